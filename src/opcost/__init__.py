@@ -1,0 +1,1 @@
+"""opcost tells what a neural network costs and where its time goes."""

@@ -1,0 +1,216 @@
+"""Graph + rules -> Report: each operator priced once per distinct shape, then rolled up the module tree in linear time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opcost.analysis.memory import peak_bytes, storage_bytes
+from opcost.core.cost import ZERO, Cost
+from opcost.core.graph import Graph, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.report import (
+    Coverage,
+    ModuleCost,
+    Parameter,
+    Report,
+    Row,
+    Stats,
+    Uncounted,
+    stats_of,
+)
+from opcost.errors import RuleError
+from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
+
+
+def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Report:
+    """Price every operator of a graph and roll the result up."""
+    sizes = storage_bytes(graph)
+    rows, reasons = _price_rows(graph, rules, convention, sizes)
+    parameters = _parameters(graph)
+    modules = _roll_up(graph, rows, parameters)
+    phases: dict[Phase, Cost] = {}
+    for row in rows:
+        if row.cost is not None:
+            phases[row.op.phase] = phases.get(row.op.phase, ZERO) + row.cost * row.op.repeat
+    return Report(
+        meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
+        rows=rows,
+        modules=modules,
+        parameters=parameters,
+        totals=modules[0].total,
+        phases=phases or {"forward": ZERO},
+        peak_bytes=peak_bytes(graph, sizes),
+        coverage=_coverage(rows, reasons),
+        inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
+        outputs=tuple(graph.values[i].spec for i in graph.outputs),
+        notes=graph.notes,
+    )
+
+
+def _price_rows(
+    graph: Graph, rules: Rules, convention: Convention, sizes: dict[int, int]
+) -> tuple[tuple[Row, ...], dict[int, str]]:
+    values = graph.values
+    written: set[int] = {value.storage for value in values if value.role != "activation"}
+    priced: dict[object, tuple[Cost | None, str, str]] = {}
+    reasons: dict[int, str] = {}
+    rows = []
+    for op in graph.ops:
+        inputs = [values[i] for i in op.inputs]
+        ins = tuple([value.spec for value in inputs])
+        outs = tuple([values[i].spec for i in op.outputs])
+        reads = _bytes_read(op.inputs, inputs, sizes)
+        # Front ends share one attribute mapping between equal operators, so its identity stands for its content here.
+        key = (op.kind, op.raw, id(op.attrs), ins, outs, reads)
+        found = priced.get(key)
+        if found is None:
+            view = OpView(op.kind, op.raw, ins, outs, op.attrs, convention, reads)
+            found = priced[key] = _apply(rules, view)
+        cost, rule, reason = found
+        if reason:
+            reasons[op.id] = reason
+        elements = nbytes = 0
+        if op.phase == "forward" and op.kind != "view":
+            for i, spec in zip(op.outputs, outs, strict=True):
+                storage = values[i].storage
+                if storage not in written:
+                    written.add(storage)
+                    if spec.known:
+                        elements += spec.numel
+                        nbytes += spec.nbytes
+        rows.append(Row(op, ins, outs, cost, rule, elements, nbytes))
+    return tuple(rows), reasons
+
+
+def _bytes_read(ids: tuple[int, ...], inputs: list[Value], sizes: dict[int, int]) -> int | None:
+    """Bytes of the distinct inputs; a broadcast view cannot read more than its storage holds."""
+    total = 0
+    seen: set[int] = set()
+    for i, value in zip(ids, inputs, strict=True):
+        if i not in seen:
+            seen.add(i)
+            if not value.spec.known:
+                return None
+            total += min(value.spec.nbytes, sizes[value.storage])
+    return total
+
+
+def _apply(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
+    """Cost, rule name, and the reason where there is no cost."""
+    found = rules.for_op(view.kind, view.raw)
+    if found is None:
+        return None, "", "no rule"
+    name, rule = found
+    try:
+        cost = rule(view)
+    except UnknownExtent:
+        return None, name, "its shape depends on data"
+    except Exception as exc:
+        shapes = ", ".join(map(str, view.ins)), ", ".join(map(str, view.outs))
+        raise RuleError(
+            f"the rule {name!r} failed on {view.raw} with inputs ({shapes[0]}) and outputs ({shapes[1]}): "
+            f"{type(exc).__name__}: {exc}"
+        ) from exc
+    if not isinstance(cost, Cost):
+        raise RuleError(f"the rule {name!r} returned {cost!r} for {view.raw}", hint="return op.cost(macs=..., flops=...)")
+    return cost, name, ""
+
+
+def _parameters(graph: Graph) -> tuple[Parameter, ...]:
+    """Parameters and buffers by storage, with every name they go by, in definition order."""
+    values = graph.values
+    read = {values[i].storage for op in graph.ops for i in op.inputs}
+    read.update(values[i].storage for i in graph.outputs)
+    names: dict[int, list[str]] = {}
+    first: dict[int, Value] = {}
+    for module in graph.modules:
+        for name, value_id in (*module.parameters, *module.buffers):
+            value = values[value_id]
+            full = f"{module.path}.{name}" if module.path else name
+            names.setdefault(value.storage, []).append(full)
+            kept = first.setdefault(value.storage, value)
+            if value.role == "param" and kept.role != "param":
+                first[value.storage] = value
+    for value in values:  # a source without modules still has weights
+        if value.role in ("param", "buffer") and value.storage not in first:
+            first[value.storage] = value
+            names[value.storage] = [value.name]
+    return tuple(
+        Parameter(
+            names=tuple(names[storage]),
+            spec=value.spec,
+            trainable=value.trainable,
+            used=storage in read,
+            buffer=value.role == "buffer",
+        )
+        for storage, value in first.items()
+    )
+
+
+def _roll_up(graph: Graph, rows: Iterable[Row], parameters: Iterable[Parameter]) -> tuple[ModuleCost, ...]:
+    """Own and total of every module, each row and each module visited once."""
+    own_rows: dict[str, list[Row]] = {module.path: [] for module in graph.modules}
+    for row in rows:
+        own_rows[row.op.module].append(row)
+    owned: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        owner = parameter.name.rpartition(".")[0]
+        owned.setdefault(owner if owner in own_rows else "", []).append(parameter)
+    own = {path: _with_parameters(stats_of(found), owned.get(path, ())) for path, found in own_rows.items()}
+    total = dict(own)
+    for module in reversed(graph.modules[1:]):
+        parent = module.path.rpartition(".")[0]
+        total[parent] = total[parent] + total[module.path]
+    return tuple(
+        ModuleCost(
+            path=module.path,
+            type=module.type,
+            depth=module.path.count(".") + 1 if module.path else 0,
+            calls=module.calls,
+            own=own[module.path],
+            total=total[module.path],
+            extra=module.extra,
+            inputs=module.inputs,
+            outputs=module.outputs,
+            same_as=module.same_as,
+            parameters=tuple(f"{module.path}.{name}" if module.path else name for name, _ in module.parameters),
+        )
+        for module in graph.modules
+    )
+
+
+def _with_parameters(stats: Stats, parameters: Iterable[Parameter]) -> Stats:
+    params = trainable = unused = buffers = param_bytes = buffer_bytes = 0
+    for parameter in parameters:
+        numel, nbytes = _size(parameter.spec)
+        if parameter.buffer:
+            buffers += numel
+            buffer_bytes += nbytes
+            continue
+        params += numel
+        param_bytes += nbytes
+        trainable += numel if parameter.trainable else 0
+        unused += 0 if parameter.used else numel
+    return stats + Stats(
+        params=params,
+        trainable_params=trainable,
+        unused_params=unused,
+        buffers=buffers,
+        param_bytes=param_bytes,
+        buffer_bytes=buffer_bytes,
+    )
+
+
+def _size(spec: TensorSpec) -> tuple[int, int]:
+    return (spec.numel, spec.nbytes) if spec.known else (0, 0)
+
+
+def _coverage(rows: tuple[Row, ...], reasons: dict[int, str]) -> Coverage:
+    missed: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.cost is None:
+            missed.setdefault((row.op.raw, reasons.get(row.op.id, "no rule")), []).append(row)
+    uncounted = tuple(
+        Uncounted(raw, len(found), tuple(dict.fromkeys(row.op.module for row in found)), reason)
+        for (raw, reason), found in missed.items()
+    )
+    return Coverage(len(rows) - sum(u.count for u in uncounted), uncounted)

@@ -1,0 +1,1 @@
+"""Plain data and its arithmetic; imports nothing but the standard library."""

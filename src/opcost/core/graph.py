@@ -1,0 +1,156 @@
+"""What a front end hands over: tensors, operators in execution order, and modules. Plain data.
+
+`Value` and `Op` are named tuples and not dataclasses for one reason: a 70-billion-parameter model makes
+tens of thousands of them, and a frozen dataclass costs ten times as much to create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal, NamedTuple, TypeAlias
+
+from opcost.core.dtype import nbytes
+from opcost.errors import GraphError, OpcostError
+
+Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
+Phase: TypeAlias = Literal["forward", "backward", "update"]
+Attr: TypeAlias = "int | float | str | bool | None | tuple[Attr, ...]"
+Attrs: TypeAlias = Mapping[str, Attr]
+
+NO_ATTRS: Attrs = {}
+
+
+class UnknownExtent(OpcostError):
+    """A count was asked of a tensor whose shape depends on data."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Shape and element type. `None` stands for an extent (or a whole shape) that depends on data."""
+
+    shape: tuple[int | None, ...] | None
+    dtype: str = "float32"
+
+    @property
+    def known(self) -> bool:
+        return self.shape is not None and None not in self.shape
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The shape where every extent is known; raises `UnknownExtent` otherwise."""
+        if self.shape is None or None in self.shape:
+            raise UnknownExtent(f"the shape {self} depends on data")
+        return self.shape  # type: ignore[return-value]
+
+    @property
+    def numel(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(prod(self.dims), self.dtype)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return "?"
+        return "x".join("?" if n is None else str(n) for n in self.shape) or "scalar"
+
+
+class Value(NamedTuple):
+    """One tensor. Values that share memory (views, in-place results, tied weights) share `storage`."""
+
+    id: int
+    name: str
+    spec: TensorSpec
+    role: Role
+    storage: int
+    trainable: bool = False
+
+
+class Op(NamedTuple):
+    """One executed operator: `kind` is our word (see `core.kinds`), `raw` the framework's."""
+
+    id: int
+    kind: str
+    raw: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: Attrs
+    module: str = ""
+    repeat: int = 1
+    phase: Phase = "forward"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A named part of the model, as its author wrote it."""
+
+    path: str
+    type: str
+    parameters: tuple[tuple[str, int], ...] = ()
+    """Own parameters: the name inside the module and the value's id."""
+    buffers: tuple[tuple[str, int], ...] = ()
+    calls: int = 0
+    extra: str = ""
+    """The constructor's own words, for the architecture view."""
+    same_as: str | None = None
+    """The first path of the same object, where one module stands under several names."""
+    inputs: tuple[TensorSpec, ...] = ()
+    """What the first call received."""
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the reader of a report must know: an assumption, a warning."""
+
+    code: str
+    text: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A model as data: `values[i].id == i`, `ops` in execution order, `modules` in definition order, root first."""
+
+    source: str
+    framework: str
+    values: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    modules: tuple[Module, ...]
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    notes: tuple[Note, ...] = ()
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise `GraphError` naming the first fault, if there is one."""
+        for index, value in enumerate(self.values):
+            if value.id != index:
+                raise GraphError(f"value {index} calls itself {value.id} ({value.name!r})")
+        paths = [module.path for module in self.modules]
+        if len(set(paths)) != len(paths):
+            twice = next(path for path in paths if paths.count(path) > 1)
+            raise GraphError(f"two modules have the path {twice!r}")
+        if not paths or paths[0] != "":
+            raise GraphError("the first module must be the root, with the path ''")
+        known = set(paths)
+        for path in paths[1:]:
+            if path.rpartition(".")[0] not in known:
+                raise GraphError(f"module {path!r} has no parent {path.rpartition('.')[0]!r}")
+        born = {value.id for value in self.values if value.role != "activation"}
+        for op in self.ops:
+            for value_id in op.inputs:
+                if value_id not in born:
+                    raise GraphError(f"operator {op.id} ({op.raw}) reads value {value_id} before it is made")
+            if op.module not in known:
+                raise GraphError(f"operator {op.id} ({op.raw}) belongs to an unknown module {op.module!r}")
+            for value_id in op.outputs:
+                if not 0 <= value_id < len(self.values):
+                    raise GraphError(f"operator {op.id} ({op.raw}) makes value {value_id}, which does not exist")
+            born.update(op.outputs)
+        for value_id in (*self.inputs, *self.outputs):
+            if not 0 <= value_id < len(self.values):
+                raise GraphError(f"the model's input or output {value_id} does not exist")

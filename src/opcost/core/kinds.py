@@ -1,0 +1,56 @@
+"""The closed list of operator kinds: our words for what an operator computes, and the attributes a rule reads.
+
+A front end translates its framework's operator into one kind, puts the tensors in the stated order and fills the
+stated attributes; the rule of that kind then needs to know no framework. Optional attributes are in [brackets].
+Adding a kind is a reviewed change: a line here, a rule, a line in the docs (a test demands both).
+"""
+
+from __future__ import annotations
+
+KINDS: dict[str, str] = {
+    # contractions: the only kinds with MACs
+    "conv": "ins x, weight, [bias]; outs y; weight is (out, in/groups, *kernel), or (in, out/groups, *kernel) with "
+    "[transposed=True]. Gradient: ins grad_y, x, weight with [grads=('input', 'weight', 'bias')] naming what is computed",
+    "matmul": "ins a, b, [added]; outs y; depth = products summed into one output element; [groups] where a ragged "
+    "grouped product has that many output matrices sharing the depth; [bias=True] if something is added; "
+    "[macs] = exact number where no shape tells it (sparse operands)",
+    "attention": "ins q, k, v as (*batch, length, features), [mask]; outs y, ...; [causal=True]; "
+    "[grad=True] with ins grad_y, q, k, v and [products] = matrix products of the backward kernel (default 5)",
+    "recurrent": "ins x, ...; outs y, ...; cell=lstm|gru|rnn_tanh|rnn_relu; steps = time steps times batch (their sum if "
+    "packed); layers = a tuple per layer and direction of (input size, hidden size, output size after projection); [bias=True]",
+    "bilinear": "ins x1, x2, weight (out, in1, in2), [bias]; outs y",
+    "einsum": "ins operands; outs y; equation with explicit output and without spaces or ellipsis: operands are "
+    "contracted pairwise from left to right",
+    # arithmetic without MACs
+    "elementwise": "ins any, broadcast; outs y; fn = a name of rules.elementwise.FLOPS_PER_ELEMENT",
+    "norm": "ins x, [weight], [bias], ...; outs y, ...; fn=batch|layer|group|instance|rms|local_response|weight|lp; "
+    "[training=True] if batch statistics are computed; [grad=True]",
+    "softmax": "ins x; outs y; [fn=softmax|log_softmax]; [grad=True]",
+    "pool": "ins x; outs y, [indices]; fn=max|avg|lp|adaptive_max|adaptive_avg|unpool; window = elements under one "
+    "output (adaptive: the mean, ceil(in/out) per axis); [grad=True]",
+    "reduce": "ins x; outs y; fn = a name of rules.reduce.FLOPS_PER_INPUT (sum, mean, var, max, any, norm, cumsum, ...)",
+    "resize": "ins x; outs y; fn=nearest|linear|bilinear|trilinear|bicubic|area; [grad=True]",
+    "sample": "ins x, grid; outs y: values at computed positions (grid_sample, roi_align, deformable gather); "
+    "[taps] = source elements per output element (default 4); [grad=True]",
+    "loss": "ins input, target, ...; outs y; fn names it; [grad=True]",
+    "distance": "ins a (*batch, p, m), b (*batch, r, m); outs (*batch, p, r)",
+    "fft": "ins x; outs y; lengths = a tuple of transformed lengths; [real=True]",
+    "sort": "ins x; outs y, [indices]; length = elements compared together (sort, topk, unique, searchsorted); "
+    "[selected] = how many are kept",
+    "quantize": "ins x, ...; outs y: scale, round, clamp, or the way back",
+    "linalg": "ins matrices; outs ...; fn=inverse|solve|cholesky|qr|svd|eig|det|lu|triangular_solve|matrix_exp",
+    "random": "outs y: drawn values; dropout draws, compares and scales",
+    # data movement
+    "embedding": "ins table, indices, ...; outs y: rows looked up; [reduce=sum|mean|max] if rows are combined; [weighted=True]",
+    "gather": "ins x, indices, ...; outs y: elements picked by index or mask",
+    "scatter": "ins x, indices, source, ...; outs y: elements put by index; [fn=copy|add|mul|max|min|mean]",
+    "copy": "ins any; outs any: elements are moved or converted, not computed (cat, clone, pad, cast)",
+    "create": "ins none or a template; outs y: filled with a constant or a range",
+    "view": "ins x; outs y: another look at the same memory, or only its metadata; free",
+    "collective": "ins x; outs y; fn=all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|send|recv|wait; "
+    "[group] = number of ranks",
+    "unknown": "no rule: reported under coverage, never zero",
+}
+
+CONTRACTIONS = ("conv", "matmul", "attention", "recurrent", "bilinear", "einsum")
+"""The kinds that have multiply-accumulates."""

@@ -1,0 +1,300 @@
+"""What a model costs: rows, a tree of modules, totals, coverage. Plain data, and the questions asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import IO, Any, NamedTuple
+
+from opcost.core.cost import ZERO, Cost
+from opcost.core.graph import Note, Op, Phase, TensorSpec
+from opcost.errors import UnknownName
+
+
+class Row(NamedTuple):
+    """One operator and its price; `cost` is None where no rule knows the operator."""
+
+    op: Op
+    ins: tuple[TensorSpec, ...]
+    outs: tuple[TensorSpec, ...]
+    cost: Cost | None
+    rule: str
+    activations: int = 0
+    """Elements of new memory that this operator wrote."""
+    activation_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Additive quantities of one module, one group of rows, or the whole model."""
+
+    params: int = 0
+    trainable_params: int = 0
+    unused_params: int = 0
+    buffers: int = 0
+    param_bytes: int = 0
+    buffer_bytes: int = 0
+    macs: int = 0
+    flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    activations: int = 0
+    activation_bytes: int = 0
+    ops: int = 0
+    uncounted: int = 0
+    """Operators among `ops` without a price."""
+
+    def __add__(self, other: Stats) -> Stats:
+        return Stats(**{name: getattr(self, name) + getattr(other, name) for name in STATS})
+
+
+STATS: tuple[str, ...] = tuple(f.name for f in fields(Stats))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleCost:
+    """A module with what its own operators and parameters cost, and the same with everything below it."""
+
+    path: str
+    type: str
+    depth: int
+    calls: int
+    own: Stats
+    total: Stats
+    """`own` plus the totals of all children; a shared parameter belongs to the first module that holds it."""
+    extra: str = ""
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    same_as: str | None = None
+    """The first path of the same object, where one module stands under several names."""
+    parameters: tuple[str, ...] = ()
+    """Full names of the parameters that stand in this module, shared ones included."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    @property
+    def parent(self) -> str | None:
+        return self.path.rpartition(".")[0] if self.path else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter or buffer storage, with every name it goes by."""
+
+    names: tuple[str, ...]
+    spec: TensorSpec
+    trainable: bool
+    used: bool
+    """Some executed operator read it."""
+    buffer: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """An operator that has no price: how often it ran, where, and why there is no price."""
+
+    raw: str
+    count: int
+    modules: tuple[str, ...]
+    reason: str = "no rule"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the model is priced: `counted + sum of uncounted == all rows`."""
+
+    counted: int
+    uncounted: tuple[Uncounted, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.uncounted
+
+
+class Group(NamedTuple):
+    """Rows with one key in common."""
+
+    key: str
+    stats: Stats
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The cost of one model. Print it, save it, or ask it."""
+
+    meta: Mapping[str, str]
+    """Where it came from and under which conventions: source, framework, version, device, mode, causal, ..."""
+    rows: tuple[Row, ...]
+    modules: tuple[ModuleCost, ...]
+    """In definition order, the root first; `parent` paths make the tree."""
+    parameters: tuple[Parameter, ...]
+    totals: Stats
+    phases: Mapping[Phase, Cost]
+    """The cost of each phase; more than one only where backward or update was asked for."""
+    peak_bytes: int
+    coverage: Coverage
+    inputs: tuple[tuple[str, TensorSpec], ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    notes: tuple[Note, ...] = ()
+    _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def module(self, path: str) -> ModuleCost:
+        """The module with this path."""
+        if not self._index:
+            self._index.update((module.path, module) for module in self.modules)
+        try:
+            return self._index[path]
+        except KeyError:
+            raise UnknownName("module", path, self._index) from None
+
+    def children(self, path: str = "") -> tuple[ModuleCost, ...]:
+        """The modules directly under this one."""
+        return tuple(module for module in self.modules if module.parent == path)
+
+    def by_module(self, depth: int | None = None) -> tuple[ModuleCost, ...]:
+        """The tree down to a depth; a cut module keeps, in `own`, all that lies below it."""
+        if depth is None:
+            return self.modules
+        kept = []
+        for module in self.modules:
+            if module.depth < depth:
+                kept.append(module)
+            elif module.depth == depth:
+                kept.append(_replace_own(module))
+        return tuple(kept)
+
+    def by_kind(self) -> tuple[Group, ...]:
+        """Cost per operator kind, the costliest first."""
+        return self.group(lambda row: row.op.kind)
+
+    def by_operator(self) -> tuple[Group, ...]:
+        """Cost per operator in the framework's own words, the costliest first."""
+        return self.group(lambda row: row.op.raw)
+
+    def by_type(self) -> tuple[Group, ...]:
+        """Cost and parameters per module class: what each module's own operators cost, the costliest first."""
+        sums: dict[str, Stats] = {}
+        counts: dict[str, int] = {}
+        for module in self.modules:
+            if module.own == _NOTHING and module.same_as is not None:
+                continue
+            sums[module.type] = sums.get(module.type, _NOTHING) + module.own
+            counts[module.type] = counts.get(module.type, 0) + 1
+        return _ranked(sums, counts)
+
+    def group(self, key: Callable[[Row], str]) -> tuple[Group, ...]:
+        """Rows added up by any key, the costliest first."""
+        counts: dict[str, int] = {}
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            name = key(row)
+            counts[name] = counts.get(name, 0) + 1
+            found.setdefault(name, []).append(row)
+        return _ranked({name: stats_of(rows) for name, rows in found.items()}, counts)
+
+    @property
+    def unused(self) -> tuple[Parameter, ...]:
+        """Parameters that no executed operator read."""
+        return tuple(p for p in self.parameters if not p.used and not p.buffer)
+
+    @property
+    def shared(self) -> tuple[Parameter, ...]:
+        """Parameters that go by more than one name."""
+        return tuple(p for p in self.parameters if len(p.names) > 1 and not p.buffer)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    # -- pictures: every view is a plug-in, found by name or suffix ---------------------------------------------
+
+    def __str__(self) -> str:
+        return self.render("table")
+
+    def _repr_html_(self) -> str | None:
+        from opcost.core.plugin import VIEWS, find
+
+        return self.render("html") if "html" in find(VIEWS) else None
+
+    def render(self, view: str = "table", **options: Any) -> str:
+        """The report as text in a named view: table, text, arch, json, csv, md, ..."""
+        from opcost.core.plugin import VIEWS, load
+
+        return str(load(VIEWS, view).render(self, **options))
+
+    def arch(self, **options: Any) -> str:
+        """The module tree as its author wrote it, with params, FLOPs and activations beside each module."""
+        return self.render("arch", **options)
+
+    def save(self, path: str, **options: Any) -> None:
+        """Write the report to a file; the suffix chooses the view."""
+        from opcost.core.plugin import view_for_suffix
+
+        text = view_for_suffix(path).render(self, **options)
+        with open(path, "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+
+    def write(self, out: IO[str], view: str = "table", **options: Any) -> None:
+        """Write a named view to an open text file."""
+        out.write(self.render(view, **options))
+
+
+_NOTHING = Stats()
+
+
+def stats_of(rows: Iterable[Row]) -> Stats:
+    """The sum of some rows, repetitions included."""
+    macs = flops = read = written = activations = activation_bytes = ops = uncounted = 0
+    for row in rows:
+        ops += 1
+        times = row.op.repeat
+        activations += row.activations * times
+        activation_bytes += row.activation_bytes * times
+        if row.cost is None:
+            uncounted += 1
+            continue
+        cost = row.cost if times == 1 else row.cost * times
+        macs += cost.macs
+        flops += cost.flops
+        read += cost.bytes_read
+        written += cost.bytes_written
+    return Stats(
+        macs=macs,
+        flops=flops,
+        bytes_read=read,
+        bytes_written=written,
+        activations=activations,
+        activation_bytes=activation_bytes,
+        ops=ops,
+        uncounted=uncounted,
+    )
+
+
+def cost_of(stats: Stats) -> Cost:
+    """The cost part of a sum."""
+    return Cost(stats.macs, stats.flops, stats.bytes_read, stats.bytes_written)
+
+
+def _ranked(sums: dict[str, Stats], counts: dict[str, int]) -> tuple[Group, ...]:
+    groups = [Group(key, stats, counts[key]) for key, stats in sums.items()]
+    return tuple(sorted(groups, key=lambda g: (-g.stats.macs, -g.stats.flops, -g.stats.bytes_read, g.key)))
+
+
+def _replace_own(module: ModuleCost) -> ModuleCost:
+    from dataclasses import replace
+
+    return replace(module, own=module.total)
+
+
+__all__ = [
+    "STATS", "ZERO", "Cost", "Coverage", "Group", "ModuleCost", "Parameter", "Report", "Row", "Stats", "Uncounted",
+    "cost_of", "stats_of",
+]  # fmt: skip

@@ -1,0 +1,100 @@
+"""Every error that opcost raises on purpose.
+
+    OpcostError                 the root: catch this one
+    ├── SourceError             the thing to read or count cannot be used
+    │   ├── UnknownSource       nobody here reads it
+    │   └── AmbiguousSource     more than one front end claims it
+    ├── InputError              the inputs do not fit the model, or cannot be made
+    ├── ForwardError            the user's model raised while it ran
+    │   └── DataDependent       the model asks for a value that a count without data does not have
+    ├── MissingFramework        a framework or extra that the source needs is not installed
+    ├── RuleError               a cost rule is wrong, or registered twice
+    ├── GraphError              a graph contradicts itself
+    └── UnknownName             a name typed by the user is not known; carries the nearest ones
+
+A message says what was being done, to what, what was seen and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class OpcostError(Exception):
+    """The root of all errors raised on purpose; `hint` says what to do next."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class SourceError(OpcostError):
+    """The source exists but cannot be read or used."""
+
+
+class UnknownSource(SourceError):
+    """No front end reads this source."""
+
+
+class AmbiguousSource(SourceError):
+    """More than one front end claims this source."""
+
+
+class InputError(OpcostError):
+    """The inputs do not fit the model, or cannot be made from what was given."""
+
+
+class ForwardError(OpcostError):
+    """The user's model raised while it ran; `module` is the path where it happened."""
+
+    def __init__(self, message: str, *, hint: str = "", module: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.module = module
+
+
+class DataDependent(ForwardError):
+    """The model needs a value (a float, a mask) that a count without data does not have."""
+
+
+class MissingFramework(OpcostError):
+    """A framework or an extra that this source needs is not installed."""
+
+    exit_code = 3
+
+
+class RuleError(OpcostError):
+    """A cost rule is wrong, or is registered twice."""
+
+
+class GraphError(OpcostError):
+    """A graph contradicts itself; the message names the first fault."""
+
+
+class UnknownName(OpcostError):
+    """A name typed by the user is not known."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        known = sorted(known)
+        near = nearest(name, known)
+        if near:
+            listed = f"did you mean {' or '.join(map(repr, near))}?"
+        elif len(known) <= 24:
+            listed = f"known: {', '.join(known) or 'none'}"
+        else:
+            listed = f"{len(known)} names are known"
+        super().__init__(f"unknown {what} {name!r}; {listed}", hint=hint)
+        self.name = name
+        self.near = near
+
+
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known names closest to a misspelt one, best first, at most three."""
+    import difflib
+
+    return tuple(difflib.get_close_matches(name, list(known), n=3, cutoff=0.6))

@@ -1,0 +1,1 @@
+"""A report as text: each view builds plain data first and writes it second."""

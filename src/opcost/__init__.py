@@ -1,1 +1,56 @@
-"""opcost tells what a neural network costs and where its time goes."""
+"""opcost tells what a neural network costs and where its time goes.
+
+    import opcost
+    report = opcost.count(model, inputs)
+    print(report)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcost.api import count, load_report
+    from opcost.core.cost import Cost
+    from opcost.core.graph import Graph, Op, TensorSpec, Value
+    from opcost.core.report import Report, Row, Stats
+    from opcost.errors import OpcostError
+    from opcost.rules.registry import OpView
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "count": "opcost.api",
+    "load_report": "opcost.api",
+    "Cost": "opcost.core.cost",
+    "Graph": "opcost.core.graph",
+    "Op": "opcost.core.graph",
+    "TensorSpec": "opcost.core.graph",
+    "Value": "opcost.core.graph",
+    "Report": "opcost.core.report",
+    "Row": "opcost.core.report",
+    "Stats": "opcost.core.report",
+    "OpcostError": "opcost.errors",
+    "OpView": "opcost.rules.registry",
+}
+
+__all__ = [
+    "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "TensorSpec", "Value", "__version__",
+    "count", "load_report",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `import opcost` costs nothing."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'opcost' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -42,6 +42,7 @@ def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Repor
         coverage=_coverage(rows, reasons),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
+        calls=graph.calls,
         notes=graph.notes,
     )
 

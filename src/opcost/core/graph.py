@@ -102,6 +102,16 @@ class Module:
     outputs: tuple[TensorSpec, ...] = ()
 
 
+class Call(NamedTuple):
+    """One call of a module, in the order of entry; the operators it ran, also in modules below, are `ops[first:end]`."""
+
+    path: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    first: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something the reader of a report must know: an assumption, a warning."""
@@ -120,6 +130,7 @@ class Graph:
     values: tuple[Value, ...]
     ops: tuple[Op, ...]
     modules: tuple[Module, ...]
+    calls: tuple[Call, ...] = ()
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     notes: tuple[Note, ...] = ()

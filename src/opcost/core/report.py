@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import IO, Any, NamedTuple
 
 from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Note, Op, Phase, TensorSpec
+from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
 from opcost.errors import UnknownName
 
 
@@ -142,6 +142,8 @@ class Report:
     coverage: Coverage
     inputs: tuple[tuple[str, TensorSpec], ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    calls: tuple[Call, ...] = ()
+    """Every call of every module in the order of entry."""
     notes: tuple[Note, ...] = ()
     _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)
 

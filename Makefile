@@ -1,0 +1,65 @@
+# make demo    count two example models and print their tables
+# make test    all tests          make lint    style, types and import arrows
+# make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
+#
+# Needs python3 with pip, and make. Everything is installed into $(VENV); a stamp per set of dependencies keeps the
+# second run quick. Another interpreter: make test PYTHON=python3.12 VENV=.venv312
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+STAMPS := $(VENV)/.stamps
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench bench-timm clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile
+
+demo: $(STAMPS)/torch
+	$(BIN)/opcost count examples/resnet18.py:ResNet18 --input 1x3x224x224 --depth 2
+	$(BIN)/opcost count examples/transformer.py:Decoder --input tokens:1x256:int64 --depth 2
+
+test: $(STAMPS)/test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMPS)/lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMPS)/lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMPS)/test
+	$(BIN)/python benchmarks/speed.py $(ARGS)
+
+bench-timm: $(STAMPS)/test
+	$(BIN)/python benchmarks/timm_table.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/package: pyproject.toml src/opcost/version.py | $(BIN)/python
+	$(PIP) --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/torch: requirements/torch.txt $(STAMPS)/package
+	$(PIP) --requirement requirements/torch.txt
+	@touch $@
+
+$(STAMPS)/test: requirements/test.txt requirements/test-nodeps.txt $(STAMPS)/torch
+	$(PIP) --requirement requirements/test.txt
+	$(PIP) --no-deps --requirement requirements/test-nodeps.txt
+	@touch $@
+
+$(STAMPS)/lint: requirements/lint.txt $(STAMPS)/package
+	$(PIP) --requirement requirements/lint.txt
+	@touch $@

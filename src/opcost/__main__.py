@@ -1,0 +1,6 @@
+"""`python -m opcost`."""
+
+from opcost.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""From what was typed to a report: used by every command that takes a SOURCE."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+from opcost.cli.inputs import InputSpec, parse_input, parse_settings
+from opcost.cli.options import CountChoice
+from opcost.cli.progress import working
+from opcost.core.report import Report
+from opcost.errors import InputError, OpcostError
+
+
+def report_of(source: str, choice: CountChoice, *, quiet: bool) -> Report:
+    """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr."""
+    from opcost.api import count, load_report
+    from opcost.frontends.source import ModelFile, SavedReport, resolve
+
+    specs = [parse_input(text) for text in choice.inputs]
+    arguments = parse_settings(choice.arguments, "--arg")
+    with working(f"counting {source}", quiet=quiet), redirect_stdout(sys.stderr):
+        found = resolve(source, parse_settings(choice.settings, "--set"))
+        if isinstance(found, SavedReport):
+            if choice != CountChoice():
+                raise OpcostError(
+                    f"{source} is a saved report; options about counting do not apply to it",
+                    hint="count the model again with these options",
+                )
+            return load_report(found.path)
+        return count(
+            found.path if isinstance(found, ModelFile) else found.build(real=choice.real),
+            kwargs=arguments,
+            backward=choice.backward or choice.optimizer is not None,
+            optimizer=choice.optimizer,
+            real=choice.real,
+            mode=_mode(choice),
+            causal=choice.causal,
+            **_shapes(specs),
+        )
+
+
+def _mode(choice: CountChoice) -> str:
+    training = choice.train
+    if training is None:
+        training = choice.backward or choice.optimizer is not None
+    return "train" if training else "eval"
+
+
+def _shapes(specs: list[InputSpec]) -> dict[str, Any]:
+    """The `shapes` and `dtypes` of `opcost.count`: by name if the inputs have names, else by position."""
+    if not specs:
+        return {}
+    named = [spec for spec in specs if spec.name]
+    if not named:
+        return {"shapes": [spec.shape for spec in specs], "dtypes": [spec.dtype or None for spec in specs]}
+    if len(named) != len(specs):
+        raise InputError("some inputs have a name and some have none", hint="name all of them, or none")
+    if len({spec.name for spec in specs}) != len(specs):
+        raise InputError("two inputs have the same name")
+    return {
+        "shapes": {spec.name: spec.shape for spec in specs},
+        "dtypes": {spec.name: spec.dtype for spec in specs if spec.dtype},
+    }

@@ -1,0 +1,65 @@
+"""`opcost doctor`: what is installed, what is plugged in, what is missing. No framework is imported to find out."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib import metadata
+
+from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
+from opcost.version import __version__
+
+LIBRARIES = (
+    "torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime", "tensorboard", "megengine", "mxnet", "numpy",
+    "rich", "cyclopts",
+)  # fmt: skip
+"""What a user's models or opcost's own output may need."""
+
+
+def doctor() -> int:
+    """Show versions, frameworks, plug-ins and extras, and what is missing."""
+    _section("opcost", [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())])
+    _section("libraries", [(name, _version(name) or "not installed") for name in LIBRARIES])
+    _section("extras", [(name, _extra_state(name)) for name in _extras()])
+    broken = 0
+    for group in (FRONTENDS, RULES, VIEWS):
+        rows = []
+        for name, entry in sorted(find(group).items()):
+            try:
+                entry.load()
+            except Exception as exc:  # noqa: BLE001 - whatever a plug-in raises, the others are still of interest
+                broken += 1
+                rows.append((name, f"{entry.value}  CANNOT BE LOADED: {type(exc).__name__}: {exc}"))
+            else:
+                rows.append((name, entry.value))
+        _section(group, rows)
+    return 2 if broken else 0
+
+
+def _section(title: str, rows: list[tuple[str, str]]) -> None:
+    width = max((len(name) for name, _ in rows), default=0)
+    print(title)
+    for name, value in rows or [("none", "")]:
+        print(f"  {name:<{width}}  {value}".rstrip())
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _extras() -> list[str]:
+    try:
+        return sorted(metadata.metadata("opcost").get_all("Provides-Extra") or ())
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _extra_state(extra: str) -> str:
+    """Whether everything that an extra asks for is there, and how to get it if not."""
+    wanted = [line for line in metadata.requires("opcost") or () if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", line)]
+    names = [re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0] for line in wanted]
+    missing = [name for name in names if _version(name) is None]
+    return f"missing {', '.join(missing)}: pip install 'opcost[{extra}]'" if missing else "installed"

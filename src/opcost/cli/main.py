@@ -1,0 +1,111 @@
+"""The `opcost` command: the list of commands, and what becomes of errors.
+
+Exit codes: 0 fine · 1 a budget is exceeded or a difference found · 2 bad usage or an unreadable source · 3 a framework
+is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opcost.errors import OpcostError
+from opcost.version import __version__
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+COMMANDS = {
+    "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
+    "show": "Print or convert a report that was saved as JSON.",
+    "check": "Fail if a model costs more than a budget.",
+    "diff": "What differs between two models or saved reports.",
+    "rules": "The cost rules and their formulas.",
+    "doctor": "Versions, frameworks, plug-ins, and what is missing.",
+}
+"""Each command lives in `opcost.cli.<name>` as a function of the same name, imported when it is called."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command; errors become one message on stderr and an exit code."""
+    tokens = [token for token in argv if token != "--debug"]
+    debug = len(tokens) != len(argv)
+    if tokens in (["--version"], ["-V"]):  # answered before the command-line library is loaded
+        print(__version__)
+        return 0
+    try:
+        code = _dispatch(tokens)
+        sys.stdout.flush()
+    except OpcostError as exc:
+        if debug:
+            raise
+        return _fail(str(exc), exc.exit_code, notes=getattr(exc, "__notes__", ()))
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Python flushes stdout at exit; without somewhere to flush to, it would complain after all.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as exc:
+        if debug:
+            raise
+        message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
+        return _fail(message, INTERNAL_ERROR)
+    return code
+
+
+def _dispatch(tokens: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    try:
+        code = app()(_name_optimizer(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as exc:
+        exc.verbose = False
+        command = next((token for token in tokens if token in COMMANDS), "")
+        usage = f"opcost {command} --help" if command else "opcost --help"
+        raise OpcostError(str(exc).strip(), hint=f"see `{usage}`") from exc
+    return code if isinstance(code, int) else 0
+
+
+def _name_optimizer(tokens: list[str]) -> list[str]:
+    """`--optimizer` may stand alone; a plain word after it is its name, for a source is never a plain word."""
+    named = list(tokens)
+    for place, token in enumerate(tokens):
+        if token == "--optimizer" and not "".join(tokens[place + 1 : place + 2]).isidentifier():
+            named[place] = "--optimizer=sgd"
+    return named
+
+
+def app() -> App:
+    """The commands; none of their modules is imported before it is called."""
+    from cyclopts import App, Parameter
+
+    commands = App(
+        name="opcost",
+        help="What a neural network costs, and where its time goes.",
+        help_format="plaintext",
+        help_epilogue="Every command takes --debug, which shows where an error came from.",
+        version=__version__,
+        default_parameter=Parameter(negative="", show_default=False),
+    )
+    for place, (name, summary) in enumerate(COMMANDS.items()):
+        commands.command(f"opcost.cli.{name}:{name}", name=name, help=summary, sort_key=place)
+    return commands
+
+
+def _fail(message: str, code: int, notes: Sequence[str] = ()) -> int:
+    print("\n".join((f"opcost: {message}", *(f"  {note}" for note in notes))), file=sys.stderr)
+    return code

@@ -1,0 +1,137 @@
+"""Options that several commands share, each described once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+MODEL = Group("The model", sort_key=1)
+COUNTING = Group("What is counted", sort_key=2)
+SHOWING = Group("How it is shown", sort_key=3)
+
+SourceArgument = Annotated[
+    str,
+    Parameter(
+        group=MODEL,
+        help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model "
+        "file, or a report saved as .json",
+    ),
+]
+Quiet = Annotated[
+    bool,
+    Parameter(name=["--quiet", "-q"], group=SHOWING, help="No progress; with -o, nothing on stdout either."),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountChoice:
+    """Which model, on which inputs, and what of it is counted."""
+
+    settings: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            group=MODEL,
+            metavar="NAME=VALUE",
+            help="An argument of the class or function that makes the model, as name=value; for hf: an entry of the "
+            "configuration, nested ones with dots. May be repeated.",
+        ),
+    ] = ()
+    inputs: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["--input", "-i"],
+            group=MODEL,
+            metavar="SHAPE",
+            help="An input as [name:]1x3x224x224[:type], several for several arguments. Without any, the model is asked "
+            "what it takes.",
+        ),
+    ] = ()
+    arguments: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--arg",
+            group=MODEL,
+            metavar="NAME=VALUE",
+            help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
+        ),
+    ] = ()
+    train: Annotated[
+        bool | None,
+        Parameter(
+            negative="--eval",
+            group=COUNTING,
+            help="Count as in training or as in inference. Without either: as in training where the backward pass is "
+            "counted, else as in inference.",
+        ),
+    ] = None
+    backward: Annotated[bool, Parameter(group=COUNTING, help="Add the backward pass.")] = False
+    optimizer: Annotated[
+        str | None,
+        Parameter(
+            group=COUNTING,
+            metavar="[NAME]",
+            help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named.",
+        ),
+    ] = None
+    real: Annotated[
+        bool,
+        Parameter(
+            group=COUNTING,
+            help="Run on real weights and tensors, for a model whose control flow depends on float values.",
+        ),
+    ] = False
+    causal: Annotated[
+        Literal["full", "half"],
+        Parameter(
+            group=COUNTING,
+            show_default=True,
+            help="Count the full square of causal attention, or only the unmasked half.",
+        ),
+    ] = "full"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowChoice:
+    """Which picture of the report, and where it goes."""
+
+    view: Annotated[
+        str,
+        Parameter(
+            name=["--view", "--style"],
+            group=SHOWING,
+            metavar="NAME",
+            show_default=True,
+            help="table, text, arch, json, csv, md, or a plug-in's view.",
+        ),
+    ] = "table"
+    by: Annotated[
+        Literal["module", "op", "kind", "type"] | None,
+        Parameter(group=SHOWING, help="One row per module, operator, kind of operator, or type of module."),
+    ] = None
+    depth: Annotated[
+        int | None, Parameter(group=SHOWING, metavar="N", help="Show modules down to this depth; deeper ones are added up.")
+    ] = None
+    sort: Annotated[str | None, Parameter(group=SHOWING, metavar="COLUMN", help="Sort the rows by this column, the highest first.")] = None
+    top: Annotated[int | None, Parameter(group=SHOWING, metavar="N", help="Show only the first N rows.")] = None
+    columns: Annotated[
+        str | None, Parameter(group=SHOWING, metavar="A,B", help="The columns to show, separated by commas.")
+    ] = None
+    width: Annotated[
+        int | None, Parameter(group=SHOWING, metavar="N", help="Width of the table in characters; the terminal's if not given.")
+    ] = None
+    output: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            name=["--output", "-o"],
+            group=SHOWING,
+            metavar="FILE",
+            help="Also write the report to this file; the suffix chooses the view. May be repeated.",
+        ),
+    ] = ()
+    quiet: Quiet = False

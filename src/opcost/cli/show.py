@@ -1,0 +1,29 @@
+"""`opcost show REPORT`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from opcost.cli.options import MODEL, ShowChoice
+from opcost.cli.showing import show as show_report
+from opcost.errors import UnknownSource
+
+
+def show(
+    report: Annotated[Path, Parameter(group=MODEL, help="A report saved as .json.")],
+    /,
+    *,
+    shown: ShowChoice | None = None,
+) -> int:
+    """Print a saved report again, in any view, or convert it to other files."""
+    from opcost.api import load_report
+    from opcost.frontends.source import SavedReport, resolve
+
+    found = resolve(str(report))
+    if not isinstance(found, SavedReport):
+        raise UnknownSource(f"{report} is no saved report", hint="`opcost count SOURCE -o report.json` makes one")
+    show_report(load_report(found.path), shown or ShowChoice())
+    return 0

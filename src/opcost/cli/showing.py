@@ -1,0 +1,66 @@
+"""Printing a report in the chosen view, and writing it to files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from opcost.cli.options import ShowChoice
+from opcost.core.plugin import VIEWS, load, view_for_suffix
+from opcost.core.report import Report
+from opcost.errors import OpcostError
+
+SAYS_WHAT_IS_MISSING = ("table", "text", "md")
+"""Views that list the uncounted operators themselves; with any other, stderr does."""
+
+
+def show(report: Report, choice: ShowChoice) -> None:
+    """Write the files, then print the view unless all was wanted quietly in files."""
+    wanted = _wanted(choice)
+    for path in choice.output:
+        save(report, path, wanted)
+    printed = not (choice.quiet and choice.output)
+    if printed:
+        view = load(VIEWS, choice.view)
+        if "width" in _names(view):
+            wanted.setdefault("width", shutil.get_terminal_size(fallback=(100, 24)).columns)
+        text = view.render(report, **wanted)
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    if not (printed and choice.view in SAYS_WHAT_IS_MISSING):
+        _warn_of_uncounted(report)
+
+
+def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
+    """Write the report to a file in the view of its suffix, under those options that this view has."""
+    names = _names(view_for_suffix(str(path)))
+    try:
+        report.save(str(path), **{name: value for name, value in wanted.items() if name in names})
+    except OSError as exc:
+        raise OpcostError(f"the report cannot be written to {path}: {exc.strerror or exc}") from exc
+
+
+def _wanted(choice: ShowChoice) -> dict[str, Any]:
+    """The options of a view that were given."""
+    columns = None if choice.columns is None else tuple(name.strip() for name in choice.columns.split(",") if name.strip())
+    given = {
+        "by": choice.by,
+        "depth": choice.depth,
+        "sort": choice.sort,
+        "top": choice.top,
+        "columns": columns,
+        "width": choice.width,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _names(view: Any) -> set[str]:
+    return {field.name for field in fields(view.options)}
+
+
+def _warn_of_uncounted(report: Report) -> None:
+    for missed in report.coverage.uncounted:
+        times = f" ({missed.count} times)" if missed.count > 1 else ""
+        print(f"opcost: not counted: {missed.raw}{times}: {missed.reason}", file=sys.stderr)

@@ -1,0 +1,80 @@
+"""Numbers for people, and back: counts (K, M, G, ...), bytes (KiB or kB), and time (ns to h)."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from math import floor
+
+from opcost.errors import OpcostError, UnknownName
+
+COUNT: dict[str, int] = {"": 1} | {name: 1000**power for power, name in enumerate("KMGTPEZYRQ", 1)}
+BINARY: dict[str, int] = {"B": 1} | {f"{name}iB": 1024**power for power, name in enumerate("KMGTPEZY", 1)}
+DECIMAL: dict[str, int] = {"B": 1} | {f"{name}B": 1000**power for power, name in enumerate("kMGTPEZY", 1)}
+TIME: dict[str, int] = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+_COUNT_WORDS = re.compile(r"(?:MACs?|FLOPs?|params?|ops?)$", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"\s*([+-]?(?:\d{1,3}(?:[,_]\d{3}){1,30}|\d{1,99})(?:\.\d{0,99})?(?:[eE][+-]?\d{1,3})?)\s*([^\d\s]*)\s*"
+)
+
+
+def format_count(number: int | float) -> str:
+    """`999`, `1.00 K`, `4.09 G`: exact below a thousand, then two decimals of a thousandfold unit."""
+    return _format(number, COUNT, 1000)
+
+
+def format_bytes(number: int | float, *, binary: bool = True) -> str:
+    """`512 B`, `44.59 MiB`; with `binary=False` in decimal units, `46.76 MB`."""
+    return _format(number, BINARY, 1024) if binary else _format(number, DECIMAL, 1000)
+
+
+def format_time(ns: int | float) -> str:
+    """`250 ns`, `1.23 ms`, `16.67 min`, from nanoseconds."""
+    return _format(ns, TIME, 1000)
+
+
+def parse_count(text: str) -> int:
+    """`4.2G`, `11.69 M`, `25,557,032`, `7B` (billion), `4.1 GMACs`: the nearest integer."""
+    bare = _COUNT_WORDS.sub("", text.strip())
+    return _parse(bare, text, COUNT | {"k": COUNT["K"], "B": COUNT["G"]}, "count")
+
+
+def parse_bytes(text: str) -> int:
+    """`512`, `4 KiB`, `1.5GB`; a bare `G` is refused, for nobody knows which of the two is meant."""
+    return _parse(text, text, {"": 1} | BINARY | DECIMAL, "size in bytes")
+
+
+def parse_time(text: str) -> int:
+    """`250ns`, `1.5 ms`, `2 s` in nanoseconds; a number without a unit is refused."""
+    return _parse(text, text, TIME | {"us": TIME["µs"]}, "time")
+
+
+def _format(number: int | float, units: dict[str, int], limit: int) -> str:
+    """The number in the first unit in which it stays below the limit after rounding to hundredths."""
+    if number < 0:
+        return "-" + _format(-number, units, limit)
+    exact = isinstance(number, int)
+    name = ""
+    for name, size in units.items():  # noqa: B007 (the last name is needed after the loop)
+        if exact and size == 1:
+            if number < limit:
+                return f"{number} {name}" if name else str(number)
+            continue
+        hundredths = int((200 * number + size) // (2 * size))
+        if hundredths < 100 * limit:
+            return f"{hundredths // 100}.{hundredths % 100:02} {name}".rstrip()
+    return f"{Decimal(number) / size:.2e} {name}"
+
+
+def _parse(bare: str, text: str, units: dict[str, int], what: str) -> int:
+    found = _NUMBER.fullmatch(bare)
+    if found is None:
+        example = {"count": "4.2G", "time": "1.5 ms"}.get(what, "512 MiB")
+        raise OpcostError(f"{text!r} is not a {what}", hint=f"write a number and a unit, such as {example}")
+    number, unit = found.groups()
+    if unit not in units:
+        raise UnknownName(f"unit of a {what}", unit, filter(None, units))
+    value = Fraction(number.replace(",", "").replace("_", "")) * units[unit]
+    return floor(value + Fraction(1, 2))

@@ -1,0 +1,107 @@
+"""What a file is, in words, for the error that must say so. Nothing is executed, unpickled or unpacked."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Identity(NamedTuple):
+    """What a file is, and what its owner can do to have it counted."""
+
+    what: str
+    hint: str
+
+
+_COUNT_THE_CODE = "count the code that builds the model: path/to/file.py:Net or package.module:factory"
+_WEIGHTS_ONLY = f"it holds weights and no operators; {_COUNT_THE_CODE}"
+_NO_READER = "no installed front end reads it; `opcost doctor` lists the front ends"
+_PAGE = "the download went wrong: fetch the file itself"
+
+_BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
+    (0, b"version https://git-lfs", Identity("a Git LFS pointer, not the file itself", "run `git lfs pull`")),
+    (0, b"\x89HDF\r\n", Identity("an HDF5 file", _COUNT_THE_CODE)),
+    (0, b"GGUF", Identity("a GGUF checkpoint", _WEIGHTS_ONLY)),
+    (0, b"\x93NUMPY", Identity("a NumPy array", _COUNT_THE_CODE)),
+    (0, b"mgbtest0", Identity("a MegEngine dump", _NO_READER)),
+    (8, b"mgv2", Identity("a MegEngine dump", _NO_READER)),
+    (4, b"TFL3", Identity("a TensorFlow Lite model", _NO_READER)),
+    (0, b"\x7fELF", Identity("a compiled program", _COUNT_THE_CODE)),
+    (0, b"\x1f\x8b", Identity("a gzip archive", "unpack it first")),
+    (0, b"\x80", Identity("a Python pickle, which opcost never opens, because opening one runs its code", _COUNT_THE_CODE)),
+)
+
+_JSON_KEYS: tuple[tuple[str, Identity], ...] = (
+    ("nbformat", Identity("a Jupyter notebook", _COUNT_THE_CODE)),
+    ("traceEvents", Identity("a profiler trace", "a trace is measured time, not a model")),
+    ("weight_map", Identity("the index of a sharded checkpoint", _WEIGHTS_ONLY)),
+    ("nodes", Identity("a graph as JSON (MXNet's symbols look like this)", _NO_READER)),
+)
+
+_SUFFIXES: dict[str, Identity] = {
+    ".onnx": Identity("an ONNX model", _NO_READER),
+    ".pb": Identity("a protocol buffer", _NO_READER),
+    ".py": Identity("Python code", ""),
+    ".yaml": Identity("a YAML file", _COUNT_THE_CODE),
+    ".yml": Identity("a YAML file", _COUNT_THE_CODE),
+}
+
+
+def identify(path: Path) -> Identity:
+    """What the file at this path is, as far as its first bytes tell."""
+    if path.is_dir():
+        if (path / "config.json").is_file():
+            return Identity("a directory with a config.json", f"count the configuration: hf:{path / 'config.json'}")
+        return Identity("a directory", _COUNT_THE_CODE)
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if not head:
+        return Identity("an empty file", "")
+    for offset, beginning, identity in _BEGINNINGS:
+        if head[offset:].startswith(beginning):
+            return identity
+    if zipfile.is_zipfile(path):
+        return _identify_zip(path)
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+        return Identity("a safetensors checkpoint", _WEIGHTS_ONLY)
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return Identity("an HTML page", _PAGE)
+    if start.startswith((b"{", b"[")):
+        return _identify_json(path)
+    if path.suffix.lower() in _SUFFIXES:
+        return _SUFFIXES[path.suffix.lower()]
+    if b"\0" in head:
+        return Identity("a binary file of an unknown kind", _NO_READER)
+    return Identity("a text file", _COUNT_THE_CODE)
+
+
+def _identify_zip(path: Path) -> Identity:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if any("/code/" in name for name in names):
+        return Identity("a TorchScript archive", _COUNT_THE_CODE)
+    if path.suffix == ".pt2" or any(name.endswith("exported_program.json") for name in names):
+        return Identity("an exported PyTorch program", _NO_READER)
+    if any(name.endswith("data.pkl") for name in names):
+        what = "a PyTorch checkpoint: a pickle, which opcost never opens, because opening one runs its code"
+        return Identity(what, _COUNT_THE_CODE)
+    if names and all(name.endswith(".npy") for name in names):
+        return Identity("NumPy arrays", _COUNT_THE_CODE)
+    return Identity("a zip archive", "unpack it first")
+
+
+def _identify_json(path: Path) -> Identity:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError):
+        return Identity("text that looks like JSON but cannot be parsed", "")
+    keys = content if isinstance(content, dict) else {}
+    if "model_type" in keys or "architectures" in keys:
+        return Identity("a Hugging Face configuration", f"write hf:{path}")
+    for key, identity in _JSON_KEYS:
+        if key in keys:
+            return identity
+    return Identity("a JSON file, but no report of opcost", "")

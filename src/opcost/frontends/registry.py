@@ -1,0 +1,78 @@
+"""Who reads what: front ends come in through the `opcost.frontends` entry points and are asked in turn.
+
+Whose object this is, is asked without importing a framework: a live object's framework is already in `sys.modules`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from opcost.core.plugin import FRONTENDS, find, load
+from opcost.errors import AmbiguousSource, UnknownSource
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+HEAD_BYTES = 4096
+"""How much of a file a front end sees when it is asked whether it reads it."""
+
+
+class FrontEnd(Protocol):
+    """One way to turn a model into a `Graph`. Importing a front end must not import its framework; `load` may.
+
+    Where the framework's models are made by Python code, the front end's package has a function
+    `build(factory, args, kwargs)` beside it, which calls a factory without allocating weights.
+    """
+
+    name: str
+    framework: str
+    """The module whose presence in `sys.modules` means that objects of this front end may exist."""
+    suffixes: tuple[str, ...]
+    """File suffixes it reads, with the dot; empty for live objects only."""
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """Whether a file with one of the suffixes and this beginning is really ours."""
+
+    def owns(self, obj: object) -> bool:
+        """Whether a live object is ours; asked only if the framework is in `sys.modules`."""
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        """The model as data; `options` is what `opcost.count` was told."""
+
+
+def frontends() -> tuple[FrontEnd, ...]:
+    """All front ends, in the order of their names."""
+    return tuple(load(FRONTENDS, name) for name in sorted(find(FRONTENDS)))
+
+
+def owner(obj: object) -> FrontEnd:
+    """The one front end that counts this object; none, or more than one, is an error and not a guess."""
+    claims = [frontend for frontend in frontends() if frontend.framework in sys.modules and frontend.owns(obj)]
+    if len(claims) == 1:
+        return claims[0]
+    kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
+    if claims:
+        names = " and ".join(frontend.name for frontend in claims)
+        raise AmbiguousSource(f"{names} both claim an object of type {kind}")
+    names = ", ".join(frontend.name for frontend in frontends()) or "none"
+    raise UnknownSource(
+        f"an object of type {kind} is not a model that opcost can count",
+        hint=f"pass a model of one of the front ends: {names}",
+    )
+
+
+def reader(path: Path) -> FrontEnd | None:
+    """The front end that reads this file: the suffix narrows, the content decides; None if nobody does."""
+    suffixes = "".join(path.suffixes).lower()
+    asked = [frontend for frontend in frontends() if any(suffixes.endswith(suffix) for suffix in frontend.suffixes)]
+    if not asked:
+        return None
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    claims = [frontend for frontend in asked if frontend.sniff(head, path)]
+    if len(claims) > 1:
+        raise AmbiguousSource(f"{' and '.join(frontend.name for frontend in claims)} both claim the file {path}")
+    return claims[0] if claims else None

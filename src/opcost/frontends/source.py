@@ -1,0 +1,190 @@
+"""What a SOURCE string means: a saved report, a model file, or a model that Python code makes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
+from opcost.frontends.identify import identify
+from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module
+from opcost.frontends.registry import FrontEnd, frontends, owner, reader
+from opcost.frontends.zoo import COLLECTIONS
+
+FORMS = (
+    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, "
+    "or a report saved as .json"
+)
+"""How a SOURCE can be written, for the errors that must say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedReport:
+    """A report written by `Report.save("....json")`."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file that a front end reads."""
+
+    path: Path
+    frontend: FrontEnd
+
+
+@dataclass(frozen=True, slots=True)
+class PythonModel:
+    """A model, or what makes one when called with these settings."""
+
+    label: str
+    target: Any
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def build(self, *, real: bool = False) -> object:
+        """The model; what makes it is called without allocating weights, unless it is to be `real`."""
+        if _is_model(self.target):
+            if self.settings:
+                raise SourceError(f"{self.label} is a model and not a factory, so nothing can be set on it")
+            return self.target
+        if not callable(self.target):
+            kind = type(self.target).__name__
+            raise SourceError(f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one")
+        check_call(self.target, self.settings, self.label)
+        model = self._call(_call_plainly if real else _builder(self.target))
+        if not _is_model(model):
+            raise SourceError(
+                f"{self.label} returned {_article(type(model).__name__)}, which is not a model",
+                hint="name a class or a function that returns the model itself",
+            )
+        return model
+
+    def _call(self, build: Builder) -> object:
+        try:
+            return build(self.target, (), self.settings)
+        except OpcostError:
+            raise
+        except Exception as exc:
+            given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+            raise SourceError(
+                f"{self.label}{given if self.settings else ''} could not be made: {type(exc).__name__}: {exc}",
+                hint="arguments are given with --set name=value; --debug shows where it happened",
+            ) from exc
+
+
+Source: TypeAlias = SavedReport | ModelFile | PythonModel
+Builder: TypeAlias = Callable[[Callable[..., object], tuple[object, ...], Mapping[str, object]], object]
+
+
+def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
+    """Decide what a SOURCE string is; a Python source is imported here and built later."""
+    settings = dict(settings or {})
+    prefix, colon, rest = text.partition(":")
+    if colon and prefix in COLLECTIONS:
+        if not rest:
+            raise UnknownSource(f"{text!r} names no model", hint=f"write {prefix}:NAME")
+        return PythonModel(text, COLLECTIONS[prefix](rest, settings))
+    path = Path(text)
+    if path.exists():
+        return _file(path, settings)
+    before, colon, name = text.rpartition(":")
+    if colon and before and name:
+        if before.endswith(".py") or "/" in before or "\\" in before:
+            return _python_file(Path(before), name, settings)
+        if all(part.isidentifier() for part in before.split(".")):
+            if importlib.util.find_spec(before.partition(".")[0]) is None and (near := nearest(prefix, COLLECTIONS)):
+                raise UnknownSource(f"{text!r}: nothing is called {prefix!r}; did you mean '{near[0]}:{rest}'?")
+            module = import_module(before)
+            return PythonModel(text, attribute(module, name, before), settings)
+    if "/" in text or "\\" in text or path.suffix:
+        raise UnknownSource(f"there is no file {text}", hint=f"a source is {FORMS}")
+    raise UnknownSource(f"{text!r} is no source that opcost understands", hint=f"a source is {FORMS}")
+
+
+def frontend_for(source: object, *, real: bool = False) -> tuple[FrontEnd, object]:
+    """The front end that loads a source, and what it is to load: a live model, or the path of a file."""
+    if not isinstance(source, (str, Path)):
+        return owner(source), source
+    found = resolve(str(source))
+    if isinstance(found, ModelFile):
+        return found.frontend, found.path
+    if isinstance(found, PythonModel):
+        model = found.build(real=real)
+        return owner(model), model
+    raise SourceError(f"{found.path} is a saved report, not a model", hint="read it with opcost.load_report")
+
+
+def _file(path: Path, settings: Mapping[str, object]) -> Source:
+    if path.is_file():
+        if path.suffix == ".json" and _is_report(path):
+            found: Source = SavedReport(path)
+        elif (frontend := reader(path)) is not None:
+            found = ModelFile(path, frontend)
+        elif path.suffix == ".py":
+            names = candidates(import_file(path))
+            raise UnknownSource(
+                f"{path} is Python code; which of its names makes the model?",
+                hint=f"write one of {', '.join(f'{path}:{name}' for name in names)}" if names else "it defines none",
+            )
+        else:
+            identity = identify(path)
+            raise UnknownSource(f"{path} is {identity.what}", hint=identity.hint)
+        if settings:
+            raise SourceError(f"{path} is a file, so nothing can be set on it with --set")
+        return found
+    identity = identify(path)
+    raise UnknownSource(f"{path} is {identity.what}", hint=identity.hint)
+
+
+def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> PythonModel:
+    if not path.is_file():
+        siblings = [str(found) for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        near = nearest(str(path), siblings)
+        raise UnknownSource(f"there is no file {path}", hint=f"did you mean {near[0]}:{name}?" if near else "")
+    if path.suffix != ".py":
+        identity = identify(path)
+        raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)
+    return PythonModel(f"{path}:{name}", attribute(import_file(path), name, str(path)), settings)
+
+
+def _is_report(path: Path) -> bool:
+    """Whether a JSON file calls itself a report of ours within its first bytes."""
+    with path.open("rb") as file:
+        return b'"opcost' in file.read(512)
+
+
+def _is_model(obj: object) -> bool:
+    try:
+        return not isinstance(obj, type) and bool(owner(obj))
+    except UnknownSource:
+        return False
+
+
+def _builder(target: object) -> Builder:
+    """How to call this factory without allocating weights: the `build` beside the front end that it makes models for.
+
+    A class tells by its ancestors. A function does not tell: then it is the framework that its code has imported, or,
+    where it imports one only when called, one that is installed.
+    """
+    builders: dict[str, Builder] = {}
+    for frontend in frontends():
+        if (build := getattr(sys.modules[type(frontend).__module__], "build", None)) is not None:
+            builders[frontend.framework] = build
+    if isinstance(target, type):
+        frameworks = {base.__module__.partition(".")[0] for base in target.__mro__}
+    else:
+        frameworks = builders.keys() & sys.modules.keys()
+        frameworks = frameworks or {name for name in builders if importlib.util.find_spec(name)}
+    return next((build for name, build in builders.items() if name in frameworks), _call_plainly)
+
+
+def _call_plainly(factory: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    return factory(*args, **kwargs)
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

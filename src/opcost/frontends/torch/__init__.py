@@ -1,0 +1,47 @@
+"""PyTorch: any module, scripted, exported, compiled or wrapped. Importing this package does not import torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+
+class TorchFrontEnd:
+    """Live `torch.nn.Module` objects and exported programs (`.pt2`)."""
+
+    name = "torch"
+    framework = "torch"
+    suffixes = (".pt2",)
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """Exported programs are zip archives; what is inside is checked when it is read."""
+        return head.startswith(b"PK\x03\x04")
+
+    def owns(self, obj: object) -> bool:
+        torch = sys.modules["torch"]
+        if isinstance(obj, torch.nn.Module):
+            return True
+        export = sys.modules.get("torch.export")
+        return export is not None and isinstance(obj, export.ExportedProgram)
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.torch.load import load
+
+        return load(source, options)
+
+
+FRONTEND = TorchFrontEnd()
+
+
+def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Call a factory so that large tensors are made without memory; small ones stay real."""
+    from opcost.frontends.torch.weightless import weightless
+
+    with weightless():
+        return factory(*args, **(kwargs or {}))

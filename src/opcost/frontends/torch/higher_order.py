@@ -1,0 +1,105 @@
+"""Control flow as operators: `torch.cond`, `while_loop`, `map`, `scan`, and flex attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from opcost.errors import DataDependent
+from opcost.frontends.torch.special import unknown_value
+from opcost.frontends.torch.tree import tensors_in
+from opcost.frontends.torch.without_data import META, describe, substitute
+
+if TYPE_CHECKING:
+    from opcost.frontends.torch.recorder import Recorder
+
+
+def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Record a higher-order operator by running its parts."""
+    name = func.name() if callable(func.name) else str(func.name)
+    handler = _HANDLERS.get(name.rpartition("::")[2])
+    if handler is None:
+        raise DataDependent(
+            f"the higher-order operator {name} cannot be taken apart here",
+            module=recorder.where(),
+            hint="count the model without it, or with real=True",
+        )
+    return handler(recorder, func, *args, **kwargs)
+
+
+def _truth(recorder: Recorder, value: Any) -> bool | None:
+    """What a condition says, or None where only data could tell."""
+    if not isinstance(value, torch.Tensor):
+        return bool(value)
+    state = recorder.state(value)
+    if not recorder.knows(state):
+        return None
+    assert state.real is not None
+    return bool(state.real)
+
+
+def _cond(recorder: Recorder, func: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    chosen = _truth(recorder, pred)
+    if chosen is None:
+        recorder.note(
+            "branch", "torch.cond depends on data: the true branch is counted; real=True takes the branch that the data takes"
+        )
+    with recorder:
+        return (false_fn if chosen is False else true_fn)(*operands)
+
+
+def _while(recorder: Recorder, func: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any = ()) -> Any:
+    carried = tuple(carried)
+    while True:
+        with recorder:
+            more = _truth(recorder, cond_fn(*carried, *additional))
+        if more is None:
+            raise unknown_value(recorder, "the number of turns of a while_loop")
+        if not more:
+            return carried
+        with recorder:
+            carried = tuple(body_fn(*carried, *additional))
+
+
+def _map(recorder: Recorder, func: Any, f: Any, xs: Any, args: Any = ()) -> Any:
+    with recorder:
+        turns = [f(*[x[i] for x in xs], *args) for i in range(tensors_in(xs)[0].shape[0])]
+        return pytree.tree_map(lambda *parts: torch.stack(parts), *turns)
+
+
+def _scan(recorder: Recorder, func: Any, combine: Any, init: Any, xs: Any, additional: Any = (), **_: Any) -> Any:
+    carry = list(init)
+    collected = []
+    with recorder:
+        for i in range(tensors_in(xs)[0].shape[0]):
+            made = combine(*carry, *[x[i] for x in xs], *additional)
+            carry, out = list(made[: len(carry)]), made[len(carry) :]
+            collected.append(out)
+        return (*carry, *[torch.stack(parts) for parts in zip(*collected, strict=True)])
+
+
+def _flex_attention(recorder: Recorder, func: Any, query: Any, key: Any, value: Any, *rest: Any, **kwargs: Any) -> Any:
+    """One attention over the full square: a block mask skips work that depends on the mask's own function."""
+    args = (query, key, value)
+    states = [recorder.state(tensor) for tensor in args]
+    metas = [state.sig.meta() for state in states]
+    q, k, v = (tuple(state.sig.shape) for state in states)
+    out = torch.empty((*q[:-1], v[-1]), dtype=states[0].sig.dtype, device=META)
+    extra = [torch.empty(q[:-1], dtype=torch.float32, device=META) for _ in range(2)]
+    entry = describe(
+        recorder, func, substitute(args, iter(metas), META), {}, metas, states, (out, *extra), states[0].sig.device
+    )
+    recorder.note("flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted")
+    return recorder.emit(entry, states)
+
+
+_HANDLERS = {
+    "cond": _cond,
+    "while_loop": _while,
+    "map_impl": _map,
+    "map": _map,
+    "scan": _scan,
+    "flex_attention": _flex_attention,
+}

@@ -1,0 +1,150 @@
+"""Inputs for a model: the user's own, made from shapes, or what the model itself says it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.errors import InputError, UnknownName
+from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.tree import tensors_in
+
+Inputs = tuple[tuple[Any, ...], dict[str, Any], dict[int, str]]
+
+
+def make_inputs(model: nn.Module, options: CountOptions, device: torch.device) -> Inputs:
+    """Positional arguments, keyword arguments, and a name for every tensor among them (by its id)."""
+    kwargs = dict(options.kwargs)
+    if options.inputs is not None and options.shapes is not None:
+        raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
+    if options.inputs is not None:
+        args = options.inputs if isinstance(options.inputs, tuple) else (options.inputs,)
+    elif options.shapes is not None:
+        args, made = _from_shapes(model, options.shapes, options.dtypes, device)
+        kwargs = {**made, **kwargs}
+    elif kwargs:
+        args = ()
+    else:
+        args, kwargs = _from_model(model, device)
+    return args, kwargs, _names(model, args, kwargs)
+
+
+def _from_shapes(
+    model: nn.Module, shapes: Any, dtypes: Any, device: torch.device
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(shapes, Mapping):
+        named = {str(name): _tensor(model, name, shape, _dtype(dtypes, name, None), device) for name, shape in shapes.items()}
+        known = argument_names(model)
+        if known is not None:
+            for name in named:
+                if name not in known:
+                    raise UnknownName(f"argument of {type(model).__name__}.forward", name, known)
+        return (), named
+    several = [shapes] if _is_shape(shapes) else list(shapes)
+    known = argument_names(model) or ()
+    args = []
+    for index, shape in enumerate(several):
+        if not _is_shape(shape):
+            raise InputError(f"{shape!r} is not a shape", hint="a shape is a tuple of integers, as (1, 3, 224, 224)")
+        name = known[index] if index < len(known) else ""
+        args.append(_tensor(model, name, shape, _dtype(dtypes, name, index), device))
+    return tuple(args), {}
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, (tuple, list, torch.Size)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+
+
+def _dtype(dtypes: Any, name: str, index: int | None) -> torch.dtype | None:
+    wanted = dtypes
+    if isinstance(dtypes, Mapping):
+        wanted = dtypes.get(name)
+    elif isinstance(dtypes, (list, tuple)):
+        if index is None or index >= len(dtypes):
+            raise InputError(f"{len(dtypes)} element types were given for more shapes", hint="name them: dtypes={name: type}")
+        wanted = dtypes[index]
+    return None if wanted is None else as_dtype(wanted)
+
+
+def as_dtype(wanted: Any) -> torch.dtype:
+    """A torch element type from itself or from its name."""
+    if isinstance(wanted, torch.dtype):
+        return wanted
+    found = getattr(torch, str(wanted).removeprefix("torch."), None)
+    if not isinstance(found, torch.dtype):
+        known = [name for name, value in vars(torch).items() if isinstance(value, torch.dtype)]
+        raise UnknownName("element type", str(wanted), known)
+    return found
+
+
+_TOKEN_NAMES = ("input_ids", "token", "tokens", "idx", "ids", "decoder_input_ids", "token_ids", "token_type_ids", "position_ids")
+_MASK_NAMES = ("attention_mask", "decoder_attention_mask")
+
+
+def _tensor(model: nn.Module, name: str, shape: Any, dtype: torch.dtype | None, device: torch.device) -> torch.Tensor:
+    """An input of this shape. Floats take no memory; integers are zeros and masks ones, because models look at them."""
+    for extent in shape:
+        if extent < 0:
+            raise InputError(f"the shape {tuple(shape)} of {name or 'an input'} has a negative extent")
+    if dtype is None:
+        if name in _TOKEN_NAMES or name in _MASK_NAMES:
+            dtype = torch.int64
+        else:
+            dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.empty(tuple(shape), dtype=dtype, device="meta")
+    if dtype is torch.bool or name in _MASK_NAMES:
+        return torch.ones(tuple(shape), dtype=dtype, device="cpu")
+    return torch.zeros(tuple(shape), dtype=dtype, device="cpu")
+
+
+def argument_names(model: nn.Module) -> list[str] | None:
+    """The names of forward's arguments; None where it takes any."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+
+def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the model itself says it takes."""
+    dummy = getattr(model, "dummy_inputs", None)  # Hugging Face
+    if isinstance(dummy, Mapping):
+        return (), dict(dummy)
+    for config in ("pretrained_cfg", "default_cfg"):  # timm
+        size = (getattr(model, config, None) or {}).get("input_size")
+        if size is not None:
+            return (_tensor(model, "", (1, *size), None, device),), {}
+    example = getattr(model, "example_input_array", None)  # Lightning
+    if example is not None:
+        return (example if isinstance(example, tuple) else (example,)), {}
+    needed = [
+        p.name
+        for p in inspect.signature(model.forward).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if needed:
+        raise InputError(
+            f"{type(model).__name__}.forward needs {', '.join(needed)}, and nothing was given",
+            hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
+        )
+    return (), {}
+
+
+def _names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
+    """A readable name for each input tensor, after the argument in which it comes."""
+    known = argument_names(model) or []
+    names: dict[int, str] = {}
+    pairs = [(known[i] if i < len(known) else f"input{i}", arg) for i, arg in enumerate(args)]
+    for name, value in (*pairs, *kwargs.items()):
+        found = tensors_in(value)
+        for index, tensor in enumerate(found):
+            names.setdefault(id(tensor), name if len(found) == 1 else f"{name}.{index}")
+    return names

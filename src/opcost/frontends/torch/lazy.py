@@ -1,0 +1,40 @@
+"""Lazy modules: their parameters get shapes from the first input, on a copy, so the user's stay lazy."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
+from torch.utils._python_dispatch import _disable_current_modes
+
+from opcost.frontends.torch.tree import map_tensors
+
+
+def countable(model: nn.Module) -> nn.Module:
+    """The model itself, or, where something in it is lazy, a copy that shares every tensor that already exists."""
+    tensors = [*model.parameters(), *model.buffers()]
+    if not any(isinstance(tensor, UninitializedTensorMixin) for tensor in tensors):
+        return model
+    memo: dict[int, Any] = {}
+    for tensor in tensors:
+        if isinstance(tensor, UninitializedParameter):
+            memo[id(tensor)] = UninitializedParameter(tensor.requires_grad, device="meta", dtype=tensor.dtype)  # type: ignore[no-untyped-call]
+        elif isinstance(tensor, UninitializedBuffer):
+            memo[id(tensor)] = UninitializedBuffer(device="meta", dtype=tensor.dtype)  # type: ignore[no-untyped-call]
+        else:
+            memo[id(tensor)] = tensor
+    return copy.deepcopy(model, memo)
+
+
+def is_lazy(module: nn.Module) -> bool:
+    return isinstance(module, LazyModuleMixin) and module.has_uninitialized_params()  # type: ignore[misc]
+
+
+def settle(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Give a lazy module its parameters, on the meta device, from the shapes of its inputs."""
+    with _disable_current_modes():
+        args, kwargs = map_tensors((args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor)
+        module._infer_parameters(module, args, kwargs)

@@ -1,0 +1,88 @@
+"""From a live model or an exported file, and what was asked, to a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.core.graph import Graph
+from opcost.errors import SourceError, UnknownName
+from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.inputs import make_inputs
+from opcost.frontends.torch.lazy import countable
+from opcost.frontends.torch.model import Run, RunOptions
+from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.unwrap import unwrap
+
+
+def load(source: Any, options: CountOptions) -> Graph:
+    """Record one run of a model."""
+    if isinstance(source, (str, Path)):
+        source = _read_exported(Path(source))
+    model = unwrap(source)
+    device = device_of(model)
+    args, kwargs, names = make_inputs(model, options, device)
+    run_options = RunOptions(
+        backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer)
+    )
+    with _in_mode(model, options.mode):
+        if options.real:
+            from opcost.frontends.torch.real import RealRecorder
+
+            recorder: Recorder = RealRecorder(device)
+        else:
+            recorder = Recorder(device)
+        graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
+    return dataclasses.replace(graph, source=type(source).__name__ if model is source else type(model).__name__)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model lies: its first tensor's device; a model without data counts as one on the CPU."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.device.type != "meta":
+            return tensor.device
+    return torch.device("cpu")
+
+
+@contextmanager
+def _in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
+    """Train or eval for the time of the count; every module's own flag comes back."""
+    if mode is None:
+        yield
+        return
+    if mode not in ("train", "eval"):
+        raise UnknownName("mode", mode, ("train", "eval"))
+    flags = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in flags:
+            module.training = mode == "train"
+        yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def _optimizer(wanted: Any) -> Callable[[list[torch.Tensor]], Any] | None:
+    if wanted is None or wanted is False:
+        return None
+    if callable(wanted):
+        return wanted  # type: ignore[no-any-return]
+    name = "SGD" if wanted is True else str(wanted)
+    known = {cls.lower(): cls for cls in torch.optim.__dict__ if isinstance(torch.optim.__dict__[cls], type)}
+    known.pop("optimizer", None)
+    if name.lower() not in known:
+        raise UnknownName("optimizer", name, known.values())
+    return getattr(torch.optim, known[name.lower()])  # type: ignore[no-any-return]
+
+
+def _read_exported(path: Path) -> Any:
+    try:
+        return torch.export.load(path)
+    except Exception as exc:
+        raise SourceError(f"{path} is not an exported program that torch {torch.__version__} can read: {exc}") from exc

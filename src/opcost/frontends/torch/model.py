@@ -1,0 +1,269 @@
+"""Run a model once without data (forward, and backward and update where asked), and hand over the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.errors import DataDependent, ForwardError, OpcostError
+from opcost.frontends.torch import lazy, recurrent
+from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.scope import Paths, intercept_calls
+from opcost.frontends.torch.state import quiet_globals, unchanged
+from opcost.frontends.torch.tree import map_tensors, tensors_in
+
+_one_at_a_time = RLock()
+"""Some switches that a count turns are global to the process, so counts of several threads take turns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What to run besides the forward pass."""
+
+    backward: bool = False
+    optimizer: Callable[[list[torch.Tensor]], Any] | None = None
+
+
+class Run:
+    """One recorded run of a model."""
+
+    def __init__(self, model: nn.Module, recorder: Recorder, options: RunOptions) -> None:
+        self.model = model
+        self.recorder = recorder
+        self.options = options
+        self.paths = Paths(model)
+        self.calls: list[list[Any]] = []
+        self.path = ""
+        self.failed_in: str | None = None
+        self._sequence: list[int] = []
+        self._sequence_path: list[str] = []
+        recorder.where = self._where_forward
+
+    # -- where an operator runs ---------------------------------------------------------------------------------
+
+    def _where_forward(self) -> str:
+        return self.path
+
+    def _where_graded(self) -> str:
+        """As forward, noting which autograd nodes are made where."""
+        number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
+        if not self._sequence or number > self._sequence[-1]:
+            self._sequence.append(number)
+            self._sequence_path.append(self.path)
+        return self.path
+
+    def _where_backward(self) -> str:
+        """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
+        if self.path:
+            return self.path
+        node = torch._C._current_autograd_node()
+        if node is None or not self._sequence:
+            return ""
+        # A node takes its number just before its operator is dispatched, so the operator saw the next one.
+        at = bisect_right(self._sequence, node._sequence_nr())
+        return self._sequence_path[at] if at < len(self._sequence_path) else ""
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called in place of every module call."""
+        outer = self.path
+        path = self.paths.path(module, outer)
+        call = [path, tensors_in((args, kwargs)), (), len(self.recorder.ops), 0]
+        self.calls.append(call)
+        call[1] = self._specs(call[1])
+        self.path = path
+        try:
+            if lazy.is_lazy(module):
+                lazy.settle(module, args, kwargs)
+                self._own_tensors(path, module)
+            if isinstance(module, nn.RNNBase) and not self.options.backward:
+                with recurrent.whole_layers(self.recorder):
+                    result = module._call_impl(*args, **kwargs)
+            else:
+                result = module._call_impl(*args, **kwargs)
+        except BaseException:
+            if self.failed_in is None:
+                self.failed_in = path
+            raise
+        finally:
+            self.path = outer
+            call[4] = len(self.recorder.ops)
+        call[2] = self._specs(tensors_in(result))
+        return result
+
+    def _specs(self, tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:
+        return tuple([self.recorder.spec(tensor) for tensor in tensors])
+
+    # -- the run ------------------------------------------------------------------------------------------------
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
+        recorder, model = self.recorder, self.model
+        with ExitStack() as undo:
+            undo.enter_context(_one_at_a_time)
+            undo.enter_context(unchanged(model))
+            undo.enter_context(quiet_globals())
+            undo.enter_context(torch.inference_mode(mode=False))
+            undo.enter_context(torch.set_grad_enabled(self.options.backward))
+            self._register()
+            args, kwargs = map_tensors((args, kwargs), lambda t: recorder.stand_in(t, names.get(id(t), "")))
+            undo.callback(recorder.restore)
+            undo.enter_context(intercept_calls(self.enter))
+            undo.enter_context(recorder)
+            try:
+                if self.options.backward:
+                    recorder.where = self._where_graded
+                result = model(*args, **kwargs)
+                if self.options.backward:
+                    self._backward(result)
+            except OpcostError as exc:
+                if isinstance(exc, ForwardError) and not exc.module:
+                    exc.module = self.failed_in or ""
+                raise
+            except Exception as exc:
+                raise forward_error(exc, self.failed_in or "", model) from exc
+            outputs = tuple(dict.fromkeys(recorder.state(t).vid for t in tensors_in(result)))
+            registered = self._register()  # again: lazy modules have theirs only now
+        return self._graph(registered, outputs)
+
+    def _backward(self, result: Any) -> None:
+        """Gradients of everything that can have one, without touching any `.grad`."""
+        recorder = self.recorder
+        outputs = [t for t in tensors_in(result) if t.requires_grad]
+        weights = [p for p in self.model.parameters() if p.requires_grad]
+        if not outputs or not weights:
+            raise ForwardError(
+                "there is nothing to differentiate: " + ("no output" if weights else "no parameter") + " requires a gradient",
+                hint="count without backward, or unfreeze a parameter",
+            )
+        recorder.phase = "backward"
+        recorder.where = self._where_backward
+        with torch.autograd.set_multithreading_enabled(False):
+            grads = torch.autograd.grad(
+                outputs, weights, grad_outputs=[torch.ones_like(t) for t in outputs], allow_unused=True
+            )
+        if self.options.optimizer is not None:
+            recorder.phase = "update"
+            recorder.where = self._where_forward
+            with torch.no_grad():
+                self._update([(w, g) for w, g in zip(weights, grads, strict=True) if g is not None])
+
+    def _update(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """One step of the optimizer, on stand-ins of the parameters."""
+        assert self.options.optimizer is not None
+        stand_ins = []
+        for weight, grad in pairs:
+            twin = self.recorder.twin(weight)
+            twin.grad = grad
+            stand_ins.append(twin)
+        self.options.optimizer(stand_ins).step()
+
+    # -- the graph ----------------------------------------------------------------------------------------------
+
+    def _register(self) -> dict[str, tuple[list[tuple[str, int]], list[tuple[str, int]]]]:
+        """Make a value of every parameter and buffer, used or not; per module path, their names and values."""
+        found = {}
+        for path, module in self.paths.all:
+            found[path] = self._own_tensors(path, module)
+        return found
+
+    def _own_tensors(self, path: str, module: nn.Module) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        stem = f"{path}." if path else ""
+        recorder = self.recorder
+        params = [
+            (name, recorder.leaf(p, stem + name, "param", trainable=p.requires_grad).origin)
+            for name, p in module._parameters.items()
+            if p is not None
+        ]
+        buffers = [
+            (name, recorder.leaf(b, stem + name, "buffer").origin) for name, b in module._buffers.items() if b is not None
+        ]
+        return params, buffers
+
+    def _graph(self, registered: dict[str, Any], outputs: tuple[int, ...]) -> Graph:
+        recorder = self.recorder
+        roles = recorder.leaves
+        values = tuple(
+            [
+                Value(vid, *_named(roles[vid], spec, storage)) if vid in roles else Value(vid, "", spec, "activation", storage)
+                for vid, (spec, storage) in enumerate(zip(recorder.specs, recorder.storages, strict=True))
+            ]
+        )
+        ops = tuple(
+            [
+                Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
+                for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
+            ]
+        )
+        calls = tuple([Call(*call) for call in self.calls])
+        return Graph(
+            source=type(self.model).__name__,
+            framework="torch",
+            values=values,
+            ops=ops,
+            modules=tuple(self._modules(registered, calls)),
+            calls=calls,
+            inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
+            outputs=outputs,
+            notes=tuple(recorder.notes),
+            meta={
+                "version": torch.__version__,
+                "device": str(recorder.device),
+                "mode": "train" if self.model.training else "eval",
+            },
+        )
+
+    def _modules(self, registered: dict[str, Any], calls: tuple[Call, ...]) -> Iterator[Module]:
+        first: dict[str, Call] = {}
+        count: dict[str, int] = {}
+        for call in calls:
+            first.setdefault(call.path, call)
+            count[call.path] = count.get(call.path, 0) + 1
+        seen: dict[int, str] = {}
+        for path, module in self.paths.all:
+            params, buffers = registered.get(path) or ((), ())
+            call = first.get(path)
+            yield Module(
+                path=path,
+                type=type(module).__name__,
+                parameters=tuple(params),
+                buffers=tuple(buffers),
+                calls=count.get(path, 0),
+                extra=_extra(module),
+                same_as=None if (known := seen.setdefault(id(module), path)) == path else known,
+                inputs=call.inputs if call else (),
+                outputs=call.outputs if call else (),
+            )
+
+
+def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:
+    name, kind, trainable = role
+    return name, spec, kind, storage, trainable
+
+
+def _extra(module: nn.Module) -> str:
+    """A module's own words about itself; an `extra_repr` that fails is the user's, and no reason to stop."""
+    try:
+        return module.extra_repr()
+    except Exception:
+        return ""
+
+
+def forward_error(exc: Exception, path: str, model: nn.Module) -> ForwardError:
+    """The user's exception, told with the place where it happened."""
+    where = f"module {path!r}" if path else "the model's own forward"
+    kind = DataDependent if "data" in str(exc) and "Recorded" in str(exc) else ForwardError
+    return kind(
+        f"{type(model).__name__} raised {type(exc).__name__} in {where}: {exc}",
+        module=path,
+        hint="check the shapes and types of the inputs; --debug shows where it was raised",
+    )
+
+
+__all__ = ["Note", "Run", "RunOptions"]

@@ -1,0 +1,254 @@
+"""The dispatch mode that sees every operator, and answers it without running it twice.
+
+Each operator arrives below autograd with its real arguments. What it makes (shapes, strides, types, which outputs are views
+of which inputs) and what it is (our kind and attributes) depends only on the operator, the signatures of its tensors and
+its other arguments, so this is worked out once and remembered. The user's own tensors are only looked at, never run on or
+written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcost.core.graph import Note, Phase, Role, TensorSpec
+from opcost.frontends.torch import higher_order, special, values
+from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
+from opcost.frontends.torch.tensor import Recorded, Signatures, recorded
+from opcost.frontends.torch.without_data import work_out
+
+_PLAIN = frozenset(
+    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
+_OWN_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
+class Recorder(TorchDispatchMode):
+    """Records operators and values while it is on; `where` tells the running module's path."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # True would wrap every call and make the first operator import torch._dynamo, which takes seconds.
+        return False
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        """Where tensors without data claim to lie if the model's own lie nowhere."""
+        default = torch.get_default_device()
+        self.default_device = device if default.type == "meta" else default
+        self.where: Callable[[], str] = str
+        self.phase: Phase = "forward"
+        self.ops: list[OpRecord] = []
+        self.specs: list[TensorSpec] = []
+        self.storages: list[int] = []
+        self.leaves: dict[int, tuple[str, Role, bool]] = {}
+        """Name, role and trainability of the values that are not activations."""
+        self.notes: dict[Note, None] = {}
+        self.signatures = Signatures()
+        self._memo: dict[tuple[Any, ...], Entry] = {}
+        self._leaf_of: dict[int, Leaf] = {}
+        self._storage_at: dict[tuple[int, int, int], int] = {}
+        self._unknown_storages: set[int] = set()
+        self._assumed_storages: set[int] = set()
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def new_value(self, spec: TensorSpec, storage: int | None = None) -> int:
+        vid = len(self.specs)
+        self.specs.append(spec)
+        self.storages.append(vid if storage is None else storage)
+        return vid
+
+    def leaf(self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False) -> Leaf:
+        """The record of a tensor of the user's; tensors that are the same memory share a storage."""
+        found = self._leaf_of.get(id(tensor))
+        if found is not None:
+            return found
+        sig = self.signatures.of(tensor, self.device if tensor.device.type == "meta" else tensor.device)
+        memory = _memory(tensor)
+        storage = self._storage_at.get(memory) if memory else None
+        vid = self.new_value(sig.spec, storage)
+        if memory and storage is None:
+            self._storage_at[memory] = vid
+        self.leaves[vid] = (name, role, trainable)
+        leaf = Leaf(tensor, sig, vid, _content(tensor, role))
+        self._leaf_of[id(tensor)] = leaf
+        return leaf
+
+    def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """The tensor without data that takes the place of an input of the user's."""
+        leaf = self.leaf(tensor, name, "input")
+        stand_in = recorded(leaf.sig, leaf.vid, leaf.real)
+        return stand_in.requires_grad_() if tensor.requires_grad else stand_in
+
+    def state(self, tensor: torch.Tensor) -> State:
+        if type(tensor) is Recorded:
+            return tensor
+        found = self._leaf_of.get(id(tensor))
+        if found is not None:
+            return found
+        if type(tensor).__torch_dispatch__ is not _OWN_DISPATCH:
+            raise ForeignTensor
+        return self.leaf(tensor)
+
+    def spec(self, tensor: torch.Tensor) -> TensorSpec:
+        """Shape and type of any tensor that passes by."""
+        if type(tensor) is Recorded:
+            return tensor.sig.spec
+        found = self._leaf_of.get(id(tensor))
+        return found.sig.spec if found is not None else self.signatures.of(tensor, self.device).spec
+
+    def twin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor without data for the same value as a leaf: what an optimizer may write to."""
+        leaf = self.leaf(tensor)
+        return recorded(leaf.sig, leaf.vid)
+
+    def knows(self, state: State) -> bool:
+        """Whether the content of this tensor is known and still true."""
+        return state.real is not None and self.storages[state.vid] not in self._unknown_storages
+
+    def assume(self, tensor: torch.Tensor) -> None:
+        """Mark a content that was not computed but taken as the even case."""
+        self._assumed_storages.add(self.storages[self.state(tensor).vid])
+
+    def assumed(self, states: list[State]) -> bool:
+        return any(self.storages[state.vid] in self._assumed_storages for state in states)
+
+    def decides(self, state: State) -> None:
+        """Say so when an assumed content decides what runs."""
+        if self._assumed_storages and self.assumed([state]):
+            self.note(
+                "balanced",
+                "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
+                "so each expert of a mixture sees the same share of the tokens",
+            )
+
+    def note(self, code: str, text: str) -> None:
+        self.notes[Note(code, text, self.where())] = None
+
+    def restore(self) -> None:
+        """Put back what the run changed of the user's tensors: nothing, because none is written to."""
+
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        states: list[State] = []
+        key: list[Any] | None = [func]
+        try:
+            known = self._collect(args, states, key)
+            for name, value in kwargs.items():
+                key.append(name)
+                known = self._collect((value,), states, key) and known
+        except ForeignTensor:
+            return NotImplemented
+        except TypeError:  # an argument that cannot be part of a key: work it out anew each time
+            states.clear()
+            key = None
+            known = self._collect((args, kwargs), states, None)
+        return self.answer(func, args, kwargs, states, key, known=known)
+
+    def answer(
+        self, func: Any, args: Any, kwargs: dict[str, Any], states: list[State], key: list[Any] | None, *, known: bool
+    ) -> Any:
+        """Record one operator and return what it would return."""
+        if not isinstance(func, torch._ops.OpOverload):
+            return higher_order.run(self, func, args, kwargs)
+        if (handler := special.HANDLERS.get(func)) is not None:
+            result = handler(self, func, args, kwargs, states)
+            if result is not NotImplemented:
+                return result
+        if known and (states or values.is_known_factory(func, args, kwargs)):
+            result = values.run(self, func, args, kwargs, states)
+            if result is not NotImplemented:
+                return result
+        entry = self._memo.get(hashed := tuple(key)) if key is not None else None
+        if entry is None:
+            entry = work_out(self, func, args, kwargs, states)
+            if key is not None:
+                self._memo[hashed] = entry
+        return self.emit(entry, states)
+
+    def _collect(self, args: Any, states: list[State], key: list[Any] | None) -> bool:
+        """Gather the tensors and the key of some arguments; says whether the content of every tensor is known."""
+        known = True
+        push = (lambda _: None) if key is None else key.append
+        for arg in args:
+            kind = type(arg)
+            if kind is Recorded:
+                states.append(arg)
+                push(arg.sig)
+                if known and (arg.real is None or not self.knows(arg)):
+                    known = False
+            elif kind in _PLAIN:
+                push(kind)
+                push(arg)
+            elif isinstance(arg, torch.Tensor):
+                leaf = self.state(arg)
+                states.append(leaf)
+                push(leaf.sig)
+                if known and not self.knows(leaf):
+                    known = False
+            elif kind is list or kind is tuple:
+                push(len(arg))
+                known = self._collect(arg, states, key) and known
+            elif isinstance(arg, dict):
+                push(tuple(arg))
+                known = self._collect(arg.values(), states, key) and known
+            else:
+                hash(arg)
+                push(arg)
+        return known
+
+    def emit(self, entry: Entry, states: list[State], contents: list[torch.Tensor | None] | None = None) -> Any:
+        """Record an operator whose entry is known, and make its outputs."""
+        vids = [state.vid for state in states]
+        outputs: list[Any] = []
+        made: list[int] = []
+        for position, (sig, base, same) in enumerate(entry.outs):
+            storage = None if base < 0 else self.storages[vids[base]]
+            vid = self.new_value(sig.spec, storage)
+            made.append(vid)
+            if same:
+                state = states[base]
+                state.vid = vid
+                outputs.append(state if type(state) is Recorded else state.tensor)
+            else:
+                outputs.append(recorded(sig, vid, None if contents is None else contents[position]))
+        if entry.written and contents is None:
+            for index in entry.written:
+                self._unknown_storages.add(self.storages[vids[index]])
+                states[index].untouched = False  # type: ignore[union-attr]
+        inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
+        self.ops.append(OpRecord(entry, inputs, tuple(made), self.where(), self.phase))
+        return outputs[0] if entry.pack is None else entry.pack(outputs)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int, int] | None:
+    """What tells whether two tensors are the same memory; None where there is no plain storage to ask."""
+    if tensor.layout is not torch.strided:
+        return None
+    try:
+        return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.numel())
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:
+    """A copy of a small tensor's content: integers and booleans always, other numbers only of constants.
+
+    Weights and inputs are numbers that no count may depend on; indices, masks and lengths do decide what runs.
+    """
+    if tensor.numel() > SMALL or tensor.device.type == "meta" or tensor.layout is not torch.strided:
+        return None
+    if tensor.is_quantized or (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and (
+        role != "const" or isinstance(tensor, torch.nn.Parameter)
+    ):
+        return None
+    return tensor.detach().to("cpu", copy=True)

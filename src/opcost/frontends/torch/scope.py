@@ -1,0 +1,86 @@
+"""Which module is running: one wrapper around `nn.Module.__call__`, in place only while something is recorded.
+
+Hooks on every module would take the slow path of every call and leave traces when a forward raises. The wrapper serves
+only the thread that records; calls from other threads go straight through.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+_active = threading.local()
+_install = threading.Lock()
+_users = 0
+_plain_call: Callable[..., Any] = nn.Module.__call__
+
+
+def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    enter = getattr(_active, "enter", None)
+    if enter is None:
+        return _plain_call(module, *args, **kwargs)
+    return enter(module, args, kwargs)
+
+
+@contextmanager
+def intercept_calls(enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]) -> Iterator[None]:
+    """Hand every module call of this thread to `enter(module, args, kwargs)` for the time of the block."""
+    global _users, _plain_call
+    outer = getattr(_active, "enter", None)
+    with _install:
+        if _users == 0:
+            _plain_call = nn.Module.__call__
+            nn.Module.__call__ = _scoped_call  # type: ignore[method-assign, assignment]
+        _users += 1
+    _active.enter = enter
+    try:
+        yield
+    finally:
+        _active.enter = outer
+        with _install:
+            _users -= 1
+            if _users == 0:
+                nn.Module.__call__ = _plain_call  # type: ignore[method-assign, assignment]
+
+
+class Paths:
+    """The paths of a model's modules; one object may stand under several."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.all: list[tuple[str, nn.Module]] = []
+        self._of: dict[int, list[str]] = {}
+        for path, module in model.named_modules(remove_duplicate=False):
+            self.all.append((path, module))
+            self._of.setdefault(id(module), []).append(path)
+
+    def path(self, module: nn.Module, running: str) -> str:
+        """The path under which `module` is called from inside `running`.
+
+        A module that the model does not register (one kept in a plain list) gets a path below the one that calls it.
+        """
+        found = self._of.get(id(module))
+        if found is None:
+            return self._adopt(module, running)
+        if len(found) == 1:
+            return found[0]
+        for path in found:
+            if path.rpartition(".")[0] == running:
+                return path
+        return next((path for path in found if path.startswith(f"{running}.")), found[0])
+
+    def _adopt(self, module: nn.Module, running: str) -> str:
+        stem = f"{running}." if running else ""
+        taken = {path for path, _ in self.all}
+        name = f"<{type(module).__name__}>"
+        serial = 1
+        while f"{stem}{name}" in taken:
+            serial += 1
+            name = f"<{type(module).__name__} {serial}>"
+        for path, inner in module.named_modules(prefix=f"{stem}{name}", remove_duplicate=False):
+            self.all.append((path, inner))
+            self._of.setdefault(id(inner), []).append(path)
+        return f"{stem}{name}"

@@ -1,0 +1,173 @@
+"""Operators that need more than shapes: values that Python asks for, and outputs whose size depends on content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcost.errors import DataDependent
+from opcost.frontends.torch.entry import SMALL, Leaf, State
+from opcost.frontends.torch.without_data import META, describe, device_of, substitute, work_out
+
+if TYPE_CHECKING:
+    from opcost.frontends.torch.recorder import Recorder
+
+_aten = torch.ops.aten
+Handler = Callable[["Recorder", Any, Any, dict[str, Any], list[State]], Any]
+
+_REAL_HINT = (
+    "count with real=True (on the command line --real) to run the model on its own weights, "
+    "or give inputs with which the question is not asked"
+)
+
+
+def unknown_value(recorder: Recorder, what: str) -> DataDependent:
+    """The error for a value that only data could tell."""
+    return DataDependent(f"{what} depends on values that a count without data does not have", module=recorder.where(), hint=_REAL_HINT)
+
+
+def _item(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
+    state = states[0]
+    if recorder.knows(state):
+        recorder.decides(state)
+        assert state.real is not None
+        return state.real.item()
+    if isinstance(state, Leaf) and state.tensor.device.type != "meta" and state.untouched:
+        return state.tensor.detach().item()
+    raise unknown_value(recorder, f"the value of a {state.sig.spec.dtype} tensor, which the model asks for,")
+
+
+def _by_mask(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`x[mask]` and `masked_select`: as many elements as the mask has true."""
+    masks = [state for state in states[1:] if state.sig.dtype in (torch.bool, torch.uint8)]
+    if not masks:
+        return NotImplemented
+    for mask in masks:
+        if not recorder.knows(mask):
+            raise unknown_value(recorder, "the number of elements that a mask selects")
+        recorder.decides(mask)
+    metas = [state.sig.meta() for state in states]
+    feed = iter(metas)
+    meta_args = substitute(args, feed, META)
+    if func is _aten.masked_select.default:
+        assert masks[0].real is not None
+        shape = torch.broadcast_shapes(states[0].sig.shape, states[1].sig.shape)
+        chosen = int(masks[0].real.expand(shape).sum())
+        result = torch.empty((chosen,), dtype=states[0].sig.dtype, device=META)
+    else:
+        position = iter(range(1, len(states)))
+        indices: list[Any] = []
+        for index in args[1]:
+            if index is None:
+                indices.append(None)
+                continue
+            at = next(position)
+            real = states[at].real
+            if states[at].sig.dtype in (torch.bool, torch.uint8) and real is not None:
+                indices.extend(column.to(META) for column in real.nonzero().unbind(1))
+            else:
+                indices.append(metas[at])
+        result = func(metas[0], indices)
+    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
+    return recorder.emit(entry, states)
+
+
+def _pack_padded(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """Padded sequences laid end to end: the lengths are known, the numbers are not."""
+    padded, lengths = states[0], states[1]
+    if not recorder.knows(lengths):
+        raise unknown_value(recorder, "the length of packed sequences")
+    batch_first = args[2] if len(args) > 2 else kwargs["batch_first"]
+    assert lengths.real is not None
+    zeros = torch.zeros(padded.sig.shape[:2])
+    _, sizes = func(zeros.unsqueeze(-1), lengths.real, batch_first)
+    data = torch.empty((int(lengths.real.sum()), *padded.sig.shape[2:]), dtype=padded.sig.dtype, device=META)
+    metas = [state.sig.meta() for state in states]
+    meta_args = substitute(args, iter(metas), META)
+    entry = describe(recorder, func, meta_args, kwargs, metas, states, (data, sizes), device_of(recorder, kwargs, states))
+    return recorder.emit(entry, states, [None, sizes])
+
+
+def _pad_packed(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """The way back: the batch sizes are known, the numbers are not."""
+    data, sizes = states[0], states[1]
+    if not recorder.knows(sizes):
+        raise unknown_value(recorder, "the length of packed sequences")
+    assert sizes.real is not None
+    outline = torch.zeros(data.sig.shape[:1] + (1,) * (len(data.sig.shape) - 1))
+    padded, lengths = func(outline, sizes.real, *args[2:], **kwargs)
+    padded = torch.empty((*padded.shape[:2], *data.sig.shape[1:]), dtype=data.sig.dtype, device=META)
+    metas = [state.sig.meta() for state in states]
+    meta_args = substitute(args, iter(metas), META)
+    entry = describe(recorder, func, meta_args, kwargs, metas, states, (padded, lengths), device_of(recorder, kwargs, states))
+    return recorder.emit(entry, states, [None, lengths])
+
+
+def _choice(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`topk`, `sort`, `argmax` of unknown numbers: which ones win is unknown, so every candidate wins equally often.
+
+    This is what makes a mixture of experts countable: each expert sees the same share of the tokens.
+    """
+    if recorder.knows(states[0]):
+        return NotImplemented
+    entry = work_out(recorder, func, args, kwargs, states)
+    index = entry.outs[-1].sig
+    elements = index.spec.numel
+    if index.dtype is not torch.int64 or not index.shape or elements > SMALL:
+        return recorder.emit(entry, states)
+    axis = _axis(func, args, kwargs, len(states[0].sig.shape))
+    candidates = states[0].sig.shape[axis] if states[0].sig.shape else 1
+    kept = index.shape[axis] if len(index.shape) == len(states[0].sig.shape) else 1
+    rows = elements // max(kept, 1)
+    turns = (torch.arange(rows * kept) % max(candidates, 1)).reshape(rows, kept)
+    if len(index.shape) == len(states[0].sig.shape):
+        moved = [n for i, n in enumerate(index.shape) if i != axis]
+        content = turns.reshape(*moved, kept).movedim(-1, axis).contiguous()
+    else:
+        content = turns.reshape(index.shape)
+    contents: list[torch.Tensor | None] = [None] * (len(entry.outs) - 1) + [content]
+    result = recorder.emit(entry, states, contents)
+    recorder.assume(result if isinstance(result, torch.Tensor) else result[-1])
+    return result
+
+
+def _axis(func: Any, args: Any, kwargs: dict[str, Any], rank: int) -> int:
+    names = [argument.name for argument in func._schema.arguments]
+    if "dim" not in names:
+        return rank - 1
+    at = names.index("dim")
+    dim = args[at] if at < len(args) else kwargs.get("dim", func._schema.arguments[at].default_value)
+    return (rank - 1 if dim is None else int(dim)) % max(rank, 1)
+
+
+def _grouped(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """A grouped product counts all tokens, however they are spread over the groups; say how many that is."""
+    tokens, weights = states[0].sig.shape, states[1].sig.shape
+    if len(tokens) == 2 and len(weights) == 3:
+        recorder.note(
+            "experts",
+            f"grouped product: {tokens[0]} token rows over {weights[0]} experts, {tokens[0] / weights[0]:g} each if balanced; "
+            "the total does not depend on the spread",
+        )
+    return NotImplemented
+
+
+HANDLERS: dict[Any, Handler] = {
+    _aten._local_scalar_dense.default: _item,
+    _aten.index.Tensor: _by_mask,
+    _aten._unsafe_index.Tensor: _by_mask,
+    _aten.masked_select.default: _by_mask,
+    _aten._pack_padded_sequence.default: _pack_padded,
+    _aten._pad_packed_sequence.default: _pad_packed,
+    _aten.topk.default: _choice,
+    _aten.sort.default: _choice,
+    _aten.sort.stable: _choice,
+    _aten.argmax.default: _choice,
+    _aten.argmin.default: _choice,
+    _aten.max.dim: _choice,
+    _aten.min.dim: _choice,
+    _aten._grouped_mm.default: _grouped,
+}

@@ -1,0 +1,129 @@
+"""Tensors without data: the recorded tensor, and the interned signature that stands for shape, strides, type and device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opcost.core.graph import TensorSpec
+from opcost.errors import DataDependent
+
+_make_wrapper = torch.Tensor._make_wrapper_subclass
+
+
+class Signature:
+    """Shape, strides, element type and device of a tensor: one object for each combination, compared by identity."""
+
+    __slots__ = ("device", "dtype", "shape", "spec", "stride")
+
+    def __init__(
+        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.shape = shape
+        self.stride = stride
+        self.dtype = dtype
+        self.device = device
+        self.spec = TensorSpec(shape, str(dtype).removeprefix("torch."))
+
+    def meta(self) -> torch.Tensor:
+        """A fresh tensor of this signature on the meta device."""
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
+
+    def zeros(self) -> torch.Tensor:
+        """A fresh tensor of this signature on the CPU, for kernels that know no other device.
+
+        Ones would be as good; integers are zero so that they are valid indices.
+        """
+        extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
+        base = torch.zeros(extent, dtype=self.dtype)
+        return base.as_strided(self.shape, self.stride)
+
+
+class Signatures:
+    """The table in which signatures are made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], Signature] = {}
+
+    def of(self, tensor: torch.Tensor, device: torch.device) -> Signature:
+        """The signature of a tensor as if it lay on `device`."""
+        shape = tuple(tensor.shape)
+        if tensor.layout is torch.strided:
+            stride = tensor.stride()
+        else:
+            stride = contiguous(shape)
+        return self.get(shape, stride, tensor.dtype, device)
+
+    def get(
+        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> Signature:
+        key = (shape, stride, dtype, device)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Signature(shape, stride, dtype, device)
+        return found
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+class Recorded(torch.Tensor):
+    """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
+
+    `sig` is its signature, `vid` the value it stands for in the graph, `real` its content where that is small and
+    known (see `values`).
+    """
+
+    __slots__ = ("real", "sig", "untouched", "vid")
+    sig: Signature
+    vid: int
+    real: torch.Tensor | None
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(
+            f"{func} was called on a tensor without data after the count had ended; something kept the tensor alive"
+        )
+
+    def tolist(self) -> Any:
+        """Python reads small known contents; `item` goes through the dispatcher."""
+        return self._content("tolist").tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        return self._content("numpy").numpy(force=force)
+
+    def __array__(self, dtype: Any = None) -> Any:
+        return self._content("numpy").__array__(dtype)
+
+    def _content(self, asked: str) -> torch.Tensor:
+        if self.real is None:
+            raise DataDependent(
+                f"the model asks for .{asked}() of a {self.sig.spec.dtype} tensor of shape {self.sig.spec}, "
+                "which a count without data does not have",
+                hint="count with real=True (on the command line --real) to run the model on its own weights",
+            )
+        return self.real
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
+
+
+def recorded(sig: Signature, vid: int, real: torch.Tensor | None = None) -> Recorded:
+    """A new tensor of this signature."""
+    tensor: Recorded = _make_wrapper(
+        Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device
+    )  # type: ignore[assignment]
+    tensor.sig = sig
+    tensor.vid = vid
+    tensor.real = real
+    return tensor

@@ -1,0 +1,154 @@
+"""Model collections by name: `timm:vit_base_patch16_224`, `torchvision:resnet18`, `hf:path/to/config.json`.
+
+Each function turns the name and the user's settings into a function without arguments that makes the model. Nothing is
+downloaded: weights are not wanted, and configurations are local files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from opcost.errors import MissingFramework, SourceError, UnknownName
+from opcost.frontends.python import check_call
+
+Maker = Callable[[], object]
+Settings = Mapping[str, object]
+
+
+def timm(name: str, settings: Settings) -> Maker:
+    """A model of timm; a tag after a dot (`resnet50.a1_in1k`) is understood and changes nothing without weights."""
+    library = _library("timm")
+    known = library.list_models()
+    if name.partition(".")[0] not in known:
+        raise UnknownName("timm model", name, known, hint="`python -c 'import timm; print(timm.list_models())'`")
+    return partial(library.create_model, name, pretrained=False, **settings)
+
+
+def torchvision(name: str, settings: Settings) -> Maker:
+    """A model of torchvision: classification, detection, segmentation, video, optical flow."""
+    library = _library("torchvision")
+    models = library.models
+    known = models.list_models()
+    if name not in known:
+        raise UnknownName("torchvision model", name, known)
+    builder = models.get_model_builder(name)
+    # Without this, some builders fetch the weights of their backbone although the model's own are not wanted.
+    absent = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
+    check_call(builder, settings, f"torchvision:{name}")
+    return partial(builder, **{**absent, **settings})
+
+
+def huggingface(name: str, settings: Settings) -> Maker:
+    """The architecture that a local config.json names; settings replace its entries, `text_config.hidden_size` nested ones."""
+    path = Path(name)
+    path = path / "config.json" if path.is_dir() else path
+    if not path.is_file():
+        raise SourceError(
+            f"there is no configuration file {path}",
+            hint="hf: takes the path of a local config.json; nothing is fetched from the hub",
+        )
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as exc:
+        raise SourceError(f"{path} is not JSON: {exc}") from exc
+    if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
+        raise SourceError(f"{path} is no Hugging Face configuration: it has no model_type")
+    library = _library("transformers")
+    known = library.CONFIG_MAPPING
+    if entries["model_type"] not in known:
+        raise UnknownName("model_type", entries["model_type"], known, hint=f"it stands in {path}")
+    config = _configure(library, entries)
+    if settings:
+        for key, value in settings.items():
+            _replace(entries, config, key, value)
+        config = _configure(library, entries)
+    return partial(_architecture(library, config, path)._from_config, config)
+
+
+COLLECTIONS: dict[str, Callable[[str, Settings], Maker]] = {
+    "timm": timm,
+    "torchvision": torchvision,
+    "hf": huggingface,
+}
+
+
+def _configure(library: ModuleType, entries: dict[str, Any]) -> Any:
+    arguments = {key: value for key, value in entries.items() if key != "model_type"}
+    try:
+        return library.AutoConfig.for_model(entries["model_type"], **arguments)
+    except (TypeError, ValueError) as exc:
+        raise SourceError(f"the configuration does not fit {entries['model_type']!r}: {exc}") from exc
+
+
+def _replace(entries: dict[str, Any], config: Any, key: str, value: object) -> None:
+    """Put a value under a dotted key; the key must exist in the configuration, so that a misspelt one is noticed."""
+    *outer, last = key.split(".")
+    for name in outer:
+        config = getattr(config, name, None)
+        if config is None:
+            raise UnknownName("part of the configuration:", name, [k for k, v in entries.items() if isinstance(v, dict)])
+        entries = entries.setdefault(name, {})
+    if not hasattr(config, last):
+        known = config.to_dict() if hasattr(config, "to_dict") else config
+        raise UnknownName("entry of the configuration:", last, known)
+    entries[last] = value
+
+
+def _architecture(library: ModuleType, config: Any, path: Path) -> Any:
+    """The class that the configuration names, else the causal language model or the bare model of its type."""
+    for name in config.architectures or ():
+        if (found := getattr(library, name, None)) is not None:
+            return found
+    for mapping in (library.MODEL_FOR_CAUSAL_LM_MAPPING, library.MODEL_MAPPING):
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    named = ", ".join(config.architectures or ()) or "no architecture"
+    raise SourceError(f"{path} names {named}, and transformers has no model for {config.model_type!r}")
+
+
+def _library(name: str) -> ModuleType:
+    """One of the collections' packages, with torch, or an error that says what to install."""
+    for wanted in ("torch", name):
+        if importlib.util.find_spec(wanted) is None:
+            raise MissingFramework(f"{wanted} is not installed", hint=f"pip install {wanted}")
+    if name in ("timm", "torchvision"):
+        declare_torchvision_operators()
+    try:
+        return importlib.import_module(name)
+    except Exception as exc:
+        raise MissingFramework(f"{name} is installed but cannot be imported: {type(exc).__name__}: {exc}") from exc
+
+
+_declared: list[object] = []
+
+
+def declare_torchvision_operators() -> None:
+    """Make `import torchvision` work where its compiled operators do not fit the installed torch.
+
+    torchvision registers shape functions for two operators of its compiled part and fails if that part was built for
+    another torch; models need only their names to exist. timm imports torchvision, so it fails in the same way.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if _declared or spec is None or spec.origin is None:
+        return
+    import torch
+
+    for library in sorted(Path(spec.origin).parent.glob("_C.*")):
+        try:
+            torch.ops.load_library(str(library))
+        except OSError:
+            continue
+        return
+    operators = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _declared.append(operators)

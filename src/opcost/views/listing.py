@@ -1,0 +1,227 @@
+"""A report as lines and columns: by module, operator, kind or type; cut, sorted, and added up. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from opcost.core.report import Report, Row
+from opcost.errors import OpcostError, UnknownName
+from opcost.views.columns import (
+    EVERY_BY,
+    RANKED,
+    SHOWN,
+    By,
+    Column,
+    Value,
+    group_columns,
+    module_columns,
+    op_columns,
+)
+from opcost.views.tree import Depth, Node, draw_tree, flat_nodes, sharers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingOptions:
+    """What to list, and how."""
+
+    by: By = "module"
+    depth: Depth = "auto"
+    """Levels of modules below the root; None shows all, "auto" as many as are readable."""
+    merge: bool | None = None
+    """Draw runs of identical blocks once; None does it where the tree would be long."""
+    sort: str | None = None
+    """A column: `macs` largest first, `+macs` smallest first. Modules are sorted under their parent."""
+    top: int | None = None
+    """Only so many lines, the costliest; one more line says what the rest adds up to."""
+    columns: str | Sequence[str] | None = None
+    """Names in the order wanted, also as one text with commas; None lets the room decide."""
+
+
+class Line(NamedTuple):
+    """One line: values in the order of the columns."""
+
+    values: tuple[Value, ...]
+    role: Literal["row", "rest", "total"] = "row"
+    guides: str = ""
+    partial: bool = False
+    """Some operator in it has no price, so what is priced is a lower bound."""
+    shares: bool = False
+    """Parameters of another module stand in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Columns, lines, and what must be said about them."""
+
+    by: By
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    ranked: tuple[str, ...] = ()
+    """The columns in the order in which they are given room; empty where the caller chose them."""
+    remarks: tuple[str, ...] = ()
+
+
+def list_report(report: Report, options: ListingOptions, *, default: Sequence[str] | None = None) -> Listing:
+    """The report as lines; `default` names the columns where the caller chose none and room does not matter."""
+    if options.by not in EVERY_BY:
+        raise UnknownName("way to list a report", str(options.by), EVERY_BY, hint="by=" + ", ".join(EVERY_BY))
+    _check_number("top", options.top, 1)
+    if options.depth != "auto":
+        _check_number("depth", options.depth, 0)
+    if options.by == "module":
+        return _list_modules(report, options, default)
+    macs = report.totals.macs
+    if options.by == "op":
+        known, items = op_columns(macs), list(report.rows)
+        costly: Callable[[Any], Any] = _costly_row
+    else:
+        known = group_columns(options.by, macs)
+        items = list(report.by_kind() if options.by == "kind" else report.by_type())
+        costly = _as_it_comes
+    order = _order(options.sort, known) or (costly if options.top else _as_it_comes)
+    return _flat(items, order, known, options, default)
+
+
+def column_names(by: By) -> tuple[str, ...]:
+    """Every column of a listing."""
+    if by == "module":
+        return tuple(module_columns(0))
+    return tuple(op_columns(0) if by == "op" else group_columns(by, 0))
+
+
+def _list_modules(report: Report, options: ListingOptions, default: Sequence[str] | None) -> Listing:
+    known = module_columns(report.totals.macs)
+    if options.top:
+        depth = None if options.depth == "auto" else options.depth
+        nodes = flat_nodes(report.by_module(depth), sharers(report))
+        remarks = ("each module without the modules below it",)
+        return _flat(nodes, _order(options.sort, known) or _costly_node, known, options, default, remarks)
+    columns = _choose(options, known, default)
+    order = _order(options.sort, known)
+    nodes, depth = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
+    deepest = max(module.depth for module in report.modules)
+    remarks = []
+    if any(node.hides for node in nodes):
+        remarks.append(f"drawn to depth {depth} of {deepest}; depth=None draws all")
+    if any(node.times > 1 for node in nodes):
+        remarks.append("identical blocks are drawn once, with their sum; merge=False draws each")
+    return Listing(
+        by="module",
+        columns=columns,
+        lines=tuple(_line(node, columns, node.guides) for node in nodes),
+        ranked=() if options.columns is not None else RANKED["module"],
+        remarks=tuple(remarks),
+    )
+
+
+def _flat(
+    items: Sequence[Any],
+    order: Callable[[Any], Any],
+    known: dict[str, Column],
+    options: ListingOptions,
+    default: Sequence[str] | None,
+    remarks: tuple[str, ...] = (),
+) -> Listing:
+    columns = _choose(options, known, default)
+    ordered = items if order is _as_it_comes else sorted(items, key=order)
+    shown, rest = (ordered, ()) if options.top is None else (ordered[: options.top], ordered[options.top :])
+    lines = [_line(item, columns) for item in shown]
+    hidden = [_line(item, columns) for item in rest]
+    if hidden:
+        lines.append(_sum(hidden, columns, "rest", f"{len(hidden):,} more"))
+    lines.append(_sum(lines, columns, "total", "total"))
+    return Listing(
+        by=options.by,
+        columns=columns,
+        lines=tuple(lines),
+        ranked=() if options.columns is not None else RANKED[options.by],
+        remarks=remarks,
+    )
+
+
+def _line(item: Any, columns: Sequence[Column], guides: str = "") -> Line:
+    values = tuple([column.of(item) for column in columns])
+    if isinstance(item, Row):
+        return Line(values, partial=item.cost is None)
+    if isinstance(item, Node):
+        return Line(values, "row", guides, bool(item.module.total.uncounted), item.shares)
+    return Line(values, partial=bool(item.stats.uncounted))
+
+
+def _sum(lines: Sequence[Line], columns: Sequence[Column], role: Literal["rest", "total"], name: str) -> Line:
+    """What these lines add up to; the unknown ones are left out of the sum, which is then a lower bound."""
+    named = next((place for place, column in enumerate(columns) if column.unit in ("name", "text")), -1)
+    values: list[Value] = []
+    for place, column in enumerate(columns):
+        if column.adds:
+            known = [line.values[place] for line in lines if line.values[place] is not None]
+            values.append(sum(known))  # type: ignore[arg-type]
+        else:
+            values.append(name if place == named else "")
+    return Line(tuple(values), role, partial=any(line.partial for line in lines))
+
+
+def _choose(options: ListingOptions, known: dict[str, Column], default: Sequence[str] | None) -> tuple[Column, ...]:
+    chosen = options.columns
+    if chosen is None:
+        return tuple(known[name] for name in default or SHOWN[options.by] if name in known)
+    names = chosen.split(",") if isinstance(chosen, str) else chosen
+    if not names:
+        raise OpcostError("no column is named", hint="leave columns out to see the usual ones")
+    return tuple(_column(name, known) for name in names)
+
+
+def _column(name: str, known: dict[str, Column]) -> Column:
+    key = name.strip().lower().replace(" ", "_").replace("-", "_")
+    if key not in known:
+        raise UnknownName("column", name.strip(), known)
+    return known[key]
+
+
+def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] | None:
+    """A sort key for this wish; text goes from A to Z and numbers from large to small unless a sign says otherwise."""
+    if sort is None:
+        return None
+    column = _column(sort.strip().lstrip("+-"), known)
+    textual = column.unit in ("name", "text")
+    falling = not textual if sort.strip()[:1] not in ("+", "-") else sort.strip()[0] == "-"
+
+    def key(item: Any) -> tuple[bool, Any]:
+        value = column.of(item)
+        if value is None:
+            return True, 0
+        if textual:
+            letters = str(value).casefold()
+            # Text cannot be negated; its code points can.
+            return False, tuple(-ord(letter) for letter in letters) + (1,) if falling else letters
+        size = _elements(value) if isinstance(value, tuple) else value
+        return False, -size if falling else size
+
+    return key
+
+
+def _elements(specs: Iterable[Any]) -> int:
+    return sum(spec.numel for spec in specs if spec.known)
+
+
+def _as_it_comes(_: Any) -> int:
+    return 0
+
+
+def _costly_row(row: Row) -> tuple[bool, int, int, int]:
+    if row.cost is None:
+        return True, 0, 0, 0
+    times = row.op.repeat
+    return False, -row.cost.macs * times, -row.cost.flops * times, -row.cost.bytes_read * times
+
+
+def _costly_node(node: Node) -> tuple[int, int, int]:
+    own = node.module.own
+    return -own.macs, -own.flops, -own.params
+
+
+def _check_number(name: str, value: object, least: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise OpcostError(f"{name}={value!r} is not a whole number of at least {least}")

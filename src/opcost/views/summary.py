@@ -1,0 +1,181 @@
+"""What is said below a table: the totals, the conventions they follow, and everything the reader must know. Plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from opcost.core.cost import FLOPS_PER_MAC, Cost
+from opcost.core.graph import TensorSpec
+from opcost.core.report import Parameter, Report
+from opcost.core.units import format_count
+
+MANY = 8
+"""Entries of one section that are named; the others are only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One total."""
+
+    label: str
+    value: int
+    unit: Literal["count", "bytes"]
+    partial: bool = False
+    """Some operator has no price, so this is a lower bound."""
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Something to know: a title, what it is about line by line, and what to do about it."""
+
+    title: str
+    lines: tuple[str, ...]
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Heading, totals, phases, conventions, and sections where there is something to say."""
+
+    heading: tuple[str, ...]
+    quantities: tuple[Quantity, ...]
+    phases: tuple[tuple[str, Cost], ...]
+    """Empty where there is only the forward pass."""
+    conventions: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+def summarize(report: Report) -> Summary:
+    """The whole report in a few lines."""
+    return Summary(
+        heading=_heading(report),
+        quantities=_quantities(report),
+        phases=tuple(report.phases.items()) if set(report.phases) != {"forward"} else (),
+        conventions=_conventions(report),
+        sections=tuple(section for section in _sections(report) if section.lines),
+    )
+
+
+def _heading(report: Report) -> tuple[str, ...]:
+    meta = report.meta
+    root = report.modules[0].type
+    source = meta.get("source", "")
+    name = root if source in ("", root) else f"{source} ({root})" if root else source
+    framework = " ".join(filter(None, (meta.get("framework", ""), meta.get("version", ""))))
+    first = " · ".join(filter(None, (name, framework)))
+    inputs = ", ".join(f"{name} {_spec(spec)}".strip() for name, spec in report.inputs)
+    outputs = ", ".join(map(_spec, report.outputs))
+    lines = [first, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
+    return tuple(line for line in lines if line)
+
+
+def _spec(spec: TensorSpec) -> str:
+    return f"{spec} {spec.dtype}"
+
+
+def _quantities(report: Report) -> tuple[Quantity, ...]:
+    totals = report.totals
+    partial = totals.uncounted > 0
+    frozen = totals.params - totals.trainable_params
+    found = [
+        Quantity("params", totals.params, "count"),
+        Quantity("  trainable", totals.trainable_params, "count") if frozen else None,
+        Quantity("  frozen", frozen, "count") if frozen else None,
+        Quantity("  unused", totals.unused_params, "count", remark="read by no operator") if totals.unused_params else None,
+        Quantity("buffers", totals.buffers, "count") if totals.buffers else None,
+        Quantity("MACs", totals.macs, "count", partial, "multiply-accumulates of contractions"),
+        Quantity("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
+        Quantity("activations", totals.activations, "count", remark="elements of new tensors, forward"),
+        Quantity("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
+        Quantity("bytes written", totals.bytes_written, "bytes", partial),
+        Quantity("param bytes", totals.param_bytes, "bytes"),
+        Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
+        Quantity("peak memory", report.peak_bytes, "bytes", remark="params, inputs and live activations"),
+    ]
+    return tuple(quantity for quantity in found if quantity is not None)
+
+
+def _conventions(report: Report) -> tuple[str, ...]:
+    meta = report.meta
+    said = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
+    causal = meta.get("causal", "full")
+    if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
+        said.append("causal attention counted in full" if causal == "full" else "only the causal half of attention counted")
+    if mode := meta.get("mode"):
+        said.append(f"{mode} mode")
+    said.extend(meta[name] for name in ("device", "dtype") if meta.get(name))
+    return tuple(said)
+
+
+def _sections(report: Report) -> Iterable[Section]:
+    yield Section("unused parameters", _limited(_unused(report.unused)))
+    yield Section("shared parameters", _limited(_shared(report.shared)), "counted once, at the first name")
+    missed = report.coverage.uncounted
+    lines = [
+        f"{entry.raw}\u00a0×{entry.count} in {_places(entry.modules)}"
+        + (f" ({entry.reason})" if entry.reason != "no rule" else "")
+        for entry in missed
+    ]
+    first = next((entry.raw for entry in missed if entry.reason == "no rule"), "")
+    share = f"{sum(entry.count for entry in missed)} of {len(report.rows)}"
+    yield Section(
+        f"uncounted operators, {share}",
+        _limited(lines),
+        f'the totals are lower bounds; to count them, pass rules={{"{first}": rule}}' if first else "the totals are lower bounds",
+    )
+    yield Section(
+        "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
+    )
+
+
+def _unused(parameters: Iterable[Parameter]) -> list[str]:
+    """Names with their elements; names that differ only in numbers are one line."""
+    groups: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(_pattern(parameter.name), []).append(parameter)
+    return [
+        f"{found[0].name if len(found) == 1 else pattern} "
+        + _amount(len(found), sum(p.spec.numel for p in found if p.spec.known))
+        for pattern, found in groups.items()
+    ]
+
+
+def _shared(parameters: Iterable[Parameter]) -> list[str]:
+    groups: dict[tuple[str, ...], list[Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(tuple(map(_pattern, parameter.names)), []).append(parameter)
+    return [
+        f"{_equal(found[0].names if len(found) == 1 else tuple(dict.fromkeys(patterns)))} "
+        + _amount(len(found), sum(p.spec.numel for p in found if p.spec.known))
+        for patterns, found in groups.items()
+    ]
+
+
+def _equal(names: tuple[str, ...]) -> str:
+    shown = names if len(names) <= 4 else (*names[:3], f"({len(names) - 3} more names)")
+    return " = ".join(shown)
+
+
+def _amount(count: int, elements: int) -> str:
+    """`×12  9.22 K`, kept on one line."""
+    size = format_count(elements)
+    return (f"×{count}, {size}" if count > 1 else size).replace(" ", "\u00a0")
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
+
+
+def _places(modules: tuple[str, ...]) -> str:
+    named = [path or "the model itself" for path in modules]
+    return ", ".join(named) if len(named) <= 3 else f"{', '.join(named[:2])} and {len(named) - 2} more modules"
+
+
+def _limited(lines: list[str]) -> tuple[str, ...]:
+    if len(lines) <= MANY:
+        return tuple(lines)
+    return (*lines[: MANY - 1], f"and {len(lines) - MANY + 1} more")

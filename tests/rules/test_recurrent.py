@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from opcost.errors import RuleError
+
+SIGMOID, TANH, RELU = 4, 5, 1
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+UNIT = {
+    # additions of both sides, activations, and the state's update
+    "lstm": 4 + 3 * SIGMOID + 2 * TANH + 3 + 1,
+    "gru": 2 + 2 * SIGMOID + 2 + TANH + 4,
+    "rnn_tanh": 1 + TANH,
+    "rnn_relu": 1 + RELU,
+}
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_one_layer_multiplies_input_and_state_by_every_gate(cost, cell: str) -> None:
+    time, batch, size, hidden = 7, 2, 5, 3
+    price = cost(
+        "recurrent", [(time, batch, size)], [(time, batch, hidden)],
+        cell=cell, steps=time * batch, layers=((size, hidden, hidden),),
+    )  # fmt: skip
+    assert price.macs == time * batch * GATES[cell] * hidden * (size + hidden)
+    assert price.flops == 2 * price.macs + time * batch * hidden * UNIT[cell]
+
+
+def test_two_biases_are_added_in_every_gate(cost) -> None:
+    steps, size, hidden = 14, 5, 3
+    op = "recurrent", [(steps, size)], [(steps, hidden)]
+    attrs = {"cell": "gru", "steps": steps, "layers": ((size, hidden, hidden),)}
+    assert cost(*op, **attrs, bias=True).flops - cost(*op, **attrs).flops == steps * hidden * 2 * GATES["gru"]
+
+
+def test_layers_and_directions_add_up(cost) -> None:
+    steps, size, hidden = 14, 5, 3
+    first, second = (size, hidden, hidden), (2 * hidden, hidden, hidden)
+    price = cost(
+        "recurrent", [(steps, size)], [(steps, 2 * hidden)], cell="lstm", steps=steps,
+        layers=(first, first, second, second),
+    )  # fmt: skip
+    assert price.macs == steps * 4 * hidden * (2 * (size + hidden) + 2 * (2 * hidden + hidden))
+
+
+def test_a_projection_shrinks_the_state_and_costs_a_product(cost) -> None:
+    steps, size, hidden, projected = 14, 5, 6, 2
+    price = cost(
+        "recurrent", [(steps, size)], [(steps, projected)], cell="lstm", steps=steps,
+        layers=((size, hidden, projected),),
+    )  # fmt: skip
+    assert price.macs == steps * (4 * hidden * (size + projected) + hidden * projected)
+
+
+def test_a_packed_batch_counts_its_real_steps(cost) -> None:
+    lengths, size, hidden = (7, 4, 1), 5, 3
+    steps = sum(lengths)
+    price = cost(
+        "recurrent", [(steps, size)], [(steps, hidden)], cell="rnn_relu", steps=steps, layers=((size, hidden, hidden),)
+    )
+    assert price.macs == sum(length * hidden * (size + hidden) for length in lengths)
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_the_gradient_has_twice_the_macs(cost, cell: str) -> None:
+    steps, size, hidden = 14, 5, 3
+    op = "recurrent", [(steps, size)], [(steps, hidden)]
+    attrs = {"cell": cell, "steps": steps, "layers": ((size, hidden, hidden),)}
+    assert cost(*op, **attrs, grad=True).macs == 2 * cost(*op, **attrs).macs
+
+
+@pytest.mark.parametrize("layers", [(), None, ((3, 4),), (3, 4, 5)])
+def test_layers_that_are_no_triples_are_an_error(cost, layers: object) -> None:
+    with pytest.raises(RuleError, match="recurrent"):
+        cost("recurrent", [(2, 3)], [(2, 4)], cell="gru", steps=2, layers=layers)
+
+
+def test_a_misspelt_cell_gets_a_suggestion(cost) -> None:
+    with pytest.raises(RuleError, match="did you mean 'lstm'"):
+        cost("recurrent", [(2, 3)], [(2, 4)], cell="ltsm", steps=2, layers=((3, 4, 4),))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ HALF = Convention(causal="half")
 SOFTMAX, SCALE, MASK = 5, 1, 1
 
 
-def test_attention_counts_scores_and_values(cost) -> None:
+def test_attention_counts_scores_and_values(cost: Any) -> None:
     b, h, length, source, e, ev = 2, 4, 6, 9, 8, 5
     price = cost("attention", [(b, h, length, e), (b, h, source, e), (b, h, source, ev)], [(b, h, length, ev)])
     scores = b * h * length * source
@@ -21,7 +23,7 @@ def test_attention_counts_scores_and_values(cost) -> None:
     assert price.flops == 2 * price.macs + scores * (SCALE + SOFTMAX)
 
 
-def test_a_mask_adds_one_operation_per_score(cost) -> None:
+def test_a_mask_adds_one_operation_per_score(cost: Any) -> None:
     b, h, n, e = 2, 4, 6, 8
     qkv = [(b, h, n, e)] * 3
     plain, masked = cost("attention", qkv, [qkv[0]]), cost("attention", [*qkv, (n, n)], [qkv[0]])
@@ -29,24 +31,24 @@ def test_a_mask_adds_one_operation_per_score(cost) -> None:
     assert masked.flops - plain.flops == MASK * b * h * n * n
 
 
-def test_grouped_keys_are_counted_for_every_query_head(cost) -> None:
+def test_grouped_keys_are_counted_for_every_query_head(cost: Any) -> None:
     b, heads, groups, n, e = 2, 8, 2, 6, 4
     price = cost("attention", [(b, heads, n, e), (b, groups, n, e), (b, groups, n, e)], [(b, heads, n, e)])
     assert price.macs == b * heads * n * n * 2 * e
 
 
-def test_a_decode_step_meets_the_whole_cache(cost) -> None:
+def test_a_decode_step_meets_the_whole_cache(cost: Any) -> None:
     b, h, cache, e = 1, 4, 100, 16
     price = cost("attention", [(b, h, 1, e), (b, h, cache, e), (b, h, cache, e)], [(b, h, 1, e)])
     assert price.macs == b * h * cache * 2 * e
 
 
-def test_causal_attention_counts_the_whole_square_by_default(cost) -> None:
+def test_causal_attention_counts_the_whole_square_by_default(cost: Any) -> None:
     qkv = [(1, 2, 8, 4)] * 3
     assert cost("attention", qkv, [qkv[0]], causal=True) == cost("attention", qkv, [qkv[0]])
 
 
-def test_the_half_convention_changes_only_causal_attention(cost) -> None:
+def test_the_half_convention_changes_only_causal_attention(cost: Any) -> None:
     qkv = [(1, 2, 8, 4)] * 3
     assert cost("attention", qkv, [qkv[0]], convention=HALF) == cost("attention", qkv, [qkv[0]])
 
@@ -60,25 +62,27 @@ def test_the_causal_half_counts_the_pairs_that_the_mask_lets_through(h: int, len
     assert price.flops == 2 * price.macs + h * allowed * (SCALE + SOFTMAX)
 
 
-def test_heads_that_come_last_are_no_length(cost) -> None:
+def test_heads_that_come_last_are_no_length(cost: Any) -> None:
     b, h, length, source, e = 2, 4, 6, 9, 8
-    price = cost("attention", [(b, length, h, e), (b, source, h, e), (b, source, h, e)], [(b, length, h, e)], heads_last=True)
+    price = cost(
+        "attention", [(b, length, h, e), (b, source, h, e), (b, source, h, e)], [(b, length, h, e)], heads_last=True
+    )
     assert price.macs == b * h * length * source * 2 * e
 
 
-def test_packed_sequences_do_not_meet_each_other(cost) -> None:
+def test_packed_sequences_do_not_meet_each_other(cost: Any) -> None:
     sequences, each, h, e = 3, 5, 2, 4
     packed = (sequences * each, h, e)
     price = cost("attention", [packed] * 3, [packed], heads_last=True, sequences=sequences)
     assert price.macs == sequences * h * each * each * 2 * e
 
 
-def test_nothing_attends_in_an_empty_sequence(cost) -> None:
+def test_nothing_attends_in_an_empty_sequence(cost: Any) -> None:
     assert cost("attention", [(2, 4, 0, 8), (2, 4, 3, 8), (2, 4, 3, 8)], [(2, 4, 0, 8)]).macs == 0
 
 
 @pytest.mark.parametrize(("products", "with_e"), [(5, 3), (4, 2)])
-def test_the_gradient_has_four_products_and_recomputes_the_scores(cost, products: int, with_e: int) -> None:
+def test_the_gradient_has_four_products_and_recomputes_the_scores(cost: Any, products: int, with_e: int) -> None:
     b, h, length, source, e, ev = 2, 4, 6, 9, 8, 5
     q, k, v, y = (b, h, length, e), (b, h, source, e), (b, h, source, ev), (b, h, length, ev)
     price = cost("attention", [y, q, k, v], [q, k, v], grad=True, products=products)
@@ -88,6 +92,6 @@ def test_the_gradient_has_four_products_and_recomputes_the_scores(cost, products
         assert price == cost("attention", [y, q, k, v], [q, k, v], grad=True)
 
 
-def test_a_gradient_with_another_number_of_products_is_an_error(cost) -> None:
+def test_a_gradient_with_another_number_of_products_is_an_error(cost: Any) -> None:
     with pytest.raises(RuleError, match="not 3"):
         cost("attention", [(1, 2, 3, 4)] * 4, [(1, 2, 3, 4)] * 3, grad=True, products=3)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from opcost.rules.registry import OpView
 SIZE = st.integers(1, 6)
 
 
-def test_a_convolution_counts_every_kernel_position_of_every_output(cost) -> None:
+def test_a_convolution_counts_every_kernel_position_of_every_output(cost: Any) -> None:
     n, cin, cout, k, h, out = 2, 3, 8, 5, 12, 8
     macs = n * cout * out * out * cin * k * k
     assert cost("conv", [(n, cin, h, h), (cout, cin, k, k)], [(n, cout, out, out)]) == Cost(
@@ -24,7 +26,7 @@ def test_a_convolution_counts_every_kernel_position_of_every_output(cost) -> Non
     )
 
 
-def test_a_bias_is_flops_and_not_macs(cost) -> None:
+def test_a_bias_is_flops_and_not_macs(cost: Any) -> None:
     n, cin, cout, k, out = 2, 3, 8, 3, 10
     plain = cost("conv", [(n, cin, 12, 12), (cout, cin, k, k)], [(n, cout, out, out)])
     biased = cost("conv", [(n, cin, 12, 12), (cout, cin, k, k), (cout,)], [(n, cout, out, out)])
@@ -33,39 +35,39 @@ def test_a_bias_is_flops_and_not_macs(cost) -> None:
     assert biased.bytes_read - plain.bytes_read == 4 * cout
 
 
-def test_a_grouped_convolution_counts_only_its_group(cost) -> None:
+def test_a_grouped_convolution_counts_only_its_group(cost: Any) -> None:
     n, cin, cout, groups, k, out = 2, 8, 16, 4, 3, 14
     price = cost("conv", [(n, cin, 16, 16), (cout, cin // groups, k, k)], [(n, cout, out, out)])
     assert price.macs == n * cout * out * out * (cin // groups) * k * k
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_convolutions_of_every_rank_count_alike(cost, axes: int) -> None:
+def test_convolutions_of_every_rank_count_alike(cost: Any, axes: int) -> None:
     n, cin, cout, k, out = 2, 3, 4, 3, 6
     price = cost("conv", [(n, cin, *[8] * axes), (cout, cin, *[k] * axes)], [(n, cout, *[out] * axes)])
     assert price.macs == n * cout * out**axes * cin * k**axes
 
 
-def test_an_unbatched_convolution_is_a_batch_of_one(cost) -> None:
+def test_an_unbatched_convolution_is_a_batch_of_one(cost: Any) -> None:
     cin, cout, k, out = 3, 4, 3, 6
     weight = (cout, cin, k, k)
     single = cost("conv", [(cin, 8, 8), weight], [(cout, out, out)])
     assert single == cost("conv", [(1, cin, 8, 8), weight], [(1, cout, out, out)])
 
 
-def test_a_transposed_convolution_counts_every_input_element(cost) -> None:
+def test_a_transposed_convolution_counts_every_input_element(cost: Any) -> None:
     n, cin, cout, groups, k, h, out = 2, 8, 12, 2, 4, 5, 10
     price = cost("conv", [(n, cin, h, h), (cin, cout // groups, k, k)], [(n, cout, out, out)], transposed=True)
     assert price.macs == n * cin * h * h * (cout // groups) * k * k
 
 
-def test_a_fused_activation_adds_its_flops(cost) -> None:
+def test_a_fused_activation_adds_its_flops(cost: Any) -> None:
     n, cin, cout, k, out = 1, 3, 4, 3, 6
     shapes = [(n, cin, 8, 8), (cout, cin, k, k)], [(n, cout, out, out)]
     assert cost("conv", *shapes, then=("add", "relu")).flops - cost("conv", *shapes).flops == 2 * n * cout * out * out
 
 
-def test_an_unknown_fused_function_is_an_error(cost) -> None:
+def test_an_unknown_fused_function_is_an_error(cost: Any) -> None:
     with pytest.raises(RuleError, match="unknown function 'rleu'"):
         cost("conv", [(1, 3, 8, 8), (4, 3, 3, 3)], [(1, 4, 6, 6)], then=("rleu",))
 
@@ -73,7 +75,9 @@ def test_an_unknown_fused_function_is_an_error(cost) -> None:
 @pytest.mark.parametrize(
     ("grads", "products"), [(("input",), 1), (("weight",), 1), (("input", "weight"), 2), (("bias",), 0)]
 )
-def test_each_gradient_that_is_computed_has_the_forward_macs_once(cost, grads: tuple[str, ...], products: int) -> None:
+def test_each_gradient_that_is_computed_has_the_forward_macs_once(
+    cost: Any, grads: tuple[str, ...], products: int
+) -> None:
     n, cin, cout, groups, k, h, out = 2, 8, 16, 4, 3, 16, 14
     x, weight, y = (n, cin, h, h), (cout, cin // groups, k, k), (n, cout, out, out)
     forward = n * cout * out * out * (cin // groups) * k * k
@@ -83,7 +87,7 @@ def test_each_gradient_that_is_computed_has_the_forward_macs_once(cost, grads: t
     assert price.flops == 2 * products * forward + ("bias" in grads) * n * cout * out * out
 
 
-def test_a_gradient_reads_only_what_it_needs(cost) -> None:
+def test_a_gradient_reads_only_what_it_needs(cost: Any) -> None:
     n, cin, cout, k, h, out = 2, 3, 4, 3, 8, 6
     x, weight, y = TensorSpec((n, cin, h, h)), TensorSpec((cout, cin, k, k)), TensorSpec((n, cout, out, out))
     read = {g: cost("conv", [y, x, weight], [x], grads=g).bytes_read for g in (("input",), ("weight",), ("bias",))}
@@ -94,19 +98,19 @@ def test_a_gradient_reads_only_what_it_needs(cost) -> None:
     }
 
 
-def test_the_gradient_of_a_transposed_convolution_counts_input_elements(cost) -> None:
+def test_the_gradient_of_a_transposed_convolution_counts_input_elements(cost: Any) -> None:
     n, cin, cout, k, h, out = 2, 6, 4, 2, 5, 10
     x, weight, y = (n, cin, h, h), (cin, cout, k, k), (n, cout, out, out)
     price = cost("conv", [y, x, weight], [x, weight], grads=("input", "weight"), transposed=True)
     assert price.macs == 2 * n * cin * h * h * cout * k * k
 
 
-def test_a_misspelt_gradient_is_an_error(cost) -> None:
+def test_a_misspelt_gradient_is_an_error(cost: Any) -> None:
     with pytest.raises(RuleError, match="inputs"):
         cost("conv", [(1, 4, 6, 6), (1, 3, 8, 8), (4, 3, 3, 3)], [(1, 3, 8, 8)], grads=("inputs",))
 
 
-def test_a_complex_mac_is_one_mac_and_eight_flops(cost) -> None:
+def test_a_complex_mac_is_one_mac_and_eight_flops(cost: Any) -> None:
     n, cin, cout, k, out = 1, 3, 4, 3, 6
 
     def c64(*shape: int) -> TensorSpec:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from opcost.errors import RuleError
@@ -16,7 +18,7 @@ UNIT = {
 
 
 @pytest.mark.parametrize("cell", GATES)
-def test_one_layer_multiplies_input_and_state_by_every_gate(cost, cell: str) -> None:
+def test_one_layer_multiplies_input_and_state_by_every_gate(cost: Any, cell: str) -> None:
     time, batch, size, hidden = 7, 2, 5, 3
     price = cost(
         "recurrent", [(time, batch, size)], [(time, batch, hidden)],
@@ -26,14 +28,14 @@ def test_one_layer_multiplies_input_and_state_by_every_gate(cost, cell: str) -> 
     assert price.flops == 2 * price.macs + time * batch * hidden * UNIT[cell]
 
 
-def test_two_biases_are_added_in_every_gate(cost) -> None:
+def test_two_biases_are_added_in_every_gate(cost: Any) -> None:
     steps, size, hidden = 14, 5, 3
     op = "recurrent", [(steps, size)], [(steps, hidden)]
     attrs = {"cell": "gru", "steps": steps, "layers": ((size, hidden, hidden),)}
     assert cost(*op, **attrs, bias=True).flops - cost(*op, **attrs).flops == steps * hidden * 2 * GATES["gru"]
 
 
-def test_layers_and_directions_add_up(cost) -> None:
+def test_layers_and_directions_add_up(cost: Any) -> None:
     steps, size, hidden = 14, 5, 3
     first, second = (size, hidden, hidden), (2 * hidden, hidden, hidden)
     price = cost(
@@ -43,7 +45,7 @@ def test_layers_and_directions_add_up(cost) -> None:
     assert price.macs == steps * 4 * hidden * (2 * (size + hidden) + 2 * (2 * hidden + hidden))
 
 
-def test_a_projection_shrinks_the_state_and_costs_a_product(cost) -> None:
+def test_a_projection_shrinks_the_state_and_costs_a_product(cost: Any) -> None:
     steps, size, hidden, projected = 14, 5, 6, 2
     price = cost(
         "recurrent", [(steps, size)], [(steps, projected)], cell="lstm", steps=steps,
@@ -52,7 +54,7 @@ def test_a_projection_shrinks_the_state_and_costs_a_product(cost) -> None:
     assert price.macs == steps * (4 * hidden * (size + projected) + hidden * projected)
 
 
-def test_a_packed_batch_counts_its_real_steps(cost) -> None:
+def test_a_packed_batch_counts_its_real_steps(cost: Any) -> None:
     lengths, size, hidden = (7, 4, 1), 5, 3
     steps = sum(lengths)
     price = cost(
@@ -62,7 +64,7 @@ def test_a_packed_batch_counts_its_real_steps(cost) -> None:
 
 
 @pytest.mark.parametrize("cell", GATES)
-def test_the_gradient_has_twice_the_macs(cost, cell: str) -> None:
+def test_the_gradient_has_twice_the_macs(cost: Any, cell: str) -> None:
     steps, size, hidden = 14, 5, 3
     op = "recurrent", [(steps, size)], [(steps, hidden)]
     attrs = {"cell": cell, "steps": steps, "layers": ((size, hidden, hidden),)}
@@ -70,11 +72,11 @@ def test_the_gradient_has_twice_the_macs(cost, cell: str) -> None:
 
 
 @pytest.mark.parametrize("layers", [(), None, ((3, 4),), (3, 4, 5)])
-def test_layers_that_are_no_triples_are_an_error(cost, layers: object) -> None:
+def test_layers_that_are_no_triples_are_an_error(cost: Any, layers: object) -> None:
     with pytest.raises(RuleError, match="recurrent"):
         cost("recurrent", [(2, 3)], [(2, 4)], cell="gru", steps=2, layers=layers)
 
 
-def test_a_misspelt_cell_gets_a_suggestion(cost) -> None:
+def test_a_misspelt_cell_gets_a_suggestion(cost: Any) -> None:
     with pytest.raises(RuleError, match="did you mean 'lstm'"):
         cost("recurrent", [(2, 3)], [(2, 4)], cell="ltsm", steps=2, layers=((3, 4, 4),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opcost.analysis.memory import peak_bytes, storage_bytes
+from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Graph, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.report import (
@@ -23,6 +24,11 @@ from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
 def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Report:
     """Price every operator of a graph and roll the result up."""
+    with without_collector():
+        return _price(graph, rules, convention)
+
+
+def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
     sizes = storage_bytes(graph)
     rows, reasons = _price_rows(graph, rules, convention, sizes)
     parameters = _parameters(graph)

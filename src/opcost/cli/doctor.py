@@ -7,7 +7,7 @@ import re
 from importlib import metadata
 
 from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
-from opcost.version import __version__
+from opcost import __version__
 
 LIBRARIES = (
     "torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime", "tensorboard", "megengine", "mxnet", "numpy",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opcost.errors import OpcostError
-from opcost.version import __version__
+from opcost import __version__
 
 if TYPE_CHECKING:
     from cyclopts import App

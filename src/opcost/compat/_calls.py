@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import opcost
 from opcost.compat._node import Node
-from opcost.compat._rows import node_of_row
+from opcost.compat._rows import nodes_of_rows
 from opcost.compat._schema import in_schema_order
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
@@ -61,12 +61,13 @@ def trace(
 def _nodes(report: Report, calls: list[_Called]) -> Iterator[Node]:
     """Calls and rows in the order in which they ran; a row that belongs to no call speaks for itself."""
     rows = report.rows
+    made_by: dict[int, str] = {}
     done = 0
     for call in calls:
-        yield from map(node_of_row, rows[done : call.first])
+        yield from nodes_of_rows(rows[done : call.first], made_by)
         yield Node(f"aten::{call.name}", call.arguments, call.results, call.module, rows[call.first : call.end])
         done = call.end
-    yield from map(node_of_row, rows[done:])
+    yield from nodes_of_rows(rows[done:], made_by)
 
 
 class _Listener(TorchFunctionMode):
@@ -77,6 +78,7 @@ class _Listener(TorchFunctionMode):
         self.calls: list[_Called] = []
         self.touched: set[str] = set()
         self._inside: set[Any] = set()
+        self._bodies: dict[Any, Callable[..., Any]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -84,8 +86,8 @@ class _Listener(TorchFunctionMode):
         if recorder is None:
             return func(*args, **kwargs)
         self.touched.add(recorder.where())
-        if (body := _body(func)) is not None and func not in self._inside:
-            return self._listen_inside(func, body, args, kwargs)
+        if isinstance(func, FunctionType) and func not in self._inside:
+            return self._listen_inside(func, args, kwargs)
         name = _operator_name(func)
         if name is None or name in _OPENED:
             return func(*args, **kwargs)
@@ -100,8 +102,11 @@ class _Listener(TorchFunctionMode):
             self.calls.append(_Called(name, arguments, results, recorder.where(), first, end))
         return result
 
-    def _listen_inside(self, func: Any, body: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    def _listen_inside(self, func: FunctionType, args: Any, kwargs: dict[str, Any]) -> Any:
         """A function written in Python is no operator; the ones that it calls are."""
+        body = self._bodies.get(func)
+        if body is None:
+            body = self._bodies[func] = _body(func)
         self._inside.add(func)
         try:
             with self:
@@ -159,15 +164,12 @@ def _never(*_: object) -> bool:
     return False
 
 
-@cache
-def _body(func: Any) -> Callable[..., Any] | None:
-    """A function written in Python, without the question at its start whether somebody overrides it; None for a builtin.
+def _body(func: FunctionType) -> Callable[..., Any]:
+    """A function written in Python without the question at its start whether somebody overrides it.
 
     The answer would be yes, always: the listener itself does, and would be handed the same function for ever.
     """
-    if not isinstance(func, FunctionType):
-        return None
-    names = {**func.__globals__}
+    names = dict(func.__globals__)
     for question in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         if question in names:
             names[question] = _never

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from opcost.compat._node import Node
+from opcost.core.graph import TensorSpec
 from opcost.core.report import Row
 
 _CALLED = {
@@ -38,10 +41,36 @@ _CALLED = {
 """What the dispatcher makes of a call, back to the call."""
 
 
-def node_of_row(row: Row) -> Node:
-    """A node with the arguments in the places where the peers' handles look for them."""
+def nodes_of_rows(rows: Iterable[Row], made_by: dict[int, str]) -> Iterator[Node]:
+    """A node for each row; `made_by` tells, and is told, which operator made a value."""
+    for row in rows:
+        name = _name(row, made_by)
+        for value in row.op.outputs:
+            made_by[value] = row.op.raw
+        yield Node(name, _arguments(name, row), row.outs, row.op.module, (row,))
+
+
+def _name(row: Row, made_by: dict[int, str]) -> str:
     library, _, raw = row.op.raw.partition("::")
-    name = _CALLED.get(raw, raw)
-    if row.op.kind == "matmul" and raw in ("addmm", "mm") and _weight_is_second(row):
-        name = "linear"
-    return Node(f"{library}::{name}", _arguments(name, row), row.outs, row.op.module, (row,))
+    if raw in ("addmm", "mm") and made_by.get(row.op.inputs[1]) in ("aten::t", "aten::transpose"):
+        return "aten::linear"
+    return f"{library}::{_CALLED.get(raw, raw)}"
+
+
+def _arguments(name: str, row: Row) -> tuple[object, ...]:
+    """The tensors in the places where handles look for them; constants that the row does not keep are None."""
+    ins = row.ins
+    if name == "aten::linear":
+        x, transposed, *bias = ins
+        return (x, TensorSpec(transposed.dims[::-1], transposed.dtype), *(bias or (None,)))
+    if row.op.kind == "matmul" and len(ins) == 3:
+        return (ins[2], ins[0], ins[1])
+    if name == "aten::_convolution":
+        bias = ins[2] if len(ins) > 2 else None
+        return (*ins[:2], bias, None, None, None, bool(row.op.attrs.get("transposed")), *[None] * 6)
+    if row.op.kind == "norm":
+        weight, bias, *_ = (*ins[1 : 1 + int(row.op.attrs.get("affine", 0))], None, None)  # type: ignore[call-overload]
+        if name == "aten::batch_norm":
+            return (ins[0], weight, bias, None, None, bool(row.op.attrs.get("training")), None, None, None)
+        return (ins[0], None, weight, bias)
+    return ins

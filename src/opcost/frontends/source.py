@@ -105,19 +105,6 @@ def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
     raise UnknownSource(f"{text!r} is no source that opcost understands", hint=f"a source is {FORMS}")
 
 
-def frontend_for(source: object, *, real: bool = False) -> tuple[FrontEnd, object]:
-    """The front end that loads a source, and what it is to load: a live model, or the path of a file."""
-    if not isinstance(source, (str, Path)):
-        return owner(source), source
-    found = resolve(str(source))
-    if isinstance(found, ModelFile):
-        return found.frontend, found.path
-    if isinstance(found, PythonModel):
-        model = found.build(real=real)
-        return owner(model), model
-    raise SourceError(f"{found.path} is a saved report, not a model", hint="read it with opcost.load_report")
-
-
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
     if path.is_file():
         if path.suffix == ".json" and _is_report(path):
@@ -154,7 +141,7 @@ def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> Pytho
 def _is_report(path: Path) -> bool:
     """Whether a JSON file calls itself a report of ours within its first bytes."""
     with path.open("rb") as file:
-        return b'"opcost' in file.read(512)
+        return b'"opcost.report/' in file.read(512)
 
 
 def _is_model(obj: object) -> bool:

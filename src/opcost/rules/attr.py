@@ -61,8 +61,8 @@ def parts(spec: TensorSpec) -> int:
 
 
 def rest_bytes(op: OpView) -> int:
-    """Bytes of all inputs but the first."""
-    return min(sum(spec.nbytes for spec in op.ins[1:]), op.bytes_in)
+    """Bytes of the distinct inputs but for the first."""
+    return max(op.bytes_in - op.ins[0].nbytes, 0)
 
 
 def _wrong(op: OpView, name: str, value: object, wanted: str) -> RuleError:

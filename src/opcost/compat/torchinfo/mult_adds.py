@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from opcost.compat._recurrent import RECURRENT, steps
+
 if TYPE_CHECKING:
     from opcost.compat._layers import LayerCall
     from opcost.compat._parameters import ModuleParameter
 
 _ADDS_A_BIAS = (_ConvNd, nn.Linear, nn.Bilinear)
-_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 
 def own_mult_adds(
@@ -29,29 +30,24 @@ def own_mult_adds(
     module = call.module
     macs = call.macs
     if macs:
-        return _unpruned(macs, own_parameters) + _bias_additions(call, own_parameters)
+        return _unpruned(macs, own_parameters, "weight") + _bias_additions(call, own_parameters)
     if is_leaf and output_size and not isinstance(module, nn.EmbeddingBag):
         return int(output_size[0]) * sum(p.numel for p in own_parameters if p.name in {"weight", "bias"})
     return 0
 
 
-def _unpruned(macs: int, parameters: Sequence[ModuleParameter]) -> int:
-    """The share of the multiply-accumulates that meets a weight which pruning left."""
-    weights = [p for p in parameters if p.name == "weight"]
-    if len(weights) != 1 or weights[0].numel == (dense := prod(weights[0].shape)):
-        return macs
-    return macs * weights[0].numel // dense
+def _unpruned(count: int, parameters: Sequence[ModuleParameter], name: str) -> int:
+    """The share of a count that falls on the elements which pruning left."""
+    found = [p for p in parameters if p.name == name]
+    if len(found) != 1 or found[0].numel == (dense := prod(found[0].shape)):
+        return count
+    return count * found[0].numel // dense
 
 
 def _bias_additions(call: LayerCall, parameters: Sequence[ModuleParameter]) -> int:
-    module = call.module
     biases = sum(p.numel for p in parameters if p.name.startswith("bias"))
-    if not biases:
-        return 0
-    if isinstance(module, _ADDS_A_BIAS):
-        return call.first_output_numel
-    if isinstance(module, _RECURRENT):
-        # Every weight is used once per step and sample, and so is every bias element.
-        weights = sum(p.numel for p in parameters if p.name.startswith("weight"))
-        return biases * (call.macs // weights)
+    if isinstance(call.module, RECURRENT):
+        return biases * steps(call) if biases else 0
+    if isinstance(call.module, _ADDS_A_BIAS) and biases:
+        return _unpruned(call.outputs[0].numel, parameters, "bias")
     return 0

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.core.collector import without_collector
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.errors import DataDependent, ForwardError, OpcostError
 from opcost.frontends.torch import lazy, recurrent
 from opcost.frontends.torch.recorder import Recorder
 from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import quiet_globals, unchanged
-from opcost.frontends.torch.tree import map_tensors, tensors_in
+from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
 _one_at_a_time = RLock()
 """Some switches that a count turns are global to the process, so counts of several threads take turns."""
@@ -75,9 +76,8 @@ class Run:
         """Called in place of every module call."""
         outer = self.path
         path = self.paths.path(module, outer)
-        call = [path, tensors_in((args, kwargs)), (), len(self.recorder.ops), 0]
+        call = [path, self._specs((args, kwargs)), (), len(self.recorder.ops), 0]
         self.calls.append(call)
-        call[1] = self._specs(call[1])
         self.path = path
         try:
             if lazy.is_lazy(module):
@@ -95,11 +95,11 @@ class Run:
         finally:
             self.path = outer
             call[4] = len(self.recorder.ops)
-        call[2] = self._specs(tensors_in(result))
+        call[2] = self._specs(result)
         return result
 
-    def _specs(self, tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:
-        return tuple([self.recorder.spec(tensor) for tensor in tensors])
+    def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
+        return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
 
     # -- the run ------------------------------------------------------------------------------------------------
 
@@ -107,6 +107,7 @@ class Run:
         recorder, model = self.recorder, self.model
         with ExitStack() as undo:
             undo.enter_context(_one_at_a_time)
+            undo.enter_context(without_collector())
             undo.enter_context(unchanged(model))
             undo.enter_context(quiet_globals())
             undo.enter_context(torch.inference_mode(mode=False))

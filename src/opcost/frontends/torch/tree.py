@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ def _map_object(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
-    """Every tensor in a structure, in order."""
+    """Every tensor in a structure, in order, also inside objects."""
     found: list[torch.Tensor] = []
     _find(tree, found, set())
     return found
@@ -69,26 +69,31 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
 def _find(tree: Any, found: list[torch.Tensor], seen: set[int]) -> None:
     if isinstance(tree, torch.Tensor):
         found.append(tree)
-    elif isinstance(tree, _LEAVES) or isinstance(tree, (torch.nn.Module, type)):
+    elif isinstance(tree, (*_LEAVES, torch.nn.Module, type)) or id(tree) in seen:
         return
-    elif type(tree) is tuple or type(tree) is list:
-        for item in tree:
-            _find(item, found, seen)
-    elif type(tree) is dict:
-        for item in tree.values():
-            _find(item, found, seen)
-    elif id(tree) not in seen:
+    else:
         seen.add(id(tree))
-        if isinstance(tree, Mapping):
-            for item in tree.values():
-                _find(item, found, seen)
-            return
-        if isinstance(tree, (tuple, list)):
-            for item in tree:
-                _find(item, found, seen)
+        for item in _items(tree):
+            _find(item, found, seen)
         if dataclasses.is_dataclass(tree):
             for field in dataclasses.fields(tree):
                 _find(getattr(tree, field.name, None), found, seen)
-        else:
+        elif type(tree) not in (list, tuple, dict):
             for item in getattr(tree, "__dict__", {}).values():
                 _find(item, found, seen)
+
+
+def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that stand openly in arguments or results, in order; objects are not opened, so this is quick."""
+    if isinstance(tree, torch.Tensor):
+        found.append(tree)
+    else:
+        for item in _items(tree):
+            tensors_passed(item, found)
+    return found
+
+
+def _items(tree: Any) -> Iterable[Any]:
+    if isinstance(tree, (tuple, list)):
+        return tree
+    return tree.values() if isinstance(tree, Mapping) else ()

@@ -25,12 +25,15 @@ class Translation(NamedTuple):
 class Call:
     """An operator with its arguments by name, defaults filled in, and its outputs."""
 
-    __slots__ = ("args", "name", "outs", "overload")
+    __slots__ = ("args", "in_place", "name", "outs", "overload")
 
-    def __init__(self, name: str, overload: str, args: dict[str, Any], outs: tuple[torch.Tensor, ...]) -> None:
+    def __init__(
+        self, name: str, overload: str, args: dict[str, Any], outs: tuple[torch.Tensor, ...], *, in_place: bool
+    ) -> None:
         self.name = name
         """Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`."""
         self.overload = overload
+        self.in_place = in_place
         self.args = args
         self.outs = outs
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from opcost.core.graph import Attr
 from opcost.frontends.torch.aten.call import Call, Translation, always, on
 
@@ -97,7 +99,7 @@ def _places(call: Call) -> int:
             kept *= x.shape[axis]
             axis += 1
             continue
-        mask = not index.dtype.is_floating_point and index.element_size() == 1 and index.dim() > 0
+        mask = index.dtype in (torch.bool, torch.uint8)
         axis += index.dim() if mask else 1
         extents = [index.numel()] if mask else list(index.shape)
         longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents)

@@ -21,6 +21,7 @@ class Plan(NamedTuple):
     """The arguments that are read, where some are only written (`out=`)."""
     writes: tuple[str, ...] | None
     """The arguments that are written, where the operator returns no tensor."""
+    in_place: bool = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]) -> Call:
         if not self.parameters:
@@ -31,7 +32,7 @@ class Plan(NamedTuple):
                 name: args[i] if i < given else kwargs.get(name, default)
                 for i, (name, default) in enumerate(self.parameters)
             }
-        return Call(self.name, self.overload, named, outs)
+        return Call(self.name, self.overload, named, outs, in_place=self.in_place)
 
 
 _PLANS: dict[Any, Plan] = {}
@@ -62,6 +63,7 @@ def _plan(func: Any) -> Plan:
         tuple((argument.name, argument.default_value) for argument in arguments),
         tuple(argument.name for argument in arguments if argument.name not in written_only) if written_only else None,
         written if written and not returns_tensor else None,
+        in_place=bool(written) and not written_only,
     )
 
 

@@ -1,0 +1,79 @@
+"""The names of a model's modules: the first name of each, its owners, and who was running when an operator ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from opcost.core.report import Report
+from opcost.frontends.torch.unwrap import unwrap
+
+
+class Names:
+    """Module names; where one module stands under several, the first is the one that results go by."""
+
+    def __init__(self, model: Any) -> None:
+        root = model if isinstance(model, nn.Module) else unwrap(model)
+        inner = unwrap(model) if isinstance(model, nn.Module) else root
+        self._modules: dict[str, nn.Module] = {}
+        self._canonical: dict[str, str] = {}
+        self.first: list[str] = []
+        """One name for every module, in definition order."""
+        known: dict[int, str] = {}
+        for name, module in _named_modules(root):
+            self._modules[name] = module
+            if id(module) not in known:
+                known[id(module)] = name
+                self.first.append(name)
+            self._canonical[name] = known[id(module)]
+        self._stem = known[id(inner)]
+        """Where the model that is counted stands in its wrapper; empty without one."""
+
+    def canonical(self, name: str) -> str:
+        try:
+            return self._canonical[name]
+        except KeyError:
+            raise KeyError("Requested module name is not among the descendants of the analyzed model.") from None
+
+    def nearest(self, path: str) -> str:
+        """The canonical name of a path of a report; a module that is not registered counts as its caller."""
+        full = ".".join(filter(None, (self._stem, path)))
+        while full not in self._canonical:
+            full = full.rpartition(".")[0]
+        return self._canonical[full]
+
+    def owners(self, path: str) -> set[str]:
+        """A module and all that it is part of."""
+        parts = self.nearest(path).split(".")
+        return {"", *(".".join(parts[:depth]) for depth in range(1, len(parts) + 1))}
+
+    def is_callable(self, name: str) -> bool:
+        """Whether the module has a forward of its own that does something; containers are not meant to be called."""
+        forward = type(self._modules[name]).forward
+        return all(forward is not kind.forward for kind in (nn.Module, nn.ModuleList, nn.ModuleDict, nn.Identity))
+
+
+def callers(report: Report) -> list[tuple[str, ...]]:
+    """For every row the paths of the modules that were running, the outermost first."""
+    running: list[tuple[str, ...]] = []
+    open_calls: list[tuple[int, str]] = []
+    calls = sorted(report.calls, key=lambda call: call.first)
+    upcoming = 0
+    for row in range(len(report.rows)):
+        while open_calls and open_calls[-1][0] <= row:
+            open_calls.pop()
+        while upcoming < len(calls) and calls[upcoming].first <= row:
+            if calls[upcoming].end > row:
+                open_calls.append((calls[upcoming].end, calls[upcoming].path))
+            upcoming += 1
+        running.append(("", *(path for _, path in open_calls)))
+    return running
+
+
+def _named_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    yield prefix, model
+    for name, module in model._modules.items():
+        if module is not None:
+            yield from _named_modules(module, f"{prefix}.{name}" if prefix else name)

@@ -1,0 +1,279 @@
+"""Quantization, and operators on quantized tensors, whose weights are packed in objects that torch can open."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from opcost.core.graph import Attr
+from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.torch.aten.convolution import conv
+from opcost.frontends.torch.aten.contraction import product
+
+always(
+    "quantize",
+    (
+        "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel", "dequantize",
+        "_make_per_tensor_quantized_tensor", "_make_per_channel_quantized_tensor", "int_repr",
+        "quantization::_FloatToBfloat16Quantized", "quantization::_Bfloat16QuantizedToFloat",
+        *(
+            f"quantized_decomposed::{way}_{scale}"
+            for way in ("quantize", "dequantize")
+            for scale in ("per_tensor", "per_channel", "per_token", "per_channel_group")
+        ),
+    ),
+)  # fmt: skip
+
+_FAKE = "fake_quantize"
+always(
+    "elementwise",
+    (
+        "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
+        "_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine",
+        "fused_moving_avg_obs_fake_quant",
+    ),
+    fn=_FAKE,
+)  # fmt: skip
+always(
+    "elementwise",
+    (
+        "fake_quantize_per_tensor_affine_cachemask_backward", "fake_quantize_per_channel_affine_cachemask_backward",
+    ),
+    fn="fake_quantize_grad",
+)  # fmt: skip
+
+
+@on(
+    "fake_quantize_per_tensor_affine_cachemask", "fake_quantize_per_channel_affine_cachemask",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+    "_fused_moving_avg_obs_fq_helper", "_fused_moving_avg_obs_fq_helper_functional",
+)  # fmt: skip
+def _with_mask(call: Call) -> Translation:
+    """The second output is the mask for the gradient, which falls off on the way."""
+    return Translation("elementwise", {"fn": _FAKE, "elements": call.get("self").numel()})
+
+
+@on(
+    "_fake_quantize_learnable_per_tensor_affine_backward", "_fake_quantize_learnable_per_channel_affine_backward",
+)
+def _learnable_backward(call: Call) -> Translation:
+    """Besides the input's gradient those of scale and zero point are summed up."""
+    return Translation("elementwise", {"fn": "fake_quantize_grad", "elements": 3 * call["self"].numel()})
+
+
+@on("_choose_qparams_per_tensor", "choose_qparams_optimized")
+def _choose(call: Call) -> Translation:
+    return Translation("reduce", {"fn": "minmax"})
+
+
+# -- packed weights ---------------------------------------------------------------------------------------------------
+
+
+def _packed(call: Call) -> Any:
+    return call.get("W_prepack", "packed_weight", "weight")
+
+
+_LINEAR = (
+    "linear", "linear_relu", "linear_leaky_relu", "linear_tanh", "linear_dynamic", "linear_relu_dynamic",
+    "linear_dynamic_fp16", "linear_relu_dynamic_fp16", "linear_with_input_q_dq_qweight_dq_output_fp32",
+    "linear_with_input_q_dq_qweight_dq_relu_output_fp32",
+)  # fmt: skip
+
+
+@on(
+    *(f"quantized::{name}" for name in _LINEAR), "_quantized::linear", "_quantized::linear_dynamic",
+    "sparse::qlinear", "sparse::qlinear_relu", "sparse::qlinear_dynamic", "sparse::qlinear_relu_dynamic",
+)  # fmt: skip
+def _linear(call: Call) -> Translation:
+    """The input's last extent is the depth, whatever lies in the package."""
+    attrs: dict[str, Attr] = {"depth": call["X"].shape[-1], **_then(call.base)}
+    if has_bias(_packed(call)):
+        attrs["bias"] = True
+    return Translation("matmul", attrs)
+
+
+def _then(base: str) -> dict[str, Attr]:
+    """The activation in the name of a fused operator."""
+    words = base.split("_")
+    if "leaky" in words:
+        return {"then": ("leaky_relu",)}
+    added = ("add",) if "add" in words else ()
+    found = next((word for word in ("relu", "tanh") if word in words), "")
+    then = (*added, found) if found else added
+    return {"then": then} if then else {}
+
+
+def has_bias(packed: Any) -> bool:
+    """Whether a package holds a bias; one that cannot be opened is taken to."""
+    bias = getattr(packed, "bias", None)
+    try:
+        return bias() is not None if callable(bias) else bool(packed.unpack()[1] is not None)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return True
+
+
+@on("quantized::linear_dynamic_fp16_unpacked_weight")
+def _linear_unpacked(call: Call) -> Translation:
+    return product(call, "X", "weight", "bias")
+
+
+@on("_quantized::wrapped_quantized_linear")
+def _wrapped_linear(call: Call) -> Translation:
+    return product(call, "X", "W", "B")
+
+
+@on("_quantized::wrapped_fbgemm_linear_fp16_weight")
+def _wrapped_fp16(call: Call) -> Translation:
+    return product(call, "X", "W", "B")
+
+
+@on("_quantized::_wrapped_quantized_linear_prepacked", "_wrapped_quantized_linear_prepacked")
+def _wrapped_prepacked(call: Call) -> Translation:
+    x = call.get("X", "input")
+    return Translation("matmul", {"depth": x.shape[-1], "bias": True})
+
+
+@on("quantized::matmul")
+def _matmul(call: Call) -> Translation:
+    return product(call, "qa", "qb")
+
+
+@on(
+    *(
+        f"{library}::conv{axes}d{suffix}"
+        for library in ("quantized", "_quantized")
+        for axes in (1, 2, 3)
+        for suffix in ("", "_relu", "_dynamic", "_add", "_add_relu")
+    )
+)
+def _conv(call: Call) -> Translation:
+    """The weight lies in the package: MACs are those of its shape."""
+    return _packed_conv(call, transposed=False)
+
+
+@on(
+    *(
+        f"{library}::conv_transpose{axes}d{suffix}"
+        for library in ("quantized", "_quantized")
+        for axes in (1, 2, 3)
+        for suffix in ("", "_dynamic")
+    )
+)
+def _conv_transpose(call: Call) -> Translation:
+    return _packed_conv(call, transposed=True)
+
+
+def _packed_conv(call: Call, *, transposed: bool) -> Translation:
+    weight, bias = _packed(call).unpack()
+    side = call["qx"] if transposed else call.outs[0]
+    depth = prod(weight.shape[1:])
+    attrs: dict[str, Attr] = {"depth": depth, "macs": side.numel() * depth, **_then(call.base)}
+    if bias is not None:
+        attrs["bias"] = True
+    return Translation("matmul", attrs)
+
+
+@on("mkldnn_prepacked::conv2d_run")
+def _prepacked_conv(call: Call) -> Translation:
+    return Translation("unknown", {})
+
+
+# -- oneDNN -----------------------------------------------------------------------------------------------------------
+
+
+def _fused(call: Call) -> dict[str, Attr]:
+    """The elementwise functions that a oneDNN operator applies to its result, by their names among its arguments."""
+    names = (call.args.get(key) for key in ("binary_attr", "binary_post_op", "attr", "unary_attr", "post_op_name", "unary_post_op"))
+    then = tuple(_ACTIVATIONS.get(name, name) for name in names if name and name not in ("none", "sum"))
+    return {"then": then} if then else {}
+
+
+_ACTIVATIONS = {"swish": "silu", "hardtanh": "hardtanh", "leaky_relu": "leaky_relu"}
+
+
+@on("onednn::qlinear_pointwise")
+def _onednn_linear(call: Call) -> Translation:
+    return product(call, "qx", "qw", "bias", **_fused(call))
+
+
+@on("onednn::linear_dynamic_fp16", "onednn::linear_relu_dynamic_fp16")
+def _onednn_fp16(call: Call) -> Translation:
+    return product(call, "x", "w", "bias", **_then(call.base))
+
+
+@on("mkldnn::_linear_pointwise")
+def _mkldnn_linear(call: Call) -> Translation:
+    return product(call, "X", "W", "B", **_fused(call))
+
+
+@on("mkl::_mkl_linear")
+def _mkl_linear(call: Call) -> Translation:
+    return product(call, "X", "ORI_W", "B")
+
+
+@on(
+    "onednn::qconv_pointwise", "onednn::qconv1d_pointwise", "onednn::qconv2d_pointwise", "onednn::qconv3d_pointwise",
+    "mkldnn::_convolution_pointwise",
+)  # fmt: skip
+def _onednn_conv(call: Call) -> Translation:
+    return conv(call, then=_fused(call).get("then", ()))  # type: ignore[arg-type]
+
+
+@on("mkldnn::_convolution_transpose_pointwise")
+def _onednn_conv_transpose(call: Call) -> Translation:
+    return conv(call, transposed=True, then=_fused(call).get("then", ()))  # type: ignore[arg-type]
+
+
+always("elementwise", ["onednn::qadd"], fn="add")
+always("elementwise", ["onednn::qmul"], fn="mul")
+always("elementwise", ["onednn::qadd_relu"], fn="add_relu")
+always("norm", ["onednn::qbatch_norm2d"], fn="batch", training=False, affine=2)
+
+# -- elementwise on quantized tensors ---------------------------------------------------------------------------------
+
+for _fn in ("add", "mul"):
+    always(
+        "elementwise",
+        [f"quantized::{_fn}", f"quantized::{_fn}_out", f"quantized::{_fn}_scalar", f"quantized::{_fn}_scalar_out"],
+        fn=_fn,
+    )
+    always(
+        "elementwise",
+        [
+            f"quantized::{_fn}_relu",
+            f"quantized::{_fn}_relu_out",
+            f"quantized::{_fn}_scalar_relu",
+            f"quantized::{_fn}_scalar_relu_out",
+        ],
+        fn="add_relu",
+    )
+always("elementwise", ["_quantized::add"], fn="add")
+always("copy", ["quantized::cat", "quantized::cat_out"])
+always("elementwise", ["quantized::cat_relu", "quantized::cat_relu_out"], fn="relu")
+always("softmax", ["quantized::softmax"], fn="softmax")
+
+
+@on(*(f"quantized::batch_norm{axes}{suffix}" for axes in ("", "1d", "2d", "3d") for suffix in ("", "_relu")))
+def _batch_norm(call: Call) -> Translation:
+    return Translation("norm", {"fn": "batch", "training": False, "affine": len(call.tensors("weight", "bias"))})
+
+
+@on("quantized::layer_norm", "quantized::group_norm", "quantized::instance_norm")
+def _norm(call: Call) -> Translation:
+    fn = call.base.removesuffix("_norm")
+    return Translation("norm", {"fn": fn, "affine": len(call.tensors("weight", "bias"))})
+
+
+# -- packing weights, once --------------------------------------------------------------------------------------------
+
+always(
+    "copy",
+    (
+        "_convert_weight_to_int4pack", "_convert_weight_to_int4pack_for_cpu", "_dyn_quant_pack_4bit_weight",
+        "fbgemm_linear_quantize_weight", "fbgemm_pack_gemm_matrix_fp16", "fbgemm_pack_quantized_matrix",
+        "_wrapped_linear_prepack", "_saturate_weight_to_fp16", "_quantized::_wrapped_linear_prepack",
+        "_quantized::wrapped_fbgemm_pack_gemm_matrix_fp16", "onednn::qlinear_prepack", "onednn::qconv_prepack",
+        "onednn::linear_prepack_fp16", "mkldnn::_reorder_linear_weight", "mkldnn::_reorder_convolution_weight",
+        "mkldnn::_reorder_convolution_transpose_weight", "mkl::_mkl_reorder_linear_weight",
+    ),
+)  # fmt: skip

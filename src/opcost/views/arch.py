@@ -1,0 +1,97 @@
+"""The architecture as its author wrote it, in the manner of a module's repr, with the cost beside each module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from opcost.core.report import Report, Stats
+from opcost.core.units import format_count
+from opcost.views.view import View
+
+
+class Part(Protocol):
+    """What the text needs to know of a module; `ModuleCost` and `Module` know it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def extra(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchOptions:
+    """How the architecture is shown."""
+
+    exact: bool = False
+    """Numbers with all their digits in place of units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """The modules in definition order, and the line of each."""
+
+    modules: tuple[Part, ...]
+    lines: dict[str, str]
+
+
+class ArchView(View[ArchOptions, Arch]):
+    """`report.arch()`."""
+
+    name: ClassVar[str] = "arch"
+    options = ArchOptions
+
+    def build(self, report: Report, options: ArchOptions) -> Arch:
+        return Arch(report.modules, {module.path: _line(module.total, options) for module in report.modules})
+
+    def write(self, data: Arch, options: ArchOptions) -> str:
+        return arch_text(data.modules, data.lines.__getitem__) + "\n"
+
+
+def _line(total: Stats, options: ArchOptions) -> str:
+    shown = f"{{:,}}".format if options.exact else format_count
+    said = [("params", total.params), ("macs", total.macs), ("flops", total.flops), ("acts", total.activations)]
+    line = ", ".join(f"#{name}: {shown(value)}" for name, value in said)
+    return f"{line}, #uncounted operators: {total.uncounted}" if total.uncounted else line
+
+
+def arch_text(modules: Iterable[Part], statistics: Callable[[str], str]) -> str:
+    """The repr of a tree of modules, with the statistics of each path on lines of their own; '' adds none.
+
+    The modules come in definition order, the root (path '') first and parents before their children. As in a repr, a
+    module without children whose text is one line is written on one line.
+    """
+    children: dict[str, list[Part]] = {}
+    root: Part | None = None
+    for module in modules:
+        children[module.path] = []
+        if module.path:
+            children[module.path.rpartition(".")[0]].append(module)
+        else:
+            root = module
+    if root is None:
+        return ""
+    lines: list[str] = []
+    stack: list[tuple[Part | None, str, str]] = [(root, "", "")]
+    while stack:
+        part, name, indent = stack.pop()
+        if part is None:
+            lines.append(f"{indent})")
+            continue
+        head = f"{indent}({name}): {part.type}(" if name else f"{indent}{part.type}("
+        inside = [line for text in (part.extra, statistics(part.path)) if text for line in text.split("\n")]
+        below = children[part.path]
+        if not below and len(inside) <= 1:
+            lines.append(f"{head}{''.join(inside)})")
+            continue
+        lines.append(head)
+        lines.extend(f"{indent}  {line}" for line in inside)
+        stack.append((None, "", indent))
+        stack.extend((child, child.path.rpartition(".")[2], f"{indent}  ") for child in reversed(below))
+    return "\n".join(lines)
+
+
+VIEW = ArchView()

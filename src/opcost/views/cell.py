@@ -1,0 +1,78 @@
+"""One value as text, and text cut or padded to a width."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from opcost.core.graph import TensorSpec
+from opcost.core.units import format_bytes, format_count
+from opcost.views.columns import Column, Unit, Value
+
+
+def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
+    """A value as a reader wants it; the unknown is a question mark, never a zero."""
+    if value is None:
+        return "?"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return format_shapes(value)
+    if column.unit == "share":
+        return format_share(value)
+    if exact or column.unit == "number":
+        return f"{value:,}"
+    return format_bytes(value) if column.unit == "bytes" else format_count(value)
+
+
+def format_shapes(specs: Sequence[TensorSpec]) -> str:
+    """`1x3x224x224, 1000`."""
+    return ", ".join(map(str, specs))
+
+
+def format_share(part: float) -> str:
+    """`25.5`, `<0.1`, `0`: percent with one decimal, where something is never nothing."""
+    if part == 0:
+        return "0"
+    return f"{100 * part:.1f}" if part >= 0.0005 else "<0.1"
+
+
+def cut(text: str, room: int, unit: Unit) -> str:
+    """The text within the room: a path keeps its end, a list of shapes its whole shapes, and a number is never cut."""
+    if width_of(text) <= room:
+        return text
+    if unit == "shapes":
+        return cut_shapes(text, room)
+    if unit not in ("name", "text"):
+        return text
+    keeps_end = unit == "name" and "." in text
+    kept = list(text)
+    while kept and width_of("".join(kept)) > room - 1:
+        kept.pop(0 if keeps_end else -1)
+    return "…" + "".join(kept) if keeps_end else "".join(kept) + "…"
+
+
+def cut_shapes(text: str, room: int) -> str:
+    """As many whole shapes as fit, at least the first."""
+    first, *others = text.split(", ")
+    kept = first
+    for shape in others:
+        if len(kept) + len(shape) + len(", , …") > room:
+            return f"{kept}, …"
+        kept += f", {shape}"
+    return kept
+
+
+def pad(text: str, room: int, *, left: bool) -> str:
+    """The text at the left or at the right of so many columns."""
+    blank = " " * (room - width_of(text))
+    return text + blank if left else blank + text
+
+
+def width_of(text: str) -> int:
+    """Columns of a terminal that the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text
+    )

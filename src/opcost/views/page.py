@@ -1,0 +1,125 @@
+"""A whole report on one page of text: heading, table, totals, and what the reader must know."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from opcost.core.report import Report
+from opcost.core.units import format_bytes, format_count
+from opcost.views.cell import pad
+from opcost.views.layout import GAP, Drawing, Drawn, Piece, Style, draw_listing
+from opcost.views.listing import Listing, ListingOptions, list_report
+from opcost.views.summary import Quantity, Section, Summary, summarize
+
+NARROWEST = 40
+"""Below this many columns there is nothing left to shorten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is on the page, as plain data."""
+
+    listing: Listing
+    summary: Summary
+
+
+def build_page(report: Report, options: ListingOptions) -> Page:
+    """The page of a report."""
+    return Page(list_report(report, options), summarize(report))
+
+
+def draw_page(page: Page, how: Drawing) -> Drawn:
+    """The page as lines of styled pieces, its parts separated by empty lines."""
+    how = replace(how, width=max(how.width, NARROWEST))
+    summary, width = page.summary, how.width
+    heading = [line for text in summary.heading for line in _wrap(text, width, indent=8)]
+    parts: list[Drawn] = [
+        [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
+        draw_listing(page.listing, how) + _lines(page.listing.remarks, width, "faint"),
+        _draw_totals(summary.quantities, width),
+        _draw_phases(summary),
+        _lines([" · ".join(summary.conventions)], width, "faint"),
+        *(_draw_section(section, width) for section in summary.sections),
+    ]
+    drawn: Drawn = []
+    for part in filter(None, parts):
+        if drawn:
+            drawn.append([])
+        drawn.extend(part)
+    if how.ascii:
+        return [[Piece(how.spell(text), style) for text, style in pieces] for pieces in drawn]
+    return drawn
+
+
+def plain(drawn: Drawn) -> str:
+    """The lines without their styles."""
+    return "\n".join("".join([piece.text for piece in pieces]).rstrip() for pieces in drawn) + "\n"
+
+
+def _draw_totals(quantities: Sequence[Quantity], width: int) -> Drawn:
+    rows = []
+    for quantity in quantities:
+        human = format_bytes(quantity.value) if quantity.unit == "bytes" else format_count(quantity.value)
+        rows.append((quantity, f"≥{human}" if quantity.partial else human, f"{quantity.value:,}"))
+    label = max(len(quantity.label) for quantity, _, _ in rows)
+    human_width = max(len(human) for _, human, _ in rows)
+    exact_width = max(len(exact) for _, _, exact in rows)
+    drawn: Drawn = []
+    for quantity, human, exact in rows:
+        pieces = [
+            Piece(f"{quantity.label:<{label}}{GAP}", "name"),
+            Piece(f"{human:>{human_width}}{GAP}", "warn" if quantity.partial else "number"),
+            Piece(f"{exact:>{exact_width}}", "text"),
+        ]
+        if quantity.remark and sum(len(piece.text) for piece in pieces) + len(GAP + quantity.remark) <= width:
+            pieces.append(Piece(GAP + quantity.remark, "faint"))
+        drawn.append(pieces)
+    return drawn
+
+
+def _draw_phases(summary: Summary) -> Drawn:
+    if not summary.phases:
+        return []
+    rows = [("phase", "MACs", "FLOPs", "read", "written")] + [
+        (
+            phase,
+            format_count(cost.macs),
+            format_count(cost.flops),
+            format_bytes(cost.bytes_read),
+            format_bytes(cost.bytes_written),
+        )
+        for phase, cost in summary.phases
+    ]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    drawn: Drawn = []
+    for number, row in enumerate(rows):
+        styles: list[Style] = ["name" if number else "head"] + ["number" if number else "head"] * 4
+        drawn.append(
+            [
+                Piece(pad(text, room, left=place == 0) + GAP, styles[place])
+                for place, (text, room) in enumerate(zip(row, widths, strict=True))
+            ]
+        )
+    return drawn
+
+
+def _draw_section(section: Section, width: int) -> Drawn:
+    drawn: Drawn = [[Piece(section.title, "head")]]
+    for line in section.lines:
+        drawn += [[Piece(f"  {part}", "text")] for part in _wrap(line, width - 2, indent=2)]
+    drawn += [[Piece(f"  {part}", "faint")] for part in _wrap(section.hint, width - 2)]
+    return drawn
+
+
+def _lines(texts: Iterable[str], width: int, style: Style) -> Drawn:
+    return [[Piece(line, style)] for text in texts for line in _wrap(text, width)]
+
+
+def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text in lines that break between words only; a non-breaking space holds a number and its unit together."""
+    lines = textwrap.wrap(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace("\u00a0", " ") for line in lines]

@@ -1,0 +1,56 @@
+"""What all tests share: torchvision that can be imported, and the command line called in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class _RepairTorchvision(MetaPathFinder):
+    """Runs opcost's own repair before torchvision is first imported, by whichever tool under comparison that may be."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == "torchvision":
+            sys.meta_path.remove(self)
+            from opcost.frontends.zoo import declare_torchvision_operators
+
+            declare_torchvision_operators()
+
+
+sys.meta_path.insert(0, _RepairTorchvision())
+
+
+class Outcome(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def root() -> Path:
+    """The folder of the project."""
+    return ROOT
+
+
+@pytest.fixture
+def opcost_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Call the command line with these words, as `opcost` would, without a new process."""
+    from opcost.cli.main import run
+
+    def call(*words: str | Path) -> Outcome:
+        arguments: Sequence[str] = [str(word) for word in words]
+        capsys.readouterr()
+        code = run(arguments)
+        out, err = capsys.readouterr()
+        return Outcome(code, out, err)
+
+    return call

@@ -1,0 +1,38 @@
+"""What holds for every file of the project."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = sorted(path for part in ("src", "tests", "examples", "benchmarks") for path in (ROOT / part).rglob("*.py"))
+TEXT = [*CODE, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("requirements/*.txt"), ROOT / "Makefile", ROOT / ".ci/run"]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_a_file_holds_one_thing_and_stays_small(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+
+
+@pytest.mark.parametrize("path", TEXT, ids=name)
+def test_nothing_is_left_for_later(path: Path) -> None:
+    marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3}|HACK)\b")
+    assert not marks.search(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", TEXT, ids=name)
+def test_no_file_names_a_machine_or_a_package_registry(path: Path) -> None:
+    places = re.compile(r"(?<![\w.])/(?:work|opt|root|home)/|pypi\.org|download\.pytorch\.org|--(?:extra-)?index-url")
+    assert not places.search(path.read_text(encoding="utf-8").replace(places.pattern, ""))
+
+
+@pytest.mark.parametrize("path", [p for p in CODE if "src" in p.parts], ids=name)
+def test_a_module_says_in_one_sentence_what_it_is(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith('"""')

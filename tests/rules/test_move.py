@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opcost.core.cost import ZERO, Cost
+from opcost.core.graph import TensorSpec
+from opcost.errors import RuleError
+from opcost.rules.move import copy
+from opcost.rules.registry import OpView
+
+
+def int64(*shape: int) -> TensorSpec:
+    return TensorSpec(shape, "int64")
+
+
+def test_a_view_is_free(cost: Any) -> None:
+    assert cost("view", [(2, 3)], [(6,)]) == ZERO
+
+
+def test_a_copy_reads_and_writes_everything(cost: Any) -> None:
+    assert cost("copy", [(2, 3), (4, 3)], [(6, 3)]) == Cost(bytes_read=4 * 6 * 3, bytes_written=4 * 6 * 3)
+
+
+def test_a_copy_to_another_type_moves_bytes_of_both(cost: Any) -> None:
+    n = 10
+    assert cost("copy", [(n,)], [TensorSpec((n,), "float16")]) == Cost(bytes_read=4 * n, bytes_written=2 * n)
+
+
+def test_a_copy_in_place_does_not_read_the_destination(cost: Any) -> None:
+    n = 10
+    price = cost("copy", [(n,), TensorSpec((n,), "float16")], [(n,)], overwrites=True)
+    assert price == Cost(bytes_read=2 * n, bytes_written=4 * n)
+
+
+def test_a_broadcast_source_is_read_once() -> None:
+    n = 10
+    destination = source = TensorSpec((n,))
+    one_element = 4
+    # The caller knows that the source is one element, expanded.
+    view = OpView(
+        "copy", ins=(destination, source), outs=(destination,), attrs={"overwrites": True}, reads=4 * n + one_element
+    )
+    assert copy(view).bytes_read == one_element
+
+
+def test_creating_only_writes(cost: Any) -> None:
+    n = 10
+    assert cost("create", [], [(n,)]) == Cost(bytes_written=4 * n)
+    assert cost("create", [(n,)], [(n,)]) == Cost(bytes_written=4 * n)
+
+
+def test_an_embedding_reads_only_the_rows_it_looks_up(cost: Any) -> None:
+    vocabulary, width, tokens = 50_000, 64, 7
+    assert cost("embedding", [(vocabulary, width), int64(tokens)], [(tokens, width)]) == Cost(
+        bytes_read=4 * tokens * width + 8 * tokens, bytes_written=4 * tokens * width
+    )
+
+
+def test_an_embedding_never_reads_more_than_its_table(cost: Any) -> None:
+    vocabulary, width, tokens = 5, 64, 700
+    price = cost("embedding", [(vocabulary, width), int64(tokens)], [(tokens, width)])
+    assert price.bytes_read == 4 * vocabulary * width + 8 * tokens
+
+
+@pytest.mark.parametrize(
+    ("reduce", "weighted", "per_looked_up", "per_output"),
+    [("sum", False, 1, 0), ("max", False, 1, 0), ("mean", False, 1, 1), ("sum", True, 2, 0)],
+)
+def test_an_embedding_bag_combines_the_rows(
+    cost: Any, reduce: str, weighted: bool, per_looked_up: int, per_output: int
+) -> None:
+    vocabulary, width, bags, each = 100, 8, 3, 5
+    weights = [(bags, each)] if weighted else []
+    price = cost(
+        "embedding",
+        [(vocabulary, width), int64(bags, each), *weights],
+        [(bags, width)],
+        reduce=reduce,
+        weighted=weighted,
+    )
+    assert price.flops == bags * each * width * per_looked_up + bags * width * per_output
+    assert price.bytes_read == 4 * bags * each * width + 8 * bags * each + 4 * bags * each * weighted
+
+
+def test_the_gradient_of_an_embedding_adds_every_row_and_writes_the_table(cost: Any) -> None:
+    vocabulary, width, tokens = 50, 8, 7
+    assert cost("embedding", [(tokens, width), int64(tokens)], [(vocabulary, width)], grad=True) == Cost(
+        flops=tokens * width, bytes_read=4 * tokens * width + 8 * tokens, bytes_written=4 * vocabulary * width
+    )
+
+
+def test_a_gather_reads_only_what_it_picks(cost: Any) -> None:
+    rows, width, picked = 1000, 8, 7
+    assert cost("gather", [(rows, width), int64(picked)], [(picked, width)]) == Cost(
+        bytes_read=4 * picked * width + 8 * picked, bytes_written=4 * picked * width
+    )
+
+
+def test_a_gather_never_reads_more_than_there_is(cost: Any) -> None:
+    assert cost("gather", [(2, 8), int64(700)], [(700, 8)]).bytes_read == 4 * 2 * 8 + 8 * 700
+
+
+def test_a_scatter_copies_what_it_does_not_put(cost: Any) -> None:
+    rows, width, put = 1000, 8, 7
+    price = cost("scatter", [(rows, width), int64(put, width), (put, width)], [(rows, width)])
+    assert price == Cost(
+        bytes_read=4 * rows * width + 8 * put * width + 4 * put * width, bytes_written=4 * rows * width
+    )
+
+
+@pytest.mark.parametrize(
+    ("fn", "per_element"), [("copy", 0), ("add", 1), ("mul", 1), ("max", 1), ("min", 1), ("mean", 2)]
+)
+def test_a_scatter_in_place_moves_only_what_it_puts(cost: Any, fn: str, per_element: int) -> None:
+    rows, width, put = 1000, 8, 7
+    price = cost("scatter", [(rows, width), int64(put, width), (put, width)], [(rows, width)], fn=fn, overwrites=True)
+    touched = 4 * put * width
+    assert price == Cost(
+        flops=put * width * per_element,
+        bytes_read=8 * put * width + 4 * put * width + (touched if per_element else 0),
+        bytes_written=touched,
+    )
+
+
+def test_a_scatter_of_one_value_puts_as_many_as_there_are_indices(cost: Any) -> None:
+    price = cost("scatter", [(10, 8), int64(7, 8)], [(10, 8)], fn="add")
+    assert price.flops == 7 * 8
+
+
+def test_the_front_end_may_say_how_many_elements_are_put(cost: Any) -> None:
+    rows, width, put = 10, 8, 3  # whole rows by index, from one broadcast value
+    price = cost("scatter", [(rows, width), int64(put), ()], [(rows, width)], fn="add", elements=put * width)
+    assert price.flops == put * width
+
+
+def test_an_unknown_scatter_is_an_error(cost: Any) -> None:
+    with pytest.raises(RuleError, match="unknown fn 'sum'"):
+        cost("scatter", [(4,), int64(2), (2,)], [(4,)], fn="sum")
+
+
+class TestCollective:
+    RANKS, N = 4, 64
+
+    def test_all_reduce_passes_the_ring_twice_and_adds(self, cost: Any) -> None:
+        g, n = self.RANKS, self.N
+        assert cost("collective", [(n,)], [(n,)], fn="all_reduce", group=g) == Cost(
+            flops=(g - 1) * n // g, bytes_read=2 * (g - 1) * 4 * n // g, bytes_written=2 * (g - 1) * 4 * n // g
+        )
+
+    def test_all_reduce_is_reduce_scatter_and_all_gather(self, cost: Any) -> None:
+        g, n = self.RANKS, self.N
+        scatter = cost("collective", [(n,)], [(n // g,)], fn="reduce_scatter", group=g)
+        gather = cost("collective", [(n // g,)], [(n,)], fn="all_gather", group=g)
+        assert scatter + gather == cost("collective", [(n,)], [(n,)], fn="all_reduce", group=g)
+
+    def test_all_gather_receives_the_others_parts(self, cost: Any) -> None:
+        g, n = self.RANKS, self.N
+        price = cost("collective", [(n,)], [(g * n,)], fn="all_gather", group=g)
+        assert price == Cost(bytes_read=4 * (g - 1) * n, bytes_written=4 * (g - 1) * n)
+
+    def test_all_to_all_keeps_its_own_part(self, cost: Any) -> None:
+        g, n = self.RANKS, self.N
+        price = cost("collective", [(n,)], [(n,)], fn="all_to_all", group=g)
+        assert price == Cost(bytes_read=4 * n * (g - 1) // g, bytes_written=4 * n * (g - 1) // g)
+
+    def test_one_way_traffic_and_waiting(self, cost: Any) -> None:
+        n = self.N
+        assert cost("collective", [(n,)], [(n,)], fn="broadcast") == Cost(bytes_read=4 * n, bytes_written=4 * n)
+        assert cost("collective", [(n,)], [], fn="send") == Cost(bytes_read=4 * n)
+        assert cost("collective", [], [(n,)], fn="recv") == Cost(bytes_written=4 * n)
+        assert cost("collective", [(n,)], [(n,)], fn="wait") == ZERO
+
+    def test_one_rank_alone_moves_nothing(self, cost: Any) -> None:
+        assert cost("collective", [(self.N,)], [(self.N,)], fn="all_reduce", group=1) == ZERO
+
+    def test_an_unknown_number_of_ranks_is_taken_as_large(self, cost: Any) -> None:
+        n = self.N
+        assert cost("collective", [(n,)], [(n,)], fn="all_reduce") == Cost(
+            flops=n, bytes_read=2 * 4 * n, bytes_written=2 * 4 * n
+        )
+
+    def test_an_unknown_collective_is_an_error(self, cost: Any) -> None:
+        with pytest.raises(RuleError, match="'allreduce'"):
+            cost("collective", [(4,)], [(4,)], fn="allreduce")

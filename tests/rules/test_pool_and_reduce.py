@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opcost.core.cost import Cost
+from opcost.core.graph import TensorSpec
+from opcost.errors import RuleError
+from opcost.rules.reduce import FLOPS_PER_INPUT, FLOPS_PER_OUTPUT
+
+X, Y = (2, 3, 8, 8), (2, 3, 4, 4)
+OUT = 2 * 3 * 4 * 4
+WINDOW = 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("fn", "per_output"),
+    [
+        ("max", WINDOW),
+        ("avg", (WINDOW - 1) + 1),  # additions and one division
+        ("adaptive_max", WINDOW),
+        ("adaptive_avg", WINDOW),
+        ("lp", 2 * WINDOW + 1),  # power and addition, one root
+        ("unpool", 0),
+    ],
+)
+def test_pooling_looks_at_every_element_of_the_window(cost: Any, fn: str, per_output: int) -> None:
+    price = cost("pool", [X], [Y], fn=fn, window=WINDOW)
+    assert (price.macs, price.flops) == (0, OUT * per_output)
+
+
+def test_max_pooling_that_keeps_indices_writes_them(cost: Any) -> None:
+    indices = TensorSpec(Y, "int64")
+    assert cost("pool", [X], [Y, indices], fn="max", window=WINDOW) == Cost(
+        flops=OUT * WINDOW, bytes_read=4 * 2 * 3 * 8 * 8, bytes_written=(4 + 8) * OUT
+    )
+
+
+@pytest.mark.parametrize(("fn", "per_gradient"), [("max", 1), ("avg", 1 + WINDOW), ("lp", 3 * WINDOW + 1)])
+def test_the_gradient_of_pooling_spreads_each_output(cost: Any, fn: str, per_gradient: int) -> None:
+    assert cost("pool", [Y, X], [X], fn=fn, window=WINDOW, grad=True).flops == OUT * per_gradient
+
+
+def test_pooling_without_its_window_is_an_error(cost: Any) -> None:
+    with pytest.raises(RuleError, match="'window', which is missing"):
+        cost("pool", [X], [Y], fn="max")
+
+
+@pytest.mark.parametrize("fn", ["sum", "prod", "max", "argmin", "any", "all"])
+def test_a_reduction_is_one_operation_per_input(cost: Any, fn: str) -> None:
+    n, m = 6, 10
+    assert cost("reduce", [(n, m)], [(n,)], fn=fn) == Cost(flops=n * m, bytes_read=4 * n * m, bytes_written=4 * n)
+
+
+@pytest.mark.parametrize("fn", ["cumsum", "cumprod", "cummax"])
+def test_a_running_reduction_touches_every_element_once(cost: Any, fn: str) -> None:
+    assert cost("reduce", [(16, 1000)], [(16, 1000)], fn=fn).flops == 16 * 1000
+
+
+def test_a_mean_divides_once_per_output(cost: Any) -> None:
+    n, m = 6, 10
+    assert cost("reduce", [(n, m)], [(n,)], fn="mean").flops == n * m + n
+
+
+def test_variance_deviation_norm_and_logsumexp_are_made_of_their_steps(cost: Any) -> None:
+    n, m = 6, 10
+
+    def flops(fn: str) -> int:
+        return cost("reduce", [(n, m)], [(n,)], fn=fn).flops
+
+    mean = flops("mean")
+    subtract, square, add, divide, root = n * m, n * m, n * m, n, n
+    assert flops("var") == mean + subtract + square + add + divide
+    assert flops("std") == flops("var") + root
+    assert flops("norm") == square + add + root
+    maximum, exp, log, add_maximum = n * m, n * m, n, n
+    assert flops("logsumexp") == maximum + subtract + exp + add + log + add_maximum
+
+
+def test_complex_sums_add_both_parts(cost: Any) -> None:
+    z, y = TensorSpec((6, 10), "complex64"), TensorSpec((6,), "complex64")
+    assert cost("reduce", [z], [y], fn="sum").flops == 2 * 6 * 10
+
+
+def test_what_is_left_after_a_reduction_belongs_to_a_known_reduction() -> None:
+    assert set(FLOPS_PER_OUTPUT) <= set(FLOPS_PER_INPUT)
+
+
+def test_an_unknown_reduction_is_an_error(cost: Any) -> None:
+    with pytest.raises(RuleError, match="unknown fn 'summ'; did you mean 'sum'"):
+        cost("reduce", [(3,)], [()], fn="summ")

@@ -115,15 +115,38 @@ class ShowChoice:
         Parameter(group=SHOWING, help="One row per module, operator, kind of operator, or type of module."),
     ] = None
     depth: Annotated[
-        int | None, Parameter(group=SHOWING, metavar="N", help="Show modules down to this depth; deeper ones are added up.")
+        str | None,
+        Parameter(
+            group=SHOWING,
+            metavar="N|all",
+            help="Show modules down to this depth; deeper ones are added up. Without it, as many as are readable.",
+        ),
     ] = None
-    sort: Annotated[str | None, Parameter(group=SHOWING, metavar="COLUMN", help="Sort the rows by this column, the highest first.")] = None
-    top: Annotated[int | None, Parameter(group=SHOWING, metavar="N", help="Show only the first N rows.")] = None
+    merge: Annotated[
+        bool | None,
+        Parameter(
+            group=SHOWING,
+            negative="--no-merge",
+            help="Draw runs of identical blocks once, or never. Without either: where the tree would be long.",
+        ),
+    ] = None
+    sort: Annotated[
+        str | None,
+        Parameter(
+            group=SHOWING, metavar="COLUMN", help="Sort by this column, the largest first; +COLUMN for the smallest first."
+        ),
+    ] = None
+    top: Annotated[
+        int | None, Parameter(group=SHOWING, metavar="N", help="Show the N costliest rows, and what the rest adds up to.")
+    ] = None
     columns: Annotated[
-        str | None, Parameter(group=SHOWING, metavar="A,B", help="The columns to show, separated by commas.")
+        str | None, Parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
     ] = None
+    exact: Annotated[
+        bool, Parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")
+    ] = False
     width: Annotated[
-        int | None, Parameter(group=SHOWING, metavar="N", help="Width of the table in characters; the terminal's if not given.")
+        int | None, Parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
     ] = None
     output: Annotated[
         tuple[Path, ...],

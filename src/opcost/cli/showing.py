@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -11,10 +11,17 @@ from typing import Any
 from opcost.cli.options import ShowChoice
 from opcost.core.plugin import VIEWS, load, view_for_suffix
 from opcost.core.report import Report
-from opcost.errors import OpcostError
+from opcost.errors import InputError, OpcostError
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
 """Views that list the uncounted operators themselves; with any other, stderr does."""
+
+
+def check_choice(choice: ShowChoice) -> None:
+    """Raise for a view or a suffix that nobody knows, before a long count and not after it."""
+    load(VIEWS, choice.view).choose(**_wanted(choice))
+    for path in choice.output:
+        view_for_suffix(str(path))
 
 
 def show(report: Report, choice: ShowChoice) -> None:
@@ -25,8 +32,8 @@ def show(report: Report, choice: ShowChoice) -> None:
     printed = not (choice.quiet and choice.output)
     if printed:
         view = load(VIEWS, choice.view)
-        if "width" in _names(view):
-            wanted.setdefault("width", shutil.get_terminal_size(fallback=(100, 24)).columns)
+        if "color" in _names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+            wanted["color"] = True
         text = view.render(report, **wanted)
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     if not (printed and choice.view in SAYS_WHAT_IS_MISSING):
@@ -44,16 +51,24 @@ def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
 
 def _wanted(choice: ShowChoice) -> dict[str, Any]:
     """The options of a view that were given."""
-    columns = None if choice.columns is None else tuple(name.strip() for name in choice.columns.split(",") if name.strip())
-    given = {
-        "by": choice.by,
-        "depth": choice.depth,
-        "sort": choice.sort,
-        "top": choice.top,
-        "columns": columns,
-        "width": choice.width,
+    given: dict[str, Any] = {
+        name: value
+        for name in ("by", "merge", "sort", "top", "columns", "width")
+        if (value := getattr(choice, name)) is not None
     }
-    return {name: value for name, value in given.items() if value is not None}
+    if choice.exact:
+        given["exact"] = True
+    if choice.depth is not None:
+        given["depth"] = _depth(choice.depth)
+    return given
+
+
+def _depth(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        raise InputError(f"--depth {text!r} is neither a number nor 'all'")
+    return int(text)
 
 
 def _names(view: Any) -> set[str]:

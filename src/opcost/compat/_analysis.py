@@ -16,6 +16,7 @@ from opcost.compat._calls import Trace, trace
 from opcost.compat._handles import Handle
 from opcost.compat._names import Names, callers
 from opcost.compat._node import Node
+from opcost.core.report import Report
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -100,6 +101,11 @@ class JitModelAnalysis:
             raise TypeError(f"a module goes by its name here, not by {name!r}")
         return self._names.canonical(name)
 
+    @property
+    def report(self) -> Report:
+        """The count behind the numbers, in opcost's own terms."""
+        return self._traced().report
+
     # -- settings -----------------------------------------------------------------------------------------------
 
     def set_op_handle(self, *args: Any, **kwargs: Handle | None) -> Self:
@@ -176,11 +182,14 @@ class JitModelAnalysis:
 
     def _analyze(self) -> Statistics:
         if self._stats is None:
-            if self._trace is None:
-                self._trace = self._run()
-            self._stats = self._add_up(self._trace)
+            self._stats = self._add_up(self._traced())
             self._warn(self._stats)
         return self._stats
+
+    def _traced(self) -> Trace:
+        if self._trace is None:
+            self._trace = self._run()
+        return self._trace
 
     def _run(self) -> Trace:
         args, kwargs = _arguments(self._model, self._inputs)

@@ -9,9 +9,9 @@ _HEADER_ROOM = 2
 
 
 def pipe_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; a column that holds nothing but numbers stands right."""
+    """A Markdown table; a column that holds nothing but numbers and empty cells stands right."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
-    numeric = [all(map(_numeric_or_empty, column)) and any(map(str.strip, column)) for column in columns]
+    numeric = [all(map(_is_number, filter(None, column))) and any(column) for column in columns]
     widths = [
         max(len(header) + _HEADER_ROOM, *map(len, column)) if column else len(header) + _HEADER_ROOM
         for header, column in zip(headers, columns, strict=True)
@@ -51,9 +51,7 @@ def _centred(text: str, width: int) -> str:
     return " " * (room // 2) + text + " " * (room - room // 2)
 
 
-def _numeric_or_empty(cell: str) -> bool:
-    if not cell.strip():
-        return True
+def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:

@@ -2,49 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, TypeAlias
 
+import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
+import opcost
+from opcost.compat._calls import _recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
+from opcost.errors import DataDependent
+from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.scope import Paths
+from opcost.frontends.torch.unwrap import unwrap
 
 Structure: TypeAlias = Any
 """What a call was given or gave back: a TensorSpec for each tensor, inside the tuples, lists and dicts that held it."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class LayerCall:
     """One call of a layer; `rows` are the operators of its own forward, those of the layers that it calls left out."""
 
     path: str
     module: nn.Module
     args: tuple[Structure, ...]
-    result: Structure
     parent: LayerCall | None
-    rows: list[Row] = field(default_factory=list)
-    nested: list[LayerCall] = field(default_factory=list)
+    result: Structure = None
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    nested: list[LayerCall] = dataclasses.field(default_factory=list)
 
     @property
     def macs(self) -> int:
         return sum(row.cost.macs * row.op.repeat for row in self.rows if row.cost is not None)
 
     @property
-    def outputs(self) -> list[TensorSpec]:
-        return list(tensors(self.result))
-
-    @property
     def inputs(self) -> list[TensorSpec]:
         """The tensors among the positional arguments."""
         return list(tensors(self.args))
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        return list(tensors(self.result))
 
     def in_order_of_exit(self) -> Iterator[LayerCall]:
         """This call and the calls inside it, each when it is done."""
         for call in self.nested:
             yield from call.in_order_of_exit()
         yield self
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layers:
+    """One count of a model, call by call."""
+
+    model: nn.Module
+    """The model itself where the caller's was wrapped."""
+    report: Report
+    calls: tuple[LayerCall, ...]
+    """In the order of entry, the model's own first."""
+
+
+def count_layers(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: str | None = None
+) -> Layers:
+    """Count a model and note every call of its modules."""
+    model = unwrap(model)
+    try:
+        return _count(model, args, kwargs, mode=mode, real=False)
+    except DataDependent:
+        # The peers run the model for real, so what it decides by its values is decided.
+        return _count(model, args, kwargs, mode=mode, real=True)
+
+
+def _count(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, *, mode: str | None, real: bool
+) -> Layers:
+    listener = _Listener(model)
+    with ExitStack() as undo:
+        for module in model.modules():
+            if not isinstance(module, torch.jit.ScriptModule):  # takes no hooks; its operators count where it is called
+                enter, leave = listener.hooks(module)
+                undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
+                undo.callback(module.register_forward_hook(leave).remove)
+        report = opcost.count(model, args, kwargs=kwargs, mode=mode, real=real)
+    for row, call in zip(report.rows, listener.runner_of_each_row(len(report.rows)), strict=True):
+        call.rows.append(row)
+    return Layers(model, report, tuple(listener.calls))
+
+
+class _Listener:
+    """Notes calls through hooks, and at which operator each begins and ends."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.calls: list[LayerCall] = []
+        self._paths = Paths(model)
+        self._running: list[LayerCall] = []
+        self._changes: list[tuple[int, LayerCall]] = []
+        """From which operator on which call is the running one."""
+
+    def hooks(self, module: nn.Module) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Hooks for one module. A count may run on a copy of it, so they hold the module that the caller knows."""
+
+        def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
+            recorder = _recorder()
+            assert recorder is not None
+            parent = self._running[-1] if self._running else None
+            path = self._paths.path(module, parent.path if parent else "")
+            call = LayerCall(path, module, tuple(_described(recorder, item) for item in args), parent)
+            if parent is not None:
+                parent.nested.append(call)
+            self.calls.append(call)
+            self._running.append(call)
+            self._changes.append((len(recorder.ops), call))
+
+        def leave(_: nn.Module, args: tuple[Any, ...], result: Any) -> None:
+            recorder = _recorder()
+            assert recorder is not None
+            call = self._running.pop()
+            call.result = _described(recorder, result)
+            if call.parent is not None:
+                self._changes.append((len(recorder.ops), call.parent))
+
+        return enter, leave
+
+    def runner_of_each_row(self, rows: int) -> Iterator[LayerCall]:
+        """The innermost call that was running, row by row."""
+        ends = [start for start, _ in self._changes[1:]] + [rows]
+        for (start, call), end in zip(self._changes, ends, strict=True):
+            for _ in range(start, end):
+                yield call
+
+
+def _described(recorder: Recorder, value: Any) -> Structure:
+    """The structure of an argument or result; what is neither a tensor nor holds any is None."""
+    if isinstance(value, torch.Tensor):
+        return recorder.spec(value)
+    if isinstance(value, PackedSequence):
+        return recorder.spec(value.data)
+    if isinstance(value, Mapping):
+        return {key: _described(recorder, item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_described(recorder, item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _described(recorder, getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return None
 
 
 def tensors(structure: Structure) -> Iterator[TensorSpec]:

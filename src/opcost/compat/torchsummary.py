@@ -63,7 +63,7 @@ def _row(name: str, shape: str, params: str) -> str:
 
 def _layer_lines(layers: Layers, parameters: Parameters, batch_size: int) -> Iterator[_Line]:
     shown: set[int] = set()
-    calls = [call for call in layers.in_order_of_exit() if _is_listed(call)]
+    calls = [call for call in layers.calls[0].in_order_of_exit() if _is_listed(call)]
     for index, call in enumerate(calls, 1):
         own = parameters.of(call.module, recurse=False)
         new = tuple(p for p in own if p.key not in shown)

@@ -120,8 +120,7 @@ def _library(name: str) -> ModuleType:
     for wanted in ("torch", name):
         if importlib.util.find_spec(wanted) is None:
             raise MissingFramework(f"{wanted} is not installed", hint=f"pip install {wanted}")
-    if name in ("timm", "torchvision"):
-        declare_torchvision_operators()
+    declare_torchvision_operators()  # each of them imports torchvision where it is installed
     try:
         return importlib.import_module(name)
     except Exception as exc:
@@ -135,7 +134,7 @@ def declare_torchvision_operators() -> None:
     """Make `import torchvision` work where its compiled operators do not fit the installed torch.
 
     torchvision registers shape functions for two operators of its compiled part and fails if that part was built for
-    another torch; models need only their names to exist. timm imports torchvision, so it fails in the same way.
+    another torch; models need only their names to exist. timm and transformers import torchvision, and fail with it.
     """
     spec = importlib.util.find_spec("torchvision")
     if _declared or spec is None or spec.origin is None:

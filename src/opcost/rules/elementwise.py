@@ -46,6 +46,7 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     # Activations.
     "relu": 1,  # max
     "relu6": 2,  # max, min
+    "add_relu": 2,  # add or multiply, max
     "hardtanh": 2,  # max, min
     "threshold": 2,  # compare, select
     "leaky_relu": 3, "prelu": 3, "rrelu": 3,  # compare, multiply, select
@@ -83,6 +84,7 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     "leaky_relu_grad": 3, "rrelu_grad": 3,  # compare, multiply, select
     "prelu_grad": 3,  # for each of the two gradients: compare, multiply, select
     "elu_grad": 4,  # from the output: compare, add, multiply, select
+    "logit_grad": 3,  # g / (x × (1 - x))
     "sigmoid_grad": 3,  # g × y × (1 - y)
     "tanh_grad": 3,  # g × (1 - y²)
     "silu_grad": 9,  # sigmoid (4); g × s × (1 + x × (1 - s)): subtract, multiply, add, multiply, multiply

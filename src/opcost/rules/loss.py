@@ -10,22 +10,19 @@ LOSSES: dict[str, tuple[int, int]] = {
     # FLOPs for each element before they are added up, and for each element of the gradient
     "mse": (2, 3),  # subtract, square; subtract, two products
     "l1": (2, 3),  # subtract, absolute; subtract, sign, multiply
-    "smooth_l1": (6, 5),  # subtract, absolute, compare, square, multiply or subtract, select; subtract, compare, ...
-    "huber": (6, 5),
-    "binary_cross_entropy": (8, 5),  # two logarithms, two differences, two products, add, negate; the five of its slope
-    "binary_cross_entropy_with_logits": (8, 6),  # logsigmoid (6), multiply, subtract; sigmoid (4), subtract, multiply
+    "smooth_l1": (6, 5),  # subtract, absolute, compare, square, scale, select; subtract, compare, divide, select, multiply
+    "huber": (6, 5),  # the same
+    "bce": (8, 5),  # two logarithms, two differences, two products, add, negate; the five of its slope
+    "bce_with_logits": (8, 6),  # logsigmoid (6), multiply, subtract; sigmoid (4), subtract, multiply
     "kl_div": (3, 2),  # log, subtract, multiply; negate, multiply
     "soft_margin": (4, 6),  # multiply, negate, exp, log1p; multiply, exp, add, divide, two products
     "multi_margin": (3, 3),  # subtract, add, max; compare, select, multiply
     "multilabel_margin": (3, 3),  # the same for each pair of classes
-    "hinge_embedding": (3, 3),  # subtract, max, select
-    "margin_ranking": (4, 3),  # subtract, multiply, add, max
-    "triplet_margin": (6, 8),  # two distances: subtract, square, add; their gradients: subtract, divide, multiply, add
-    "cosine_embedding": (6, 8),  # a product and two squares, each added; their gradients
-    "poisson_nll": (4, 3),  # exp, multiply, subtract, and the sum's scale; exp, subtract, multiply
+    "hinge": (3, 3),  # subtract or multiply, add, max; compare, select, multiply
+    "poisson_nll": (3, 3),  # exp, multiply, subtract; exp, subtract, multiply
     "nll": (2, 1),  # for each target: negate, multiply by its class weight; multiply
     "cross_entropy": (5, 7),  # log_softmax; softmax (5), subtract the target, multiply
-    "ctc": (12, 24),  # for each time step and state: a sum of three exponentials in logarithms, and the input's
+    "ctc": (12, 24),  # for each time step and state: max (2), subtract (3), exp (3), add (2), log, add the input
 }
 
 BY_TARGET = ("nll",)
@@ -36,7 +33,7 @@ def loss(op: OpView) -> Cost:
 
     Elements are those of the input; for nll those of the target, whose class alone is looked up; for ctc time steps ×
     (2 × target length + 1) states; for multilabel_margin all pairs of classes, whichever are targets. mse and l1: 2,
-    smooth_l1 and huber: 6, binary_cross_entropy: 8, cross_entropy: 5.
+    smooth_l1 and huber: 6, bce: 8, cross_entropy: 5.
     """
     grad = flag(op, "grad")
     fn = text(op, "fn")

@@ -10,11 +10,12 @@ FLOPS_PER_INPUT: dict[str, int] = {
     "sum": 1, "mean": 1, "prod": 1, "trace": 1,
     "max": 1, "min": 1, "argmax": 1, "argmin": 1, "any": 1, "all": 1,
     "cumsum": 1, "cumprod": 1, "cummax": 1, "cummin": 1,
-    "aminmax": 2,  # two comparisons
+    "minmax": 2,  # two comparisons
     "nansum": 2, "nanmean": 2,  # check, add
     "count_nonzero": 2,  # compare, add
     "equal": 2,  # compare, combine
     "norm": 2,  # power or absolute value, add or compare
+    "dot": 2,  # multiply, add
     "dist": 3,  # subtract, power, add
     "hash": 1,
     "var": 4, "std": 4, "var_mean": 4, "std_mean": 4,  # mean: add; then subtract, square, add

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from opcost.core.graph import TensorSpec
 from opcost.core.units import format_bytes, format_count
 from opcost.views.columns import Column, Unit, Value
+
+
+NOTHING = "–"
+"""A zero in a column of quantities: it is counted, and it is nothing."""
 
 
 def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
@@ -18,6 +23,8 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
         return value
     if isinstance(value, tuple):
         return format_shapes(value)
+    if value == 0 and column.adds and not exact:
+        return NOTHING
     if column.unit == "share":
         return format_share(value)
     if exact or column.unit == "number":
@@ -26,15 +33,19 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
 
 
 def format_shapes(specs: Sequence[TensorSpec]) -> str:
-    """`1x3x224x224, 1000`."""
-    return ", ".join(map(str, specs))
+    """`1x3x224x224, 2 × 1000`: a shape that comes several times in a row is written once."""
+    return ", ".join(in_runs(map(str, specs)))
+
+
+def in_runs(words: Iterable[str]) -> list[str]:
+    """The words, where a run of equal ones is written `3 × word`."""
+    counted = ((word, sum(1 for _ in run)) for word, run in groupby(words))
+    return [f"{count} × {word}" if count > 1 else word for word, count in counted]
 
 
 def format_share(part: float) -> str:
-    """`25.5`, `<0.1`, `0`: percent with one decimal, where something is never nothing."""
-    if part == 0:
-        return "0"
-    return f"{100 * part:.1f}" if part >= 0.0005 else "<0.1"
+    """`25.5`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing."""
+    return f"{100 * part:.1f}" if part >= 0.0005 else "<0.1" if part else "0"
 
 
 def cut(text: str, room: int, unit: Unit) -> str:

@@ -104,7 +104,7 @@ def module_columns(total_macs: int) -> dict[str, Column]:
     return _by_name(
         Column(name="module", title="module", unit="name", of=lambda node: node.label),
         Column(name="path", title="path", unit="name", of=lambda node: node.module.path),
-        Column(name="type", title="type", unit="text", of=lambda node: node.module.type),
+        Column(name="type", title="type", unit="text", of=lambda node: node.module.type if node.module.path else ""),
         Column(name="depth", title="depth", unit="number", of=lambda node: node.module.depth),
         Column(name="calls", title="calls", unit="number", of=lambda node: node.module.calls, dull=(0, 1)),
         Column(name="input", title="input", unit="shapes", of=lambda node: node.module.inputs, dull=((),)),

@@ -1,4 +1,4 @@
-"""The report as comma-separated values with a head line: exact integers, shapes as 1x3x224x224, the unknown empty."""
+"""The report as comma-separated values with a head line: exact integers, shapes as 1x3x224x224 (several with a blank between), the unknown empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from opcost.core.report import Report
 from opcost.errors import UnknownName
-from opcost.views.cell import format_shapes
 from opcost.views.columns import EVERY_BY, By, Value
 from opcost.views.listing import Listing, ListingOptions, column_names, list_report
 from opcost.views.tree import Depth
@@ -61,7 +60,7 @@ class CsvView(View[CsvOptions, Listing]):
 def _field(value: Value) -> str | int | float:
     if value is None:
         return ""
-    return format_shapes(value) if isinstance(value, tuple) else value
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 VIEW = CsvView()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.views.cell import cut, cut_shapes, format_value, pad, width_of
+from opcost.views.cell import NOTHING, cut, cut_shapes, format_value, pad, width_of
 from opcost.views.columns import Column
 from opcost.views.listing import Line, Listing
 
@@ -28,7 +28,7 @@ GAP = "  "
 _LEFT = ("name", "text", "shapes")
 _ALWAYS = 3
 """Columns that stay however narrow the room is: the name and what is ranked next to it."""
-_COMFORT = {"name": 28, "text": 18, "shapes": 24}
+_COMFORT = {"name": 28, "text": 14, "shapes": 24}
 """A column whose texts are longer than this gives way to another column."""
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
 _STYLES: dict[str, Style] = {"name": "name", "text": "text", "shapes": "text"}
@@ -93,7 +93,7 @@ def _measure(listing: Listing, how: Drawing) -> list[_Candidate]:
     """Every column that has something to tell, with its widths."""
     measured = []
     for place, column in enumerate(listing.columns):
-        if listing.ranked and column.dull and all(line.values[place] in column.dull for line in listing.lines):
+        if listing.is_dull(place):
             continue
         texts = _texts(listing.lines, place, column, how)
         distinct = set(texts)
@@ -187,7 +187,7 @@ def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing
                 style = "sum"
             elif column.name == "note" or text == "?" or (column.priced and line.partial):
                 style = "warn"
-            elif text == "0":
+            elif text in ("0", how.spell(NOTHING)):
                 style = "zero"
             # However deep the tree, some of the name must remain.
             drawn = how.spell(guides)[max(0, len(guides) + 6 - room) :]

@@ -62,6 +62,13 @@ class Listing:
     """The columns in the order in which they are given room; empty where the caller chose them."""
     remarks: tuple[str, ...] = ()
 
+    def is_dull(self, place: int) -> bool:
+        """Nobody asked for this column, and it has nothing to tell."""
+        dull = self.columns[place].dull
+        if not self.ranked or not dull:
+            return False
+        return all(line.values[place] in dull for line in self.lines if line.role == "row")
+
 
 def list_report(report: Report, options: ListingOptions, *, default: Sequence[str] | None = None) -> Listing:
     """The report as lines; `default` names the columns where the caller chose none and room does not matter."""

@@ -40,7 +40,7 @@ def draw_page(page: Page, how: Drawing) -> Drawn:
         draw_listing(page.listing, how) + _lines(page.listing.remarks, width, "faint"),
         _draw_totals(summary.quantities, width),
         _draw_phases(summary),
-        _lines([" · ".join(summary.conventions)], width, "faint"),
+        _lines([" · ".join(said.replace(" ", "\u00a0") for said in summary.conventions)], width, "faint"),
         *(_draw_section(section, width) for section in summary.sections),
     ]
     drawn: Drawn = []

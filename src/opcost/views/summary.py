@@ -11,6 +11,7 @@ from opcost.core.cost import FLOPS_PER_MAC, Cost
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Parameter, Report
 from opcost.core.units import format_count
+from opcost.views.cell import in_runs
 
 MANY = 8
 """Entries of one section that are named; the others are only counted."""
@@ -67,14 +68,19 @@ def _heading(report: Report) -> tuple[str, ...]:
     name = root if source in ("", root) else f"{source} ({root})" if root else source
     framework = " ".join(filter(None, (meta.get("framework", ""), meta.get("version", ""))))
     first = " · ".join(filter(None, (name, framework)))
-    inputs = ", ".join(f"{name} {_spec(spec)}".strip() for name, spec in report.inputs)
-    outputs = ", ".join(map(_spec, report.outputs))
+    inputs = _some([f"{name} {_spec(spec)}".strip() for name, spec in report.inputs])
+    outputs = _some(in_runs(map(_spec, report.outputs)))
     lines = [first, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
     return tuple(line for line in lines if line)
 
 
 def _spec(spec: TensorSpec) -> str:
     return f"{spec} {spec.dtype}"
+
+
+def _some(words: list[str]) -> str:
+    shown = words if len(words) <= MANY else [*words[: MANY - 1], f"and {len(words) - MANY + 1} more"]
+    return ", ".join(word.replace(" ", "\u00a0") for word in shown)
 
 
 def _quantities(report: Report) -> tuple[Quantity, ...]:
@@ -87,14 +93,14 @@ def _quantities(report: Report) -> tuple[Quantity, ...]:
         Quantity("  frozen", frozen, "count") if frozen else None,
         Quantity("  unused", totals.unused_params, "count", remark="read by no operator") if totals.unused_params else None,
         Quantity("buffers", totals.buffers, "count") if totals.buffers else None,
-        Quantity("MACs", totals.macs, "count", partial, "multiply-accumulates of contractions"),
+        Quantity("MACs", totals.macs, "count", partial, "multiply-accumulates"),
         Quantity("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
         Quantity("activations", totals.activations, "count", remark="elements of new tensors, forward"),
         Quantity("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
         Quantity("bytes written", totals.bytes_written, "bytes", partial),
         Quantity("param bytes", totals.param_bytes, "bytes"),
         Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
-        Quantity("peak memory", report.peak_bytes, "bytes", remark="params, inputs and live activations"),
+        Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
     ]
     return tuple(quantity for quantity in found if quantity is not None)
 
@@ -107,7 +113,10 @@ def _conventions(report: Report) -> tuple[str, ...]:
         said.append("causal attention counted in full" if causal == "full" else "only the causal half of attention counted")
     if mode := meta.get("mode"):
         said.append(f"{mode} mode")
-    said.extend(meta[name] for name in ("device", "dtype") if meta.get(name))
+    if device := meta.get("device"):
+        said.append(device)
+    if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
+        said.append(f"{', '.join(dtypes)} parameters")
     return tuple(said)
 
 

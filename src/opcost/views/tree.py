@@ -33,8 +33,8 @@ class Node(NamedTuple):
         said = []
         if module.same_as is not None:
             said.append(f"= {module.same_as or 'the model itself'}")
-        elif self.shares:
-            said.append("shared")
+        elif self.shares and own.params:
+            said.append("partly shared")
         if own.unused_params:
             said.append("unused" if own.unused_params == own.params else "partly unused")
         if own.uncounted:
@@ -64,11 +64,16 @@ def draw_tree(
     shares = sharers(report)
     root = _grow(report.modules)
     rows = _rows_at(root)
-    if merge or (merge is None and sum(rows) > READABLE):
-        _merge(root, shares)
-        rows = _rows_at(root)
     deepest = len(rows) - 1
     limit = _readable_depth(rows) if depth == "auto" else deepest if depth is None else min(depth, deepest)
+    if merge is not False:
+        merged = _grow(report.modules)
+        _merge(merged, shares)
+        merged_rows = _rows_at(merged)
+        further = _readable_depth(merged_rows) if depth == "auto" else limit
+        # By itself merging must pay: a deeper tree in as many lines, or a tree that becomes readable.
+        if merge or further > limit or sum(rows[: limit + 1]) > READABLE:
+            root, limit = merged, further
     return list(_walk(root, limit, shares, order)), limit
 
 

@@ -1,10 +1,250 @@
-"""Outputs of the commonest operators worked out by hand, because PyTorch's own meta kernels take milliseconds."""
+"""Outputs of the commonest operators worked out by hand, because PyTorch's own meta kernels take up to milliseconds.
+
+Each function answers only the plain case (row-major floats that agree in type) and leaves every other to PyTorch; a test
+compares the two over many shapes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
+
+from opcost.frontends.torch.tensor import contiguous
+
+_aten = torch.ops.aten
+_META = torch.device("meta")
+_FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
+_FULL_FLOATS = frozenset({torch.float32, torch.float64})
+Form = Callable[[Any], Any]
 
 
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `func` makes, as meta tensors, or NotImplemented."""
-    return NotImplemented
+    form = _FORMS.get(func)
+    if form is None or kwargs and func not in _KEYWORDS_IRRELEVANT:
+        return NotImplemented
+    return form(args)
+
+
+def _new(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    shape = tuple(shape)
+    return torch.empty_strided(shape, contiguous(shape), dtype=dtype, device=_META)
+
+
+def _plain(*tensors: torch.Tensor) -> bool:
+    """Row-major floats of one type."""
+    dtype = tensors[0].dtype
+    return dtype in _FLOATS and all(t.dtype is dtype and t.is_contiguous() for t in tensors)
+
+
+def _unary(args: Any) -> Any:
+    x = args[0]
+    if not _plain(x) or any(type(a) is complex or isinstance(a, torch.Tensor) for a in args[1:]):
+        return NotImplemented
+    return _new(x.shape, x.dtype)
+
+
+def _unary_in_place(args: Any) -> Any:
+    x = args[0]
+    if x.dtype not in _FLOATS or any(type(a) is complex or isinstance(a, torch.Tensor) for a in args[1:]):
+        return NotImplemented
+    return x
+
+
+def _binary(args: Any) -> Any:
+    a, b = args[0], args[1]
+    if not isinstance(b, torch.Tensor):
+        return _unary(args)
+    if not _plain(a, b):
+        return NotImplemented
+    if a.shape == b.shape:
+        return _new(a.shape, a.dtype)
+    shape = _broadcast(a.shape, b.shape)
+    return NotImplemented if shape is None or not a.shape or not b.shape else _new(shape, a.dtype)
+
+
+def _binary_in_place(args: Any) -> Any:
+    a, b = args[0], args[1]
+    if not isinstance(b, torch.Tensor):
+        return _unary_in_place(args)
+    return a if a.shape == b.shape and a.dtype is b.dtype and a.dtype in _FLOATS else NotImplemented
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
+    if len(a) < len(b):
+        a, b = b, a
+    shape = list(a)
+    offset = len(a) - len(b)
+    for i, n in enumerate(b):
+        m = shape[offset + i]
+        if m == 1:
+            shape[offset + i] = n
+        elif n not in (1, m):
+            return None
+    return shape
+
+
+def _mm(args: Any) -> Any:
+    a, b = args
+    if a.dtype is not b.dtype or a.dtype not in _FLOATS or a.shape[1] != b.shape[0]:
+        return NotImplemented
+    return _new((a.shape[0], b.shape[1]), a.dtype)
+
+
+def _addmm(args: Any) -> Any:
+    bias, a, b = args
+    columns = b.shape[1]
+    if bias.dtype is not a.dtype or tuple(bias.shape) not in ((columns,), (a.shape[0], columns)):
+        return NotImplemented
+    return _mm((a, b))
+
+
+def _bmm(args: Any) -> Any:
+    a, b = args
+    if a.dtype is not b.dtype or a.dtype not in _FLOATS or a.shape[2] != b.shape[1] or a.shape[0] != b.shape[0]:
+        return NotImplemented
+    return _new((a.shape[0], a.shape[1], b.shape[2]), a.dtype)
+
+
+def _grouped_mm(args: Any) -> Any:
+    """PyTorch's own kernel insists on bfloat16, which the model's other kernels do not need."""
+    a, b = args[0], args[1]
+    if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
+        return NotImplemented
+    if a.dim() == 2 and b.dim() == 3:
+        return _new((a.shape[0], b.shape[2]), a.dtype)
+    if a.dim() == 3 and b.dim() == 2:
+        return _new((a.shape[1], b.shape[1]), a.dtype)
+    if a.dim() == 3 and b.dim() == 3:
+        return _new((a.shape[0], a.shape[1], b.shape[2]), a.dtype)
+    offsets = args[2] if len(args) > 2 else None
+    return NotImplemented if offsets is None else _new((offsets.shape[0], a.shape[0], b.shape[1]), a.dtype)
+
+
+def _convolution(args: Any) -> Any:
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
+    rank = x.dim() - 2
+    if transposed or rank < 1 or weight.dim() != x.dim() or not _plain(x, weight):
+        return NotImplemented
+    if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups or 0 in x.shape:
+        return NotImplemented
+    if bias is not None and (bias.dtype is not x.dtype or tuple(bias.shape) != (weight.shape[0],)):
+        return NotImplemented
+    shape = [x.shape[0], weight.shape[0]]
+    for i in range(rank):
+        step, pad, spread = (v[i] if len(v) > 1 else v[0] for v in (stride, padding, dilation))
+        extent = (x.shape[2 + i] + 2 * pad - spread * (weight.shape[2 + i] - 1) - 1) // step + 1
+        if extent < 1:
+            return NotImplemented
+        shape.append(extent)
+    if _is_channels_last(x, shape[1]):
+        return NotImplemented
+    return _new(shape, x.dtype)
+
+
+def _is_channels_last(x: torch.Tensor, channels: int) -> bool:
+    """Shapes for which a row-major tensor also counts as channels last, so that the result's strides are ambiguous."""
+    return x.dim() == 4 and (x.shape[1] == 1 or x.shape[2:] == (1, 1)) or channels == 1
+
+
+def _batch_norm(args: Any) -> Any:
+    x, _, _, _, _, training = args[:6]
+    if not x.is_contiguous() or x.dtype not in _FULL_FLOATS or x.dim() < 2:
+        return NotImplemented
+    kept = (x.shape[1],) if training else (0,)
+    return _new(x.shape, x.dtype), _new(kept, x.dtype), _new(kept, x.dtype)
+
+
+def _layer_norm(args: Any) -> Any:
+    x, normalized = args[0], args[1]
+    if not x.is_contiguous() or x.dtype not in _FULL_FLOATS or tuple(x.shape[x.dim() - len(normalized) :]) != tuple(normalized):
+        return NotImplemented
+    kept = (*x.shape[: x.dim() - len(normalized)], *[1] * len(normalized))
+    return _new(x.shape, x.dtype), _new(kept, x.dtype), _new(kept, x.dtype)
+
+
+def _softmax(args: Any) -> Any:
+    x, _, to_float = args
+    return _new(x.shape, x.dtype) if _plain(x) and not to_float else NotImplemented
+
+
+def _embedding(args: Any) -> Any:
+    table, indices = args[0], args[1]
+    if indices.dtype not in (torch.int64, torch.int32) or table.dim() != 2:
+        return NotImplemented
+    return _new((*indices.shape, table.shape[1]), table.dtype)
+
+
+def _reduce(args: Any) -> Any:
+    x = args[0]
+    dims = args[1] if len(args) > 1 else None
+    keep = args[2] if len(args) > 2 else False
+    if not dims or not _plain(x):
+        return NotImplemented
+    rank = x.dim()
+    gone = {d % rank for d in dims}
+    return _new([1 if i in gone else n for i, n in enumerate(x.shape) if keep or i not in gone], x.dtype)
+
+
+def _cat(args: Any) -> Any:
+    parts = args[0]
+    first = parts[0]
+    if not _plain(*parts) or any(p.dim() != first.dim() or p.numel() == 0 for p in parts):
+        return NotImplemented
+    axis = (args[1] if len(args) > 1 else 0) % first.dim()
+    shape = list(first.shape)
+    for part in parts[1:]:
+        if any(n != m for i, (n, m) in enumerate(zip(part.shape, first.shape, strict=True)) if i != axis):
+            return NotImplemented
+        shape[axis] += part.shape[axis]
+    return _new(shape, first.dtype)
+
+
+def _clone(args: Any) -> Any:
+    x = args[0]
+    return _new(x.shape, x.dtype) if x.is_contiguous() else NotImplemented
+
+
+def _roll(args: Any) -> Any:
+    x = args[0]
+    return _new(x.shape, x.dtype) if _plain(x) else NotImplemented
+
+
+def _overloads(form: Form, *names: str) -> dict[Any, Form]:
+    found = {}
+    for name in names:
+        packet, _, overload = name.partition(".")
+        found[getattr(getattr(_aten, packet), overload or "default")] = form
+    return found
+
+
+_FORMS: dict[Any, Form] = {
+    **_overloads(
+        _unary, "relu", "gelu", "silu", "sigmoid", "tanh", "neg", "rsqrt", "sqrt", "exp", "log", "cos", "sin", "erf", "abs",
+        "reciprocal", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "softplus", "clamp", "clamp_min",
+        "pow.Tensor_Scalar", "mul.Scalar", "add.Scalar", "sub.Scalar", "div.Scalar",
+    ),
+    **_overloads(
+        _unary_in_place, "relu_", "gelu_", "silu_", "sigmoid_", "tanh_", "hardswish_", "hardsigmoid_", "hardtanh_",
+        "leaky_relu_", "elu_", "mul_.Scalar", "add_.Scalar",
+    ),
+    **_overloads(_binary, "add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor"),
+    **_overloads(_binary_in_place, "add_.Tensor", "mul_.Tensor", "sub_.Tensor", "div_.Tensor"),
+    **_overloads(_mm, "mm"),
+    **_overloads(_addmm, "addmm"),
+    **_overloads(_bmm, "bmm"),
+    **_overloads(_grouped_mm, "_grouped_mm"),
+    **_overloads(_convolution, "convolution"),
+    **_overloads(_batch_norm, "native_batch_norm"),
+    **_overloads(_layer_norm, "native_layer_norm"),
+    **_overloads(_softmax, "_softmax", "_log_softmax"),
+    **_overloads(_embedding, "embedding"),
+    **_overloads(_reduce, "mean.dim", "sum.dim_IntList"),
+    **_overloads(_cat, "cat"),
+    **_overloads(_clone, "clone"),
+    **_overloads(_roll, "roll"),
+}  # fmt: skip
+_KEYWORDS_IRRELEVANT = frozenset({_aten._grouped_mm.default, _aten.gelu.default, _aten.gelu_.default, _aten.add.Tensor})
+"""Operators whose keyword arguments (an offset table, a flavour, a factor) do not change the outputs."""

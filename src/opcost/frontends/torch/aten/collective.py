@@ -24,6 +24,7 @@ _FUNCTIONS = {
     "broadcast": "broadcast",
     "send": "send",
     "isend": "send",
+    "batch_p2p": "send",
     "recv": "recv",
     "irecv": "recv",
     "wait": "wait",
@@ -45,6 +46,7 @@ def _fn(base: str) -> str:
             "all_reduce", "all_reduce_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
             "all_gather_into_tensor_out", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced",
             "reduce_scatter_tensor_out", "all_to_all_single", "broadcast", "isend", "irecv", "wait_tensor",
+            "batch_p2p_ops",
         )
     ),
     *(
@@ -65,6 +67,26 @@ def _functional(call: Call) -> Translation:
     if isinstance(size, int):
         attrs["group"] = size
     return Translation("collective", attrs)
+
+
+@on(
+    "symm_mem::one_shot_all_reduce", "symm_mem::one_shot_all_reduce_copy", "symm_mem::one_shot_all_reduce_out",
+    "symm_mem::one_shot_all_reduce_copy_out", "symm_mem::two_shot_all_reduce", "symm_mem::two_shot_all_reduce_out",
+    "symm_mem::multimem_all_reduce", "symm_mem::multimem_one_shot_all_reduce",
+    "symm_mem::multimem_one_shot_all_reduce_out",
+)  # fmt: skip
+def _symmetric_all_reduce(call: Call) -> Translation:
+    return Translation("collective", {"fn": "all_reduce"}, call.tensors("input", "symm_buffer"))
+
+
+@on("symm_mem::multimem_all_gather_out")
+def _symmetric_all_gather(call: Call) -> Translation:
+    return Translation("collective", {"fn": "all_gather"}, call.tensors("input"))
+
+
+@on("symm_mem::reduce_scatter_out")
+def _symmetric_reduce_scatter(call: Call) -> Translation:
+    return Translation("collective", {"fn": "reduce_scatter"}, call.tensors("input"))
 
 
 @on(

@@ -26,7 +26,7 @@ def product(call: Call, a: str, b: str, added: str = "", *, depth: int | None = 
     return Translation("matmul", found, call.tensors(a, b, *([added] if added else [])))
 
 
-@on("mm", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "_foreach_mm", "smm")
+@on("mm", "_native::_foreach_mm_native_0", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "smm")
 def _plain(call: Call) -> Translation:
     names = list(call.args)
     a, b = names[0], names[1]
@@ -124,13 +124,11 @@ def _grouped_mm(call: Call) -> Translation:
     return product(call, "self", "mat2", "bias", depth=depth)
 
 
-@on("_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "_weight_int4pack_mm_with_scales_and_zeros", "_weight_int8pack_mm")
+@on(
+    "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "_weight_int4pack_mm_with_scales_and_zeros",
+    "_weight_int8pack_mm", "quantized::int4mm_packed_weight_cpu",
+)  # fmt: skip
 def _packed_weight_mm(call: Call) -> Translation:
-    return Translation("matmul", {"depth": call["self"].shape[-1]})
-
-
-@on("quantized::int4mm_packed_weight_cpu")
-def _packed_weight_mm_cpu(call: Call) -> Translation:
     return Translation("matmul", {"depth": call["self"].shape[-1]})
 
 

@@ -15,7 +15,8 @@ _LOSSES = {
     "bce_with_logits": ("binary_cross_entropy_with_logits",),
     "kl_div": ("kl_div",),
     "soft_margin": ("soft_margin_loss",),
-    "multi_margin": ("multi_margin_loss", "multilabel_margin_loss", "multilabel_margin_loss_forward"),
+    "multi_margin": ("multi_margin_loss",),
+    "multilabel_margin": ("multilabel_margin_loss", "multilabel_margin_loss_forward"),
     "ctc": ("ctc_loss", "_ctc_loss", "_cudnn_ctc_loss", "miopen_ctc_loss"),
     "poisson_nll": ("poisson_nll_loss",),
     "hinge": ("hinge_embedding_loss", "margin_ranking_loss"),
@@ -28,7 +29,8 @@ _GRADIENTS = {
     "nll": ("nll_loss_backward", "nll_loss2d_backward"),
     "bce": ("binary_cross_entropy_backward",),
     "soft_margin": ("soft_margin_loss_backward",),
-    "multi_margin": ("multi_margin_loss_backward", "multilabel_margin_loss_backward"),
+    "multi_margin": ("multi_margin_loss_backward",),
+    "multilabel_margin": ("multilabel_margin_loss_backward",),
     "ctc": ("_ctc_loss_backward",),
 }
 

@@ -173,11 +173,6 @@ def _packed_conv(call: Call, *, transposed: bool) -> Translation:
     return Translation("matmul", attrs)
 
 
-@on("mkldnn_prepacked::conv2d_run")
-def _prepacked_conv(call: Call) -> Translation:
-    return Translation("unknown", {})
-
-
 # -- oneDNN -----------------------------------------------------------------------------------------------------------
 
 
@@ -277,3 +272,44 @@ always(
         "mkldnn::_reorder_convolution_transpose_weight", "mkl::_mkl_reorder_linear_weight",
     ),
 )  # fmt: skip
+
+always(
+    "copy",
+    (
+        *(
+            f"{library}::{name}"
+            for library in ("quantized", "_quantized")
+            for name in (
+                "linear_prepack", "linear_prepack_fp16", "linear_prepack_legacy", "linear_prepack_fp16_legacy",
+                "conv2d_prepack", "conv3d_prepack", "conv_transpose1d_prepack", "conv_transpose2d_prepack",
+                "conv_transpose3d_prepack",
+            )
+        ),
+        "quantized::conv_prepack", "quantized::conv1d_prepack", "quantized::embedding_bag_prepack",
+        *(f"quantized::embedding_bag_{bits}_{way}" for bits in ("byte", "4bit", "2bit") for way in ("prepack", "unpack")),
+        *(f"quantized::embedding_bag_{bits}_prepack_with_rowwise_min_max" for bits in ("byte", "4bit", "2bit")),
+        "quantized::linear_unpack", "quantized::linear_unpack_fp16", "quantized::embedding_bag_unpack",
+        "sparse::qlinear_prepack", "sparse::qlinear_unpack", "mkldnn_prepacked::conv2d_prepack",
+    ),
+)  # fmt: skip
+always(
+    "view",
+    (
+        "quantized::make_quantized_cell_params", "quantized::make_quantized_cell_params_dynamic",
+        "quantized::make_quantized_cell_params_fp16", "mkldnn::_nbytes", "mkldnn::data_ptr",
+        "mkldnn::_get_mkldnn_serialized_md",
+    ),
+)  # fmt: skip
+
+
+@on("quantized::embedding_byte", "quantized::embedding_4bit")
+def _embedding(call: Call) -> Translation:
+    """The table lies in a package; each element looked up is scaled and shifted."""
+    return Translation("elementwise", {"fn": "fma"}, call.tensors("indices"))
+
+
+@on("quantized::embedding_bag_byte", "quantized::embedding_bag_4bit")
+def _embedding_bag(call: Call) -> Translation:
+    """Scaled, shifted, and added to its bag."""
+    elements = call["indices"].numel() * call.outs[0].shape[-1]
+    return Translation("elementwise", {"fn": "addcmul", "elements": elements})

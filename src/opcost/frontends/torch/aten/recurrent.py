@@ -1,6 +1,6 @@
 """Recurrent layers and cells. Sizes come from the input and the states, so packed weights need not be opened.
 
-The fused cells get their gates ready-made: their matrix products are operators of their own, so these layers have no MACs.
+The fused cells get their gates ready-made: their matrix products are operators of their own, so they are elementwise here.
 """
 
 from __future__ import annotations
@@ -145,13 +145,8 @@ def _gru_gates(call: Call) -> Translation:
 
 
 def _gates(call: Call, cell: str, state: torch.Tensor) -> Translation:
-    """A layer with nothing going in and nothing fed back: the arithmetic of the gates alone."""
-    attrs: dict[str, Attr] = {"cell": cell, "steps": prod(state.shape[:-1]), "layers": ((0, state.shape[-1], 0),)}
-    if call.get("input_bias") is not None or call.get("has_bias"):
-        attrs["bias"] = True
-    if call.base.endswith(("_backward", "_backward_impl")):
-        attrs["grad"] = True
-    return Translation("recurrent", attrs)
+    grad = call.base.endswith(("_backward", "_backward_impl"))
+    return Translation("elementwise", {"fn": f"{cell}_cell_grad" if grad else f"{cell}_cell", "elements": state.numel()})
 
 
 always("copy", ["_cudnn_rnn_flatten_weight", "_pack_padded_sequence", "_pack_padded_sequence_backward", "_pad_packed_sequence"])

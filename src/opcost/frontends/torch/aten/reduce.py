@@ -11,8 +11,10 @@ _REDUCTIONS = {
     "nanmean": ("nanmean",),
     "mean": ("mean",),
     "prod": ("prod", "_sparse_csr_prod"),
-    "var": ("var", "var_mean"),
-    "std": ("std", "std_mean"),
+    "var": ("var",),
+    "var_mean": ("var_mean",),
+    "std": ("std",),
+    "std_mean": ("std_mean",),
     "max": ("max", "amax"),
     "min": ("min", "amin"),
     "minmax": ("aminmax", "_aminmax"),
@@ -23,8 +25,10 @@ _REDUCTIONS = {
     "equal": ("equal", "allclose", "isclose"),
     "norm": (
         "norm", "native_norm", "linalg_vector_norm", "linalg_norm", "linalg_matrix_norm", "frobenius_norm",
-        "norm_except_dim", "linalg__powsum", "powsum", "dist",
+        "norm_except_dim", "linalg__powsum", "powsum",
     ),
+    "dist": ("dist",),
+    "hash": ("hash_tensor",),
     "logsumexp": ("logsumexp",),
     "count_nonzero": ("count_nonzero",),
     "cumsum": ("cumsum",),
@@ -51,9 +55,3 @@ def _segment_reduce(call: Call) -> Translation:
 @on("_segment_reduce_backward")
 def _segment_reduce_backward(call: Call) -> Translation:
     return Translation("gather", {})
-
-
-@on("hash_tensor")
-def _hash(call: Call) -> Translation:
-    """Elements are combined by exclusive or."""
-    return Translation("reduce", {"fn": "any"})

@@ -1,0 +1,114 @@
+"""mmengine.analysis: the complexity of a model as a dictionary with numbers, texts, a table and an architecture.
+
+    from opcost.compat.mmengine import get_model_complexity_info
+
+The numbers are fvcore's convention, one multiply-add is one flop; what differs is listed in docs/compat.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.compat import fvcore
+from opcost.compat._grid import box_table
+from opcost.compat._handles import Handle
+from opcost.compat._overview import complexity_repr, complexity_rows
+from opcost.compat._statistics import format_size, parameter_rows
+from opcost.compat.fvcore import parameter_count
+
+__all__ = [
+    "ActivationAnalyzer", "FlopAnalyzer", "activation_count", "complexity_stats_str", "complexity_stats_table",
+    "flop_count", "get_model_complexity_info", "parameter_count", "parameter_count_table",
+]  # fmt: skip
+
+
+class FlopAnalyzer(fvcore.FlopCountAnalysis):
+    """Flops of a model and its modules."""
+
+
+class ActivationAnalyzer(fvcore.ActivationCountAnalysis):
+    """Elements that the contractions of a model and its modules write."""
+
+
+def flop_count(
+    model: nn.Module, inputs: tuple[Any, ...], supported_ops: Mapping[str, Handle | None] | None = None
+) -> tuple[defaultdict[str, float], Counter[str]]:
+    """Gigaflops by operator, and how often unsupported operators ran."""
+    return fvcore.flop_count(model, inputs, supported_ops)
+
+
+def activation_count(
+    model: nn.Module, inputs: tuple[Any, ...], supported_ops: Mapping[str, Handle | None] | None = None
+) -> tuple[defaultdict[str, float], Counter[str]]:
+    """Millions of activations by operator, and how often unsupported operators ran."""
+    return fvcore.activation_count(model, inputs, supported_ops)
+
+
+def parameter_count_table(model: nn.Module, max_depth: int = 3) -> str:
+    """The parameters of a model as a boxed table."""
+    title = f"parameter count of {type(model).__name__}"
+    return box_table(["name", "#elements or shape"], parameter_rows(model, max_depth), title)
+
+
+def complexity_stats_table(
+    flops: FlopAnalyzer,
+    max_depth: int = 3,
+    activations: ActivationAnalyzer | None = None,
+    show_param_shapes: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+) -> str:
+    """Parameters, flops and, if given, activations per module as a boxed table."""
+    return box_table(*complexity_rows(flops, activations, max_depth, show_param_shapes=show_param_shapes))
+
+
+def complexity_stats_str(flops: FlopAnalyzer, activations: ActivationAnalyzer | None = None) -> str:
+    """The repr of the model with parameters, flops and, if given, activations at every module."""
+    return complexity_repr(flops, activations)
+
+
+def get_model_complexity_info(
+    model: nn.Module,
+    input_shape: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None,
+    inputs: Any = None,
+    show_table: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+    show_arch: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+) -> dict[str, Any]:
+    """Flops, activations and parameters of a model, as numbers and as text, with a table and an architecture.
+
+    `input_shape` is the shape of one input, or a tuple of shapes, always without the batch, which is 1; `inputs`
+    are the arguments themselves.
+    """
+    if input_shape is None and inputs is None:
+        raise ValueError('One of "input_shape" and "inputs" should be set.')
+    if input_shape is not None and inputs is not None:
+        raise ValueError('"input_shape" and "inputs" cannot be both set.')
+    if inputs is None:
+        inputs = _inputs_of(input_shape, model)
+    flops = FlopAnalyzer(model, inputs)
+    activations = ActivationAnalyzer(model, inputs)
+    activations._trace = flops._traced()  # one run of the model serves both
+    totals = {"flops": flops.total(), "activations": activations.total(), "params": parameter_count(model)[""]}
+    found = {key: value for name, total in totals.items() for key, value in ((name, total), (f"{name}_str", format_size(total)))}
+    table = complexity_stats_table(flops, activations=activations) if show_table else ""
+    arch = complexity_stats_str(flops, activations) if show_arch else ""
+    return {**found, "out_table": table and f"\n{table}", "out_arch": arch and f"\n{arch}"}
+
+
+def _inputs_of(input_shape: Any, model: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Tensors without data, of the model's own floating type, with a batch of one."""
+    shapes = (input_shape,) if _is_shape(input_shape) else input_shape
+    if not isinstance(shapes, tuple) or not all(map(_is_shape, shapes)):
+        raise ValueError(
+            '"input_shape" should be either a `tuple of int` (to construct one input tensor) or a '
+            "`tuple of tuple of int` (to construct multiple input tensors)."
+        )
+    dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+    return tuple(torch.empty((1, *shape), dtype=dtype, device="meta") for shape in shapes)
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, tuple) and all(isinstance(extent, int) for extent in shape)

@@ -1,0 +1,222 @@
+"""The laws that hold for every graph: generated graphs, each quantity worked out a second way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opcost.analysis.memory import peak_bytes
+from opcost.analysis.price import price
+from opcost.core.cost import ZERO, Cost
+from opcost.core.graph import Attrs, Graph, Module, Op, TensorSpec, Value
+from opcost.core.report import Report, Stats, cost_of
+from opcost.core.schema import dumps, loads
+from opcost.rules import default_rules
+
+SHAPES = st.lists(st.integers(0, 6), max_size=3).map(tuple)
+SPECS = st.builds(TensorSpec, SHAPES, st.sampled_from(["float32", "float16", "int64", "int4"]))
+OPERATORS: list[tuple[str, Attrs]] = [
+    ("matmul", {"depth": 3}),
+    ("matmul", {"depth": 5, "bias": True}),
+    ("elementwise", {"fn": "add"}),
+    ("elementwise", {"fn": "gelu"}),
+    ("copy", {}),
+    ("softmax", {}),
+    ("view", {}),
+    ("unknown", {}),
+]
+
+
+@st.composite
+def graphs(draw: Callable[..., object]) -> Graph:
+    """Random trees of modules, tied and unused weights, views, in-place writes, unknown operators and shapes."""
+    pick = lambda strategy: draw(strategy)
+    paths = [""]
+    for number in range(pick(st.integers(0, 6))):
+        parent = pick(st.sampled_from(paths))
+        paths.append(f"{parent}.m{number}" if parent else f"m{number}")
+
+    values: list[Value] = []
+
+    def add(name: str, spec: TensorSpec, role: str, storage: int | None = None, *, trainable: bool = False) -> int:
+        number = len(values)
+        values.append(Value(number, name, spec, role, number if storage is None else storage, trainable))
+        return number
+
+    held: dict[str, dict[str, list[tuple[str, int]]]] = {path: {"param": [], "buffer": []} for path in paths}
+    for number in range(pick(st.integers(0, 4))):
+        role = pick(st.sampled_from(["param", "param", "buffer"]))
+        value = add(f"w{number}", pick(SPECS), role, trainable=role == "param" and pick(st.booleans()))
+        for path in pick(st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)):
+            held[path][role].append((f"w{number}", value))
+    inputs = tuple(add(f"x{number}", pick(SPECS), "input") for number in range(pick(st.integers(1, 2))))
+
+    ops = []
+    for number in range(pick(st.integers(0, 12))):
+        kind, attrs = pick(st.sampled_from(OPERATORS))
+        read = pick(st.lists(st.sampled_from(range(len(values))), min_size=1, max_size=3))
+        in_place = kind == "view" or (kind == "elementwise" and pick(st.booleans()))
+        first = values[read[0]]
+        spec = first.spec if in_place else pick(SPECS | st.just(TensorSpec((2, None))))
+        made = add(f"v{number}", spec, "activation", first.storage if in_place else None)
+        module, repeat = pick(st.sampled_from(paths)), pick(st.integers(1, 3))
+        phase = pick(st.sampled_from(["forward", "backward", "update"]))
+        ops.append(Op(number, kind, f"test::{kind}", tuple(read), (made,), attrs, module, repeat, phase))
+
+    graph = Graph(
+        source="test",
+        framework="none",
+        values=tuple(values),
+        ops=tuple(ops),
+        modules=tuple(
+            Module(path=path, type=f"T{len(path) % 3}", parameters=tuple(h["param"]), buffers=tuple(h["buffer"]))
+            for path, h in held.items()
+        ),
+        inputs=inputs,
+        outputs=tuple(pick(st.lists(st.sampled_from(range(len(values))), max_size=2))),
+    )
+    graph.check()
+    return graph
+
+
+def priced(graph: Graph) -> Report:
+    return price(graph, default_rules())
+
+
+def total(costs: list[Cost]) -> Cost:
+    return sum(costs, ZERO)
+
+
+def summed(stats: list[Stats]) -> Stats:
+    return sum(stats, Stats())
+
+
+@given(graphs())
+def test_the_rows_add_up_to_the_root(graph: Graph) -> None:
+    report = priced(graph)
+    rows = total([row.cost * row.op.repeat for row in report.rows if row.cost is not None])
+    assert rows == cost_of(report.totals) == cost_of(report.module("").total)
+
+
+@given(graphs())
+def test_a_module_is_its_own_part_and_its_children(graph: Graph) -> None:
+    report = priced(graph)
+    for module in report.modules:
+        assert module.total == module.own + summed([child.total for child in report.children(module.path)])
+
+
+@given(graphs(), st.integers(0, 8))
+def test_cutting_at_a_depth_keeps_every_total(graph: Graph, depth: int) -> None:
+    report = priced(graph)
+    cut = report.by_module(depth)
+    assert summed([module.own for module in cut]) == report.totals
+    assert {module.path: module.total for module in cut} == {
+        module.path: module.total for module in report.modules if module.depth <= depth
+    }
+
+
+@given(graphs())
+def test_parameters_are_distinct_storages(graph: Graph) -> None:
+    report = priced(graph)
+    weights = [value for value in graph.values if value.role == "param"]
+    read = {graph.values[i].storage for op in graph.ops for i in op.inputs} | {graph.values[i].storage for i in graph.outputs}
+    assert report.totals.params == sum(value.spec.numel for value in weights)
+    assert report.totals.param_bytes == sum(value.spec.nbytes for value in weights)
+    assert report.totals.trainable_params == sum(value.spec.numel for value in weights if value.trainable)
+    assert report.totals.unused_params == sum(value.spec.numel for value in weights if value.storage not in read)
+    assert report.totals.buffers == sum(value.spec.numel for value in graph.values if value.role == "buffer")
+
+
+@given(graphs())
+def test_counted_and_uncounted_are_all_rows(graph: Graph) -> None:
+    report = priced(graph)
+    uncounted = sum(found.count for found in report.coverage.uncounted)
+    assert report.coverage.counted + uncounted == len(report.rows) == len(graph.ops) == report.totals.ops
+    assert uncounted == report.totals.uncounted == sum(row.cost is None for row in report.rows)
+    assert report.coverage.complete == all(row.cost is not None for row in report.rows)
+
+
+@given(graphs())
+def test_an_operator_is_uncounted_exactly_if_nobody_knows_it_or_its_shape(graph: Graph) -> None:
+    for row in priced(graph).rows:
+        shapes_known = all(spec.known for spec in (*row.ins, *row.outs))
+        assert (row.cost is None) == (row.op.kind == "unknown" or (row.op.kind != "view" and not shapes_known))
+
+
+@given(graphs())
+def test_every_way_to_group_keeps_the_total(graph: Graph) -> None:
+    report = priced(graph)
+    for groups in (report.by_kind(), report.by_operator(), report.by_type()):
+        assert cost_of(summed([group.stats for group in groups])) == cost_of(report.totals)
+    assert summed([group.stats for group in report.by_type()]) == report.totals
+
+
+@given(graphs())
+def test_phases_add_up_to_the_total(graph: Graph) -> None:
+    report = priced(graph)
+    assert total(list(report.phases.values())) == cost_of(report.totals)
+
+
+@given(graphs())
+def test_activations_are_the_storages_that_the_forward_pass_makes(graph: Graph) -> None:
+    expected = {}
+    for op in graph.ops:
+        made = graph.values[op.outputs[0]]
+        new = made.storage == made.id  # views and in-place results stand in an older storage
+        if op.phase == "forward" and op.kind != "view" and new and made.spec.known:
+            expected[op.id] = (made.spec.numel, made.spec.nbytes)
+    found = {row.op.id: (row.activations, row.activation_bytes) for row in priced(graph).rows if row.activation_bytes}
+    assert found == {number: sizes for number, sizes in expected.items() if sizes[1]}
+
+
+def peak_by_definition(graph: Graph) -> int:
+    """The live storages counted anew at every step."""
+    values = graph.values
+    size: dict[int, int] = {}
+    for value in values:
+        size.setdefault(value.storage, value.spec.nbytes if value.spec.known else 0)
+    always = {value.storage for value in values if value.role != "activation"}
+    kept = {values[i].storage for i in graph.outputs}
+    touched = [{values[i].storage for i in (*op.inputs, *op.outputs)} for op in graph.ops]
+    made = [{values[i].storage for i in op.outputs} for op in graph.ops]
+    sums = [sum(size[storage] for storage in always)]
+    for step in range(len(graph.ops)):
+        born = set().union(*made[: step + 1])
+        needed = kept.union(*touched[step:])
+        sums.append(sum(size[storage] for storage in always | (born & needed)))
+    return max(sums)
+
+
+@given(graphs())
+def test_peak_memory_is_the_highest_sum_of_live_storages(graph: Graph) -> None:
+    assert peak_bytes(graph) == peak_by_definition(graph) == priced(graph).peak_bytes
+
+
+@given(graphs())
+def test_saving_and_reading_back_is_the_identity(graph: Graph) -> None:
+    report = priced(graph)
+    assert loads(dumps(report)) == report
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_operators_are_priced_in_two_seconds() -> None:
+    from time import process_time
+
+    count, width = 100_000, 64
+    spec = TensorSpec((width, width))
+    values = (Value(0, "x", spec, "input", 0), *(Value(i, "", spec, "activation", i) for i in range(1, count + 1)))
+    paths = ["", *(f"b{i}" for i in range(100)), *(f"b{i}.l{j}" for i in range(100) for j in range(10))]
+    attrs: list[Attrs] = [{"depth": width}, {"fn": "relu"}]
+    ops = tuple(
+        Op(i, "matmul" if i % 2 else "elementwise", "test::op", (i,), (i + 1,), attrs[(i + 1) % 2], paths[i % len(paths)])
+        for i in range(count)
+    )
+    modules = tuple(Module(path=path, type="Block") for path in paths)
+    graph = Graph(source="", framework="", values=values, ops=ops, modules=modules, inputs=(0,), outputs=(count,))
+    start = process_time()
+    report = priced(graph)
+    assert process_time() - start < 2
+    assert report.totals.macs == count // 2 * width**3

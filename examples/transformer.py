@@ -45,7 +45,9 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Token and position embeddings, blocks, and logits through the transposed token embedding."""
 
-    def __init__(self, vocabulary: int = 32000, width: int = 512, layers: int = 6, heads: int = 8, context: int = 1024) -> None:
+    def __init__(
+        self, vocabulary: int = 32000, width: int = 512, layers: int = 6, heads: int = 8, context: int = 1024
+    ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(context, width)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opcost.core.report import Report
-    from opcost.rules.registry import Rule
+    from opcost.frontends.options import CountOptions
+    from opcost.rules.registry import Convention, Rule, Rules
 
 
 def count(
@@ -36,11 +37,9 @@ def count(
     "eval". `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators that opcost
     does not know: {"library::operator": rule}.
     """
-    from opcost.analysis.price import price
+    from opcost.core.collector import without_collector
     from opcost.errors import UnknownName
     from opcost.frontends.options import CountOptions
-    from opcost.frontends.registry import owner
-    from opcost.frontends.source import ModelFile, SavedReport, resolve
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
@@ -56,6 +55,15 @@ def count(
         real=real,
         mode=mode,
     )
+    with without_collector():
+        return _count(source, options, default_rules().with_rules(rules), Convention(causal=causal))
+
+
+def _count(source: Any, options: CountOptions, rules: Rules, convention: Convention) -> Report:
+    from opcost.analysis.price import price
+    from opcost.frontends.registry import owner
+    from opcost.frontends.source import ModelFile, SavedReport, resolve
+
     if isinstance(source, (str, Path)):
         resolved = resolve(str(source))
         if isinstance(resolved, SavedReport):
@@ -67,7 +75,7 @@ def count(
             graph = owner(model).load(model, options)
     else:
         graph = owner(source).load(source, options)
-    return price(graph, default_rules().with_rules(rules), Convention(causal=causal))
+    return price(graph, rules, convention)
 
 
 def load_report(path: str | Path) -> Report:

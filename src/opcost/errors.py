@@ -94,7 +94,10 @@ class UnknownName(OpcostError):
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names closest to a misspelt one, best first, at most three."""
+    """The known names closest to a misspelt one, whatever their capitals, best first, at most three."""
     import difflib
 
-    return tuple(difflib.get_close_matches(name, list(known), n=3, cutoff=0.6))
+    folded: dict[str, str] = {}
+    for candidate in known:
+        folded.setdefault(candidate.casefold(), candidate)
+    return tuple(folded[near] for near in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from opcost.analysis.memory import peak_bytes
 from opcost.analysis.price import price
 from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Attrs, Graph, Module, Op, TensorSpec, Value
+from opcost.core.graph import Attrs, Graph, Module, Op, Phase, TensorSpec, Value
 from opcost.core.report import Report, Stats, cost_of
 from opcost.core.schema import dumps, loads
 from opcost.rules import default_rules
@@ -29,14 +27,15 @@ OPERATORS: list[tuple[str, Attrs]] = [
     ("unknown", {}),
 ]
 
+PHASES: tuple[Phase, ...] = ("forward", "backward", "update")
+
 
 @st.composite
-def graphs(draw: Callable[..., object]) -> Graph:
+def graphs(draw: st.DrawFn) -> Graph:
     """Random trees of modules, tied and unused weights, views, in-place writes, unknown operators and shapes."""
-    pick = lambda strategy: draw(strategy)
     paths = [""]
-    for number in range(pick(st.integers(0, 6))):
-        parent = pick(st.sampled_from(paths))
+    for number in range(draw(st.integers(0, 6))):
+        parent = draw(st.sampled_from(paths))
         paths.append(f"{parent}.m{number}" if parent else f"m{number}")
 
     values: list[Value] = []
@@ -47,23 +46,26 @@ def graphs(draw: Callable[..., object]) -> Graph:
         return number
 
     held: dict[str, dict[str, list[tuple[str, int]]]] = {path: {"param": [], "buffer": []} for path in paths}
-    for number in range(pick(st.integers(0, 4))):
-        role = pick(st.sampled_from(["param", "param", "buffer"]))
-        value = add(f"w{number}", pick(SPECS), role, trainable=role == "param" and pick(st.booleans()))
-        for path in pick(st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)):
+    for number in range(draw(st.integers(0, 4))):
+        role = draw(st.sampled_from(["param", "param", "buffer"]))
+        value = add(f"w{number}", draw(SPECS), role, trainable=role == "param" and draw(st.booleans()))
+        for path in draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)):
             held[path][role].append((f"w{number}", value))
-    inputs = tuple(add(f"x{number}", pick(SPECS), "input") for number in range(pick(st.integers(1, 2))))
+        if draw(st.booleans()):  # the same memory once more, as another tensor
+            again = add(f"t{number}", values[value].spec, role, value, trainable=values[value].trainable)
+            held[draw(st.sampled_from(paths))][role].append((f"t{number}", again))
+    inputs = tuple(add(f"x{number}", draw(SPECS), "input") for number in range(draw(st.integers(1, 2))))
 
     ops = []
-    for number in range(pick(st.integers(0, 12))):
-        kind, attrs = pick(st.sampled_from(OPERATORS))
-        read = pick(st.lists(st.sampled_from(range(len(values))), min_size=1, max_size=3))
-        in_place = kind == "view" or (kind == "elementwise" and pick(st.booleans()))
+    phases = sorted(draw(st.lists(st.sampled_from(PHASES), max_size=12)), key=PHASES.index)
+    for number, phase in enumerate(phases):
+        kind, attrs = draw(st.sampled_from(OPERATORS))
+        read = draw(st.lists(st.sampled_from(range(len(values))), min_size=1, max_size=3))
+        in_place = kind == "view" or (kind == "elementwise" and draw(st.booleans()))
         first = values[read[0]]
-        spec = first.spec if in_place else pick(SPECS | st.just(TensorSpec((2, None))))
+        spec = first.spec if in_place else draw(SPECS | st.just(TensorSpec((2, None))))
         made = add(f"v{number}", spec, "activation", first.storage if in_place else None)
-        module, repeat = pick(st.sampled_from(paths)), pick(st.integers(1, 3))
-        phase = pick(st.sampled_from(["forward", "backward", "update"]))
+        module, repeat = draw(st.sampled_from(paths)), draw(st.integers(1, 3))
         ops.append(Op(number, kind, f"test::{kind}", tuple(read), (made,), attrs, module, repeat, phase))
 
     graph = Graph(
@@ -76,7 +78,7 @@ def graphs(draw: Callable[..., object]) -> Graph:
             for path, h in held.items()
         ),
         inputs=inputs,
-        outputs=tuple(pick(st.lists(st.sampled_from(range(len(values))), max_size=2))),
+        outputs=tuple(draw(st.lists(st.sampled_from(range(len(values))), max_size=2))),
     )
     graph.check()
     return graph
@@ -121,13 +123,16 @@ def test_cutting_at_a_depth_keeps_every_total(graph: Graph, depth: int) -> None:
 @given(graphs())
 def test_parameters_are_distinct_storages(graph: Graph) -> None:
     report = priced(graph)
-    weights = [value for value in graph.values if value.role == "param"]
-    read = {graph.values[i].storage for op in graph.ops for i in op.inputs} | {graph.values[i].storage for i in graph.outputs}
+    first = [value for value in graph.values if value.storage == value.id]
+    weights = [value for value in first if value.role == "param"]
+    read = {graph.values[i].storage for op in graph.ops for i in op.inputs} | {
+        graph.values[i].storage for i in graph.outputs
+    }
     assert report.totals.params == sum(value.spec.numel for value in weights)
     assert report.totals.param_bytes == sum(value.spec.nbytes for value in weights)
     assert report.totals.trainable_params == sum(value.spec.numel for value in weights if value.trainable)
     assert report.totals.unused_params == sum(value.spec.numel for value in weights if value.storage not in read)
-    assert report.totals.buffers == sum(value.spec.numel for value in graph.values if value.role == "buffer")
+    assert report.totals.buffers == sum(value.spec.numel for value in first if value.role == "buffer")
 
 
 @given(graphs())
@@ -211,7 +216,15 @@ def test_a_hundred_thousand_operators_are_priced_in_two_seconds() -> None:
     paths = ["", *(f"b{i}" for i in range(100)), *(f"b{i}.l{j}" for i in range(100) for j in range(10))]
     attrs: list[Attrs] = [{"depth": width}, {"fn": "relu"}]
     ops = tuple(
-        Op(i, "matmul" if i % 2 else "elementwise", "test::op", (i,), (i + 1,), attrs[(i + 1) % 2], paths[i % len(paths)])
+        Op(
+            i,
+            "matmul" if i % 2 else "elementwise",
+            "test::op",
+            (i,),
+            (i + 1,),
+            attrs[(i + 1) % 2],
+            paths[i % len(paths)],
+        )
         for i in range(count)
     )
     modules = tuple(Module(path=path, type="Block") for path in paths)

@@ -8,7 +8,18 @@ import sys
 
 import pytest
 
-FRAMEWORKS = {"torch", "numpy", "onnx", "tensorboard", "megengine", "mxnet", "jax", "tensorflow", "timm", "transformers"}
+FRAMEWORKS = {
+    "torch",
+    "numpy",
+    "onnx",
+    "tensorboard",
+    "megengine",
+    "mxnet",
+    "jax",
+    "tensorflow",
+    "timm",
+    "transformers",
+}
 ENTRY = "from opcost.cli.main import main; main()"
 
 
@@ -65,5 +76,6 @@ def test_importing_the_package_loads_no_framework_and_nothing_that_prints() -> N
 
 
 def test_front_ends_and_views_are_found_without_their_frameworks() -> None:
-    load_all = "from opcost.core import plugin; [e.load() for g in (plugin.FRONTENDS, plugin.VIEWS) for e in plugin.find(g).values()]"
-    assert modules_of(load_all).isdisjoint(FRAMEWORKS)
+    groups = "(plugin.FRONTENDS, plugin.VIEWS)"
+    load_all = f"[entry.load() for group in {groups} for entry in plugin.find(group).values()]"
+    assert modules_of(f"from opcost.core import plugin; {load_all}").isdisjoint(FRAMEWORKS)

@@ -110,6 +110,24 @@ def test_a_misspelt_gradient_is_an_error(cost: Any) -> None:
         cost("conv", [(1, 4, 6, 6), (1, 3, 8, 8), (4, 3, 3, 3)], [(1, 3, 8, 8)], grads=("inputs",))
 
 
+def test_a_packed_weight_brings_the_exact_number(cost: Any) -> None:
+    n, cin, cout, k, out = 1, 3, 4, 3, 6
+    macs, y = n * cout * out * out * cin * k * k, n * cout * out * out
+    price = cost("conv", [(n, cin, 8, 8)], [(n, cout, out, out)], macs=macs, bias=True, then=("relu",))
+    assert (price.macs, price.flops) == (macs, 2 * macs + y + y)
+
+
+def test_a_deformable_convolution_interpolates_every_element_under_its_kernel(cost: Any) -> None:
+    n, cin, cout, groups, k, h, out, taps = 2, 4, 6, 2, 3, 8, 6, 4
+    x, weight, y = (n, cin, h, h), (cout, cin // groups, k, k), (n, cout, out, out)
+    plain, sampled = cost("conv", [x, weight], [y]), cost("conv", [x, weight], [y], sampled=taps)
+    sampling = n * out * out * cin * k * k * taps * 2  # a product and an addition each
+    assert (sampled.macs, sampled.flops) == (plain.macs, plain.flops + sampling)
+    grads = ("input", "weight")
+    gradient = cost("conv", [y, x, weight], [x, weight], grads=grads, sampled=taps)
+    assert gradient.flops == cost("conv", [y, x, weight], [x, weight], grads=grads).flops + 2 * sampling
+
+
 def test_a_complex_mac_is_one_mac_and_eight_flops(cost: Any) -> None:
     n, cin, cout, k, out = 1, 3, 4, 3, 6
 

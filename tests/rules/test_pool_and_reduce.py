@@ -83,6 +83,17 @@ def test_complex_sums_add_both_parts(cost: Any) -> None:
     assert cost("reduce", [z], [y], fn="sum").flops == 2 * 6 * 10
 
 
+def test_a_list_operator_reduces_every_input(cost: Any) -> None:
+    square, add, root = 1, 1, 1
+    price = cost("reduce", [(3,), (5,)], [(), ()], fn="norm", each=True)
+    assert price.flops == (3 + 5) * (square + add) + 2 * root
+
+
+def test_an_answer_that_is_no_tensor_costs_its_inputs_only(cost: Any) -> None:
+    compare, combine = 1, 1
+    assert cost("reduce", [(7,), (7,)], [], fn="equal").flops == 7 * (compare + combine)
+
+
 def test_what_is_left_after_a_reduction_belongs_to_a_known_reduction() -> None:
     assert set(FLOPS_PER_OUTPUT) <= set(FLOPS_PER_INPUT)
 

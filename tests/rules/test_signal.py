@@ -204,6 +204,11 @@ class TestLinalg:
         assert cost("linalg", [(n, n), (n,)], [(n,)], fn="solve").flops == 2 * n**3 // 3 + 2 * n**2
         assert cost("linalg", [(b, n, n), (b, n, k)], [(b, n, k)], fn="triangular_solve").flops == b * n**2 * k
 
+    def test_a_factored_matrix_is_solved_by_two_triangles(self, cost: Any) -> None:
+        ins, outs = [(self.B, self.N, self.N), (self.B, self.N, 5)], [(self.B, self.N, 5)]
+        one = cost("linalg", ins, outs, fn="triangular_solve").flops
+        assert cost("linalg", ins, outs, fn="factored_solve").flops == 2 * one
+
     def test_least_squares_factorizes_and_applies(self, cost: Any) -> None:
         m, n, k = 9, 6, 5
         factorize = 2 * m * n**2 - 2 * n**3 // 3

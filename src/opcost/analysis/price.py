@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opcost.analysis.memory import peak_bytes, storage_bytes
-from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Graph, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.report import (
@@ -16,6 +15,7 @@ from opcost.core.report import (
     Row,
     Stats,
     Uncounted,
+    cost_of,
     stats_of,
 )
 from opcost.errors import RuleError
@@ -24,19 +24,13 @@ from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
 def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Report:
     """Price every operator of a graph and roll the result up."""
-    with without_collector():
-        return _price(graph, rules, convention)
-
-
-def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
     sizes = storage_bytes(graph)
     rows, reasons = _price_rows(graph, rules, convention, sizes)
     parameters = _parameters(graph)
     modules = _roll_up(graph, rows, parameters)
     phases: dict[Phase, Cost] = {}
-    for row in rows:
-        if row.cost is not None:
-            phases[row.op.phase] = phases.get(row.op.phase, ZERO) + row.cost * row.op.repeat
+    for phase in dict.fromkeys(row.op.phase for row in rows):
+        phases[phase] = cost_of(stats_of(row for row in rows if row.op.phase == phase))
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
         rows=rows,
@@ -59,15 +53,16 @@ def _price_rows(
     values = graph.values
     written: set[int] = {value.storage for value in values if value.role != "activation"}
     priced: dict[object, tuple[Cost | None, str, str]] = {}
+    nbytes_of: dict[int, int | None] = {}
     reasons: dict[int, str] = {}
     rows = []
     for op in graph.ops:
         inputs = [values[i] for i in op.inputs]
         ins = tuple([value.spec for value in inputs])
         outs = tuple([values[i].spec for i in op.outputs])
-        reads = _bytes_read(op.inputs, inputs, sizes)
-        # Front ends share one attribute mapping between equal operators, so its identity stands for its content here.
-        key = (op.kind, op.raw, id(op.attrs), ins, outs, reads)
+        reads = _bytes_read(inputs, sizes, nbytes_of)
+        # Front ends share attribute mappings and specs between equal operators: identity stands for content here.
+        key = (op.kind, op.raw, id(op.attrs), reads, len(ins), *map(id, ins), *map(id, outs))
         found = priced.get(key)
         if found is None:
             view = OpView(op.kind, op.raw, ins, outs, op.attrs, convention, reads)
@@ -76,28 +71,29 @@ def _price_rows(
         if reason:
             reasons[op.id] = reason
         elements = nbytes = 0
-        if op.phase == "forward" and op.kind != "view":
-            for i, spec in zip(op.outputs, outs, strict=True):
-                storage = values[i].storage
-                if storage not in written:
-                    written.add(storage)
-                    if spec.known:
-                        elements += spec.numel
-                        nbytes += spec.nbytes
+        for i, spec in zip(op.outputs, outs, strict=True):
+            storage = values[i].storage
+            if storage not in written:
+                written.add(storage)
+                if op.phase == "forward" and op.kind != "view" and spec.known:
+                    elements += spec.numel
+                    nbytes += spec.nbytes
         rows.append(Row(op, ins, outs, cost, rule, elements, nbytes))
     return tuple(rows), reasons
 
 
-def _bytes_read(ids: tuple[int, ...], inputs: list[Value], sizes: dict[int, int]) -> int | None:
-    """Bytes of the distinct inputs; a broadcast view cannot read more than its storage holds."""
+def _bytes_read(inputs: list[Value], sizes: dict[int, int], nbytes_of: dict[int, int | None]) -> int | None:
+    """Bytes of the distinct inputs, None where data decides; a broadcast view cannot read more than its storage holds."""
     total = 0
-    seen: set[int] = set()
-    for i, value in zip(ids, inputs, strict=True):
-        if i not in seen:
-            seen.add(i)
-            if not value.spec.known:
-                return None
-            total += min(value.spec.nbytes, sizes[value.storage])
+    for value in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
+        spec = value.spec
+        nbytes = nbytes_of.get(id(spec), -1)
+        if nbytes == -1:
+            nbytes = nbytes_of[id(spec)] = spec.nbytes if spec.known else None
+        if nbytes is None:
+            return None
+        held = sizes[value.storage]
+        total += nbytes if nbytes < held else held
     return total
 
 
@@ -162,7 +158,9 @@ def _roll_up(graph: Graph, rows: Iterable[Row], parameters: Iterable[Parameter])
     for parameter in parameters:
         owner = parameter.name.rpartition(".")[0]
         owned.setdefault(owner if owner in own_rows else "", []).append(parameter)
-    own = {path: _with_parameters(stats_of(found), owned.get(path, ())) for path, found in own_rows.items()}
+    own = {path: stats_of(found) for path, found in own_rows.items()}
+    for path, held in owned.items():
+        own[path] = _with_parameters(own[path], held)
     total = dict(own)
     for module in reversed(graph.modules[1:]):
         parent = module.path.rpartition(".")[0]
@@ -197,7 +195,7 @@ def _with_parameters(stats: Stats, parameters: Iterable[Parameter]) -> Stats:
         param_bytes += nbytes
         trainable += numel if parameter.trainable else 0
         unused += 0 if parameter.used else numel
-    return stats + Stats(
+    return stats._replace(
         params=params,
         trainable_params=trainable,
         unused_params=unused,

@@ -43,7 +43,10 @@ def check(
     max_activation_bytes: Annotated[str | None, SIZE, Parameter(help="Bytes that the forward pass writes.")] = None,
     max_peak_bytes: Annotated[str | None, SIZE, Parameter(help="Highest memory in use at once.")] = None,
     allow_uncounted: Annotated[
-        bool, Parameter(group=BUDGET, help="Pass although some operators have no price, so that the counts are lower bounds.")
+        bool,
+        Parameter(
+            group=BUDGET, help="Pass although some operators have no price, so that the counts are lower bounds."
+        ),
     ] = False,
     choice: CountChoice | None = None,
     quiet: Quiet = False,

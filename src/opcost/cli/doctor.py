@@ -6,8 +6,8 @@ import platform
 import re
 from importlib import metadata
 
-from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
 from opcost import __version__
+from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
 
 LIBRARIES = (
     "torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime", "tensorboard", "megengine", "mxnet", "numpy",
@@ -18,7 +18,9 @@ LIBRARIES = (
 
 def doctor() -> int:
     """Show versions, frameworks, plug-ins and extras, and what is missing."""
-    _section("opcost", [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())])
+    _section(
+        "opcost", [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())]
+    )
     _section("libraries", [(name, _version(name) or "not installed") for name in LIBRARIES])
     _section("extras", [(name, _extra_state(name)) for name in _extras()])
     broken = 0

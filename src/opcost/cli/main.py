@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from opcost.errors import OpcostError
 from opcost import __version__
+from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -39,13 +39,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command; errors become one message on stderr and an exit code."""
-    tokens = [token for token in argv if token != "--debug"]
-    debug = len(tokens) != len(argv)
-    if tokens in (["--version"], ["-V"]):  # answered before the command-line library is loaded
+    words = [word for word in argv if word != "--debug"]
+    debug = len(words) != len(argv)
+    if words in (["--version"], ["-V"]):  # answered before the command-line library is loaded
         print(__version__)
         return 0
     try:
-        code = _dispatch(tokens)
+        code = _dispatch(words)
         sys.stdout.flush()
     except OpcostError as exc:
         if debug:
@@ -67,24 +67,24 @@ def run(argv: Sequence[str]) -> int:
     return code
 
 
-def _dispatch(tokens: list[str]) -> int:
+def _dispatch(words: list[str]) -> int:
     from cyclopts import CycloptsError
 
     try:
-        code = app()(_name_optimizer(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        code = app()(_name_optimizer(words), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as exc:
         exc.verbose = False
-        command = next((token for token in tokens if token in COMMANDS), "")
+        command = next((word for word in words if word in COMMANDS), "")
         usage = f"opcost {command} --help" if command else "opcost --help"
         raise OpcostError(str(exc).strip(), hint=f"see `{usage}`") from exc
     return code if isinstance(code, int) else 0
 
 
-def _name_optimizer(tokens: list[str]) -> list[str]:
+def _name_optimizer(words: list[str]) -> list[str]:
     """`--optimizer` may stand alone; a plain word after it is its name, for a source is never a plain word."""
-    named = list(tokens)
-    for place, token in enumerate(tokens):
-        if token == "--optimizer" and not "".join(tokens[place + 1 : place + 2]).isidentifier():
+    named = list(words)
+    for place, word in enumerate(words):
+        if word == "--optimizer" and not "".join(words[place + 1 : place + 2]).isidentifier():
             named[place] = "--optimizer=sgd"
     return named
 

@@ -133,18 +133,19 @@ class ShowChoice:
     sort: Annotated[
         str | None,
         Parameter(
-            group=SHOWING, metavar="COLUMN", help="Sort by this column, the largest first; +COLUMN for the smallest first."
+            group=SHOWING,
+            metavar="COLUMN",
+            help="Sort by this column, the largest first; +COLUMN for the smallest first.",
         ),
     ] = None
     top: Annotated[
-        int | None, Parameter(group=SHOWING, metavar="N", help="Show the N costliest rows, and what the rest adds up to.")
+        int | None,
+        Parameter(group=SHOWING, metavar="N", help="Show the N costliest rows, and what the rest adds up to."),
     ] = None
     columns: Annotated[
         str | None, Parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
     ] = None
-    exact: Annotated[
-        bool, Parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")
-    ] = False
+    exact: Annotated[bool, Parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")] = False
     width: Annotated[
         int | None, Parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
     ] = None

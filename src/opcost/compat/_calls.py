@@ -30,6 +30,8 @@ _OPENED = frozenset({"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})
 """The tracer does not note these, but what they call."""
 _RENAMED = {"zero_": "zeros_like", "fill_": "full_like"}
 """The tracer's own renames."""
+_ATTRIBUTES = {"T": "numpy_T", "mT": "mT", "H": "matrix_H", "mH": "mH", "real": "real", "imag": "imag"}
+"""Attributes of a tensor that are operators."""
 
 
 class Trace(NamedTuple):
@@ -157,7 +159,10 @@ def _operator_name(func: Any) -> str | None:
     if isinstance(func, torch._ops.OpOverloadPacket):
         return _operator_name(getattr(func, func.overloads()[0]))
     name = getattr(func, "__name__", "")
-    return name if name and hasattr(torch.ops.aten, name) else None
+    if name == "__get__":
+        return _ATTRIBUTES.get(getattr(func.__self__, "__name__", ""))
+    # Indexing is several operators, or none; they speak for themselves.
+    return name if name not in ("", "__getitem__") and hasattr(torch.ops.aten, name) else None
 
 
 def _never(*_: object) -> bool:

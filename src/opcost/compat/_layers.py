@@ -90,6 +90,10 @@ def _count(
                 undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
                 undo.callback(module.register_forward_hook(leave).remove)
         report = opcost.count(model, args, kwargs=kwargs, mode=mode, real=real)
+    if not listener.calls:  # a scripted model, of which nothing is seen but the operators
+        result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
+        whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result, list(report.rows))
+        return Layers(model, report, (whole,))
     for row, call in zip(report.rows, listener.runner_of_each_row(len(report.rows)), strict=True):
         call.rows.append(row)
     return Layers(model, report, tuple(listener.calls))
@@ -149,6 +153,8 @@ def _described(recorder: Recorder, value: Any) -> Structure:
     if isinstance(value, (list, tuple)):
         items = [_described(recorder, item) for item in value]
         return items if isinstance(value, list) else tuple(items)
+    if hasattr(value, "tensors"):  # batches of images of several sizes
+        return _described(recorder, value.tensors)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _described(recorder, getattr(value, f.name)) for f in dataclasses.fields(value)}
     return None

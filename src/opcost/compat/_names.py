@@ -17,13 +17,14 @@ class Names:
     def __init__(self, model: Any) -> None:
         root = model if isinstance(model, nn.Module) else unwrap(model)
         inner = unwrap(model) if isinstance(model, nn.Module) else root
-        self._modules: dict[str, nn.Module] = {}
+        self.modules: dict[str, nn.Module] = {}
+        """Every module under every name."""
         self._canonical: dict[str, str] = {}
         self.first: list[str] = []
         """One name for every module, in definition order."""
         known: dict[int, str] = {}
         for name, module in _named_modules(root):
-            self._modules[name] = module
+            self.modules[name] = module
             if id(module) not in known:
                 known[id(module)] = name
                 self.first.append(name)
@@ -37,22 +38,33 @@ class Names:
         except KeyError:
             raise KeyError("Requested module name is not among the descendants of the analyzed model.") from None
 
-    def nearest(self, path: str) -> str:
-        """The canonical name of a path of a report; a module that is not registered counts as its caller."""
+    def registered(self, path: str) -> str:
+        """The name of the module at a path of a report; a module that is not registered counts as its caller."""
         full = ".".join(filter(None, (self._stem, path)))
         while full not in self._canonical:
             full = full.rpartition(".")[0]
-        return self._canonical[full]
+        return full
+
+    def nearest(self, path: str) -> str:
+        """The canonical name of the module at a path of a report."""
+        return self._canonical[self.registered(path)]
 
     def owners(self, path: str) -> set[str]:
         """A module and all that it is part of."""
-        parts = self.nearest(path).split(".")
-        return {"", *(".".join(parts[:depth]) for depth in range(1, len(parts) + 1))}
+        return set(lineage(self.nearest(path)))
 
     def is_callable(self, name: str) -> bool:
         """Whether the module has a forward of its own that does something; containers are not meant to be called."""
-        forward = type(self._modules[name]).forward
+        forward = type(self.modules[name]).forward
         return all(forward is not kind.forward for kind in (nn.Module, nn.ModuleList, nn.ModuleDict, nn.Identity))
+
+
+def lineage(name: str) -> Iterator[str]:
+    """A module's name and those of all that it is part of, the root last."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+    yield ""
 
 
 def callers(report: Report) -> list[tuple[str, ...]]:

@@ -37,6 +37,7 @@ _CALLED = {
     "native_dropout": "dropout",
     "native_group_norm": "group_norm",
     "native_layer_norm": "layer_norm",
+    "unsafe_split": "unsafe_chunk",
 }
 """What the dispatcher makes of a call, back to the call."""
 

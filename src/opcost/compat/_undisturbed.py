@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
-from opcost.frontends.torch.state import unchanged
+from opcost.frontends.torch.unchanged import unchanged
 
 
 @contextmanager

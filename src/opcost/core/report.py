@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
 
 from opcost.core.cost import ZERO, Cost
@@ -24,9 +24,8 @@ class Row(NamedTuple):
     activation_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """Additive quantities of one module, one group of rows, or the whole model."""
+class Stats(NamedTuple):
+    """Additive quantities of one module, one group of rows, or the whole model. `+` adds them one by one."""
 
     params: int = 0
     trainable_params: int = 0
@@ -44,11 +43,11 @@ class Stats:
     uncounted: int = 0
     """Operators among `ops` without a price."""
 
-    def __add__(self, other: Stats) -> Stats:
-        return Stats(**{name: getattr(self, name) + getattr(other, name) for name in STATS})
+    def __add__(self, other: Stats) -> Stats:  # type: ignore[override]
+        return Stats._make(map(int.__add__, self, other))
 
 
-STATS: tuple[str, ...] = tuple(f.name for f in fields(Stats))
+STATS: tuple[str, ...] = Stats._fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

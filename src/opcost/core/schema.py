@@ -1,4 +1,4 @@
-"""Report <-> JSON, versioned; reading back what was written is the identity.
+"""Report <-> JSON, versioned; reading back what was written is the identity. `opcost.core.saved` reads.
 
 A model repeats itself, so each distinct tensor and each distinct operator (kind, attributes, shapes, cost) is written
 once and rows refer to it by number; rows and calls are columns of numbers. docs/formats.md describes every field.
@@ -7,35 +7,32 @@ once and rows refer to it by number; rows and calls are columns of numbers. docs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import isfinite
-from typing import Any, TypeVar, get_args
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
 
+from opcost.core.collector import without_collector
 from opcost.core.cost import Cost
-from opcost.core.graph import Attr, Attrs, Call, Note, Op, Phase, TensorSpec
-from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats, Uncounted
-from opcost.errors import GraphError, OpcostError, SourceError
+from opcost.core.graph import Attr, Attrs, TensorSpec
+from opcost.core.report import STATS, ModuleCost, Report, Row, Stats
+from opcost.core.saved import COST_FIELDS, PHASES, SCHEMA, from_dict
+from opcost.errors import GraphError, SourceError
 
-SCHEMA = "opcost.report/1"
-
-_PHASES: tuple[Phase, ...] = get_args(Phase)
-_COST = ("macs", "flops", "bytes_read", "bytes_written")
-_NON_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-
-T = TypeVar("T")
+__all__ = ["SCHEMA", "dumps", "from_dict", "load", "loads", "to_dict"]
 
 
-def load_report(path: str) -> Report:
+def load(path: str | PathLike[str]) -> Report:
     """The report saved in this JSON file."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError, ValueError) as exc:
-        raise SourceError(f"the report {path!r} cannot be read: {exc}") from exc
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as exc:
+        raise SourceError(f"the report {fspath(path)!r} cannot be read: {exc}") from exc
     try:
         return loads(text)
     except SourceError as exc:
-        raise SourceError(f"{path}: {exc.message}", hint=exc.hint) from exc
+        raise SourceError(f"{fspath(path)}: {exc.message}", hint=exc.hint) from exc
 
 
 def dumps(report: Report) -> str:
@@ -45,18 +42,16 @@ def dumps(report: Report) -> str:
 
 def loads(text: str) -> Report:
     """The report in this JSON text; anything else raises `SourceError`."""
-    try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as exc:
-        raise SourceError(f"this is not a saved report: the JSON cannot be read ({exc})") from exc
-    return from_dict(data)
+    with without_collector():
+        try:
+            data = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as exc:
+            raise SourceError(f"this is not a saved report: the JSON cannot be read ({exc})") from exc
+        return from_dict(data)
 
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
 
 
 class _Table:
@@ -127,7 +122,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "inputs": [op.inputs for op in ops],
         "outputs": [op.outputs for op in ops],
         "repeat": [op.repeat for op in ops],
-        "phase": [_PHASES.index(op.phase) for op in ops],
+        "phase": [PHASES.index(op.phase) for op in ops],
     }
     calls = {
         "module": [out.module(call.path, "a call") for call in report.calls],
@@ -187,7 +182,7 @@ def to_dict(report: Report) -> dict[str, Any]:
 
 
 def _write_cost(cost: Cost) -> dict[str, int]:
-    return {name: getattr(cost, name) for name in _COST}
+    return {name: getattr(cost, name) for name in COST_FIELDS}
 
 
 def _write_stats(stats: Stats) -> dict[str, int]:
@@ -205,264 +200,3 @@ def _write_attr(value: Attr) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return {"float": repr(value)}
     return value
-
-
-# -- reading ---------------------------------------------------------------------------------------------------------
-
-
-class _Bad(Exception):
-    """Something in the file is not what the schema says; the text names it."""
-
-
-def from_dict(data: object) -> Report:
-    """The report in these dictionaries; anything else raises `SourceError`."""
-    if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
-        raise SourceError('this is not a saved report: it has no "schema"', hint="save one with report.save('x.json')")
-    if data["schema"] != SCHEMA:
-        raise SourceError(
-            f"this file has the schema {data['schema']!r}, and this version of opcost reads {SCHEMA!r}",
-            hint="use a newer opcost, or save the report again with this one",
-        )
-    try:
-        return _read_report(data)
-    except (_Bad, RecursionError) as exc:
-        raise SourceError(f"this saved report is damaged: {exc}", hint="save the report again") from exc
-    except OpcostError as exc:
-        raise SourceError(f"this saved report contradicts itself: {exc.message}", hint="save the report again") from exc
-
-
-def _read_report(data: dict[str, Any]) -> Report:
-    specs = [_read_spec(entry) for entry in _get(data, "specs", list)]
-    operators = [_read_operator(entry, specs) for entry in _get(data, "operators", list)]
-    modules = tuple(_read_module(entry, specs) for entry in _get(data, "modules", list))
-    paths = [module.path for module in modules]
-    totals = _read_stats(_get(data, "totals", dict))
-    report = Report(
-        meta={_text(key): _text(value) for key, value in _get(data, "meta", dict).items()},
-        rows=_read_rows(_get(data, "rows", dict), operators, paths),
-        modules=modules,
-        parameters=tuple(_read_parameter(entry, specs) for entry in _get(data, "parameters", list)),
-        totals=totals,
-        phases={
-            _one_of(phase, _PHASES): _read_cost(_instance(cost, dict)) for phase, cost in _get(data, "phases", dict).items()
-        },
-        peak_bytes=_count(_get(data, "peak_bytes", int)),
-        coverage=_read_coverage(_get(data, "coverage", dict)),
-        inputs=tuple(
-            (_get(entry, "name", str), _pick(specs, _get(entry, "spec", int))) for entry in _objects(data, "inputs")
-        ),
-        outputs=_pick_all(specs, _get(data, "outputs", list)),
-        calls=_read_calls(_get(data, "calls", dict), specs, paths),
-        notes=tuple(
-            Note(_get(entry, "code", str), _get(entry, "text", str), _get(entry, "where", str))
-            for entry in _objects(data, "notes")
-        ),
-    )
-    _check_tree(report)
-    return report
-
-
-def _check_tree(report: Report) -> None:
-    """A view walks the tree and trusts its sums, so neither may be broken."""
-    modules = report.modules
-    if not modules or modules[0].path:
-        raise _Bad("the first module is not the root")
-    sums: dict[str, Stats] = {}
-    for module in modules:
-        if module.path in sums:
-            raise _Bad(f"two modules have the path {module.path!r}")
-        if module.parent is not None and module.parent not in sums:
-            raise _Bad(f"the module {module.path!r} comes before its parent")
-        sums[module.path] = module.own
-    for module in reversed(modules):
-        if sums[module.path] != module.total:
-            raise _Bad(f"the total of the module {module.path!r} is not the sum of its parts")
-        if module.parent is not None:
-            sums[module.parent] = sums[module.parent] + module.total
-    if report.totals != modules[0].total:
-        raise _Bad("the totals are not those of the root module")
-
-
-def _read_spec(entry: object) -> TensorSpec:
-    data = _instance(entry, dict)
-    shape = data.get("shape", ())
-    if shape is not None:
-        shape = tuple(None if extent is None else _count(extent) for extent in _instance(shape, list))
-    return TensorSpec(shape, _get(data, "dtype", str))
-
-
-def _read_operator(entry: object, specs: list[TensorSpec]) -> tuple[Op, Row]:
-    """An operator and its row, to be copied for every place where it ran."""
-    data = _instance(entry, dict)
-    attrs = {name: _read_attr(value) for name, value in _get(data, "attrs", dict).items()}
-    op = Op(0, _get(data, "kind", str), _get(data, "raw", str), (), (), attrs)
-    cost = data.get("cost")
-    row = Row(
-        op,
-        _pick_all(specs, _get(data, "ins", list)),
-        _pick_all(specs, _get(data, "outs", list)),
-        None if cost is None else _read_cost(_instance(cost, dict)),
-        _get(data, "rule", str),
-        _count(_get(data, "activations", int)),
-        _count(_get(data, "activation_bytes", int)),
-    )
-    return op, row
-
-
-def _read_rows(data: dict[str, Any], operators: list[tuple[Op, Row]], paths: list[str]) -> tuple[Row, ...]:
-    columns = _columns(data, "rows", ("id", "operator", "module", "inputs", "outputs", "repeat", "phase"))
-    rows = []
-    for op_id, operator, module, inputs, outputs, repeat, phase in zip(*columns, strict=True):
-        op, row = _pick(operators, operator)
-        ran = Op(
-            _count(op_id), op.kind, op.raw, _counts(inputs), _counts(outputs), op.attrs,
-            _pick(paths, module), _count(repeat), _pick(_PHASES, phase),
-        )  # fmt: skip
-        rows.append(Row(ran, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes))
-    return tuple(rows)
-
-
-def _read_calls(data: dict[str, Any], specs: list[TensorSpec], paths: list[str]) -> tuple[Call, ...]:
-    columns = _columns(data, "calls", ("module", "inputs", "outputs", "first", "end"))
-    return tuple(
-        Call(_pick(paths, module), _pick_all(specs, inputs), _pick_all(specs, outputs), _count(first), _count(end))
-        for module, inputs, outputs, first, end in zip(*columns, strict=True)
-    )
-
-
-def _read_module(entry: object, specs: list[TensorSpec]) -> ModuleCost:
-    data = _instance(entry, dict)
-    path = _get(data, "path", str)
-    same_as = data.get("same_as")
-    return ModuleCost(
-        path=path,
-        type=_get(data, "type", str),
-        depth=path.count(".") + 1 if path else 0,
-        calls=_count(_get(data, "calls", int)),
-        own=_read_stats(_get(data, "own", dict)),
-        total=_read_stats(_get(data, "total", dict)),
-        extra=_get(data, "extra", str),
-        inputs=_pick_all(specs, _get(data, "inputs", list)),
-        outputs=_pick_all(specs, _get(data, "outputs", list)),
-        same_as=None if same_as is None else _text(same_as),
-        parameters=_texts(_get(data, "parameters", list)),
-    )
-
-
-def _read_parameter(entry: object, specs: list[TensorSpec]) -> Parameter:
-    data = _instance(entry, dict)
-    names = _texts(_get(data, "names", list))
-    if not names:
-        raise _Bad("a parameter has no name")
-    return Parameter(
-        names=names,
-        spec=_pick(specs, _get(data, "spec", int)),
-        trainable=_get(data, "trainable", bool),
-        used=_get(data, "used", bool),
-        buffer=_get(data, "buffer", bool),
-    )
-
-
-def _read_coverage(data: dict[str, Any]) -> Coverage:
-    return Coverage(
-        _count(_get(data, "counted", int)),
-        tuple(
-            Uncounted(
-                _get(entry, "raw", str),
-                _count(_get(entry, "count", int)),
-                _texts(_get(entry, "modules", list)),
-                _get(entry, "reason", str),
-            )
-            for entry in _objects(data, "uncounted")
-        ),
-    )
-
-
-def _read_stats(data: dict[str, Any]) -> Stats:
-    return Stats(**{_one_of(name, STATS): _count(value) for name, value in data.items()})
-
-
-def _read_cost(data: dict[str, Any]) -> Cost:
-    return Cost(*(_count(_get(data, name, int)) for name in _COST))
-
-
-def _read_attr(value: object) -> Attr:
-    if isinstance(value, list):
-        return tuple(_read_attr(item) for item in value)
-    if isinstance(value, dict):
-        return _NON_FINITE[_one_of(value.get("float"), tuple(_NON_FINITE))]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise _Bad(f"{value!r} is not an attribute")
-
-
-# -- what a field must be --------------------------------------------------------------------------------------------
-
-
-def _instance(value: object, kind: type[T]) -> T:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _Bad(f"{_short(value)} stands where {_WORDS[kind]} belongs")
-    return value
-
-
-def _get(data: object, name: str, kind: type[T]) -> T:
-    entries: Mapping[str, object] = _instance(data, dict)
-    if name not in entries:
-        raise _Bad(f"the field {name!r} is missing")
-    value = entries[name]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _Bad(f"the field {name!r} holds {_short(value)}, not {_WORDS[kind]}")
-    return value
-
-
-def _objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [_instance(entry, dict) for entry in _get(data, name, list)]
-
-
-def _columns(data: dict[str, Any], what: str, names: tuple[str, ...]) -> list[list[Any]]:
-    columns = [_get(data, name, list) for name in names]
-    if len({len(column) for column in columns}) > 1:
-        raise _Bad(f"the columns of {what!r} differ in length")
-    return columns
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise _Bad(f"{_short(value)} stands where a count belongs")
-    return value
-
-
-def _counts(value: object) -> tuple[int, ...]:
-    return tuple(_count(item) for item in _instance(value, list))
-
-
-def _text(value: object) -> str:
-    return _instance(value, str)
-
-
-def _texts(values: list[Any]) -> tuple[str, ...]:
-    return tuple(_text(value) for value in values)
-
-
-def _one_of(value: object, known: tuple[Any, ...]) -> Any:
-    if value not in known:
-        raise _Bad(f"{_short(value)} stands where one of {', '.join(map(str, known))} belongs")
-    return value
-
-
-def _pick(table: list[T] | tuple[T, ...], number: object) -> T:
-    if type(number) is not int or not 0 <= number < len(table):
-        raise _Bad(f"{_short(number)} is not the number of an entry of a table of {len(table)}")
-    return table[number]
-
-
-def _pick_all(table: list[T], numbers: object) -> tuple[T, ...]:
-    return tuple(_pick(table, number) for number in _instance(numbers, list))
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
-_WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "true or false"}

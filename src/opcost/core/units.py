@@ -20,17 +20,17 @@ _NUMBER = re.compile(
 )
 
 
-def format_count(number: int | float) -> str:
+def format_count(number: float) -> str:
     """`999`, `1.00 K`, `4.09 G`: exact below a thousand, then two decimals of a thousandfold unit."""
     return _format(number, COUNT, 1000)
 
 
-def format_bytes(number: int | float, *, binary: bool = True) -> str:
+def format_bytes(number: float, *, binary: bool = True) -> str:
     """`512 B`, `44.59 MiB`; with `binary=False` in decimal units, `46.76 MB`."""
     return _format(number, BINARY, 1024) if binary else _format(number, DECIMAL, 1000)
 
 
-def format_time(ns: int | float) -> str:
+def format_time(ns: float) -> str:
     """`250 ns`, `1.23 ms`, `16.67 min`, from nanoseconds."""
     return _format(ns, TIME, 1000)
 
@@ -51,13 +51,13 @@ def parse_time(text: str) -> int:
     return _parse(text, text, TIME | {"us": TIME["µs"]}, "time")
 
 
-def _format(number: int | float, units: dict[str, int], limit: int) -> str:
+def _format(number: float, units: dict[str, int], limit: int) -> str:
     """The number in the first unit in which it stays below the limit after rounding to hundredths."""
     if number < 0:
         return "-" + _format(-number, units, limit)
     exact = isinstance(number, int)
     name = ""
-    for name, size in units.items():  # noqa: B007 (the last name is needed after the loop)
+    for name, size in units.items():
         if exact and size == 1:
             if number < limit:
                 return f"{number} {name}" if name else str(number)

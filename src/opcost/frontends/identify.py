@@ -30,7 +30,11 @@ _BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
     (4, b"TFL3", Identity("a TensorFlow Lite model", _NO_READER)),
     (0, b"\x7fELF", Identity("a compiled program", _COUNT_THE_CODE)),
     (0, b"\x1f\x8b", Identity("a gzip archive", "unpack it first")),
-    (0, b"\x80", Identity("a Python pickle, which opcost never opens, because opening one runs its code", _COUNT_THE_CODE)),
+    (
+        0,
+        b"\x80",
+        Identity("a Python pickle, which opcost never opens, because opening one runs its code", _COUNT_THE_CODE),
+    ),
 )
 
 _JSON_KEYS: tuple[tuple[str, Identity], ...] = (

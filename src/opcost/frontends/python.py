@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -96,6 +97,22 @@ def check_call(factory: Callable[..., object], settings: Mapping[str, object], l
     if missing:
         wanted = " ".join(f"--set {name}=..." for name in missing)
         raise SourceError(f"{label} cannot be called without {', '.join(missing)}", hint=f"give it: {wanted}")
+
+
+def misspelt_argument(exc: Exception) -> UnknownName | None:
+    """What the caller meant, where an exception says that somebody further in does not know an argument's name."""
+    said = re.match(r"(?P<callee>.+)\(\) got an unexpected keyword argument '(?P<name>\w+)'", str(exc))
+    trace = exc.__traceback__
+    if not isinstance(exc, TypeError) or said is None or trace is None:
+        return None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    callee = said["callee"].removesuffix(".__init__")
+    for value in (*trace.tb_frame.f_locals.values(), *trace.tb_frame.f_globals.values()):
+        if callable(value) and getattr(value, "__qualname__", None) == callee:
+            named = [p.name for p in inspect.signature(value).parameters.values() if p.kind is not p.VAR_KEYWORD]
+            return UnknownName(f"argument of {callee}:", said["name"], named)
+    return None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
-from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module
+from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
 from opcost.frontends.registry import FrontEnd, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS
 
@@ -53,7 +53,9 @@ class PythonModel:
             return self.target
         if not callable(self.target):
             kind = type(self.target).__name__
-            raise SourceError(f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one")
+            raise SourceError(
+                f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
+            )
         check_call(self.target, self.settings, self.label)
         model = self._call(_call_plainly if real else _builder(self.target))
         if not _is_model(model):
@@ -69,6 +71,8 @@ class PythonModel:
         except OpcostError:
             raise
         except Exception as exc:
+            if (misspelt := misspelt_argument(exc)) is not None:
+                raise misspelt from exc
             given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
             raise SourceError(
                 f"{self.label}{given if self.settings else ''} could not be made: {type(exc).__name__}: {exc}",

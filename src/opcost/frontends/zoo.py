@@ -92,14 +92,22 @@ def _replace(entries: dict[str, Any], config: Any, key: str, value: object) -> N
     """Put a value under a dotted key; the key must exist in the configuration, so that a misspelt one is noticed."""
     *outer, last = key.split(".")
     for name in outer:
-        config = getattr(config, name, None)
-        if config is None:
-            raise UnknownName("part of the configuration:", name, [k for k, v in entries.items() if isinstance(v, dict)])
-        entries = entries.setdefault(name, {})
-    if not hasattr(config, last):
-        known = config.to_dict() if hasattr(config, "to_dict") else config
-        raise UnknownName("entry of the configuration:", last, known)
+        known = _known(config)
+        config = known.get(name)
+        if not isinstance(config, dict) and not hasattr(config, "to_dict"):
+            parts = [part for part, inner in known.items() if isinstance(inner, dict) or hasattr(inner, "to_dict")]
+            raise UnknownName("part of the configuration:", name, parts)
+        entries = entries.setdefault(name, dict(config) if isinstance(config, dict) else {})
+    if last not in _known(config) and not hasattr(config, last):
+        raise UnknownName("entry of the configuration:", last, _known(config))
     entries[last] = value
+
+
+def _known(config: Any) -> dict[str, Any]:
+    """The entries of a configuration, those that hold a configuration of their own as such."""
+    if isinstance(config, dict):
+        return config
+    return {name: getattr(config, name, value) for name, value in config.to_dict().items()}
 
 
 def _architecture(library: ModuleType, config: Any, path: Path) -> Any:

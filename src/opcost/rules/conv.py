@@ -7,7 +7,7 @@ from math import prod
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
 from opcost.errors import RuleError
-from opcost.rules.attr import flag, parts
+from opcost.rules.attr import flag, integer, parts
 from opcost.rules.elementwise import fused_flops
 from opcost.rules.registry import OpView
 
@@ -18,17 +18,23 @@ def conv(op: OpView) -> Cost:
     """y.numel × (in channels / groups) × prod(kernel) MACs.
 
     Transposed: x.numel × (out channels / groups) × prod(kernel), since there each input element meets the kernel.
-    Positions in the padding count. A bias adds y.numel FLOPs; a fused activation adds its own.
+    Positions in the padding count. A weight that is packed out of sight brings the exact number with it. A bias adds
+    y.numel FLOPs; a fused activation adds its own.
     Gradient: each of the input's and the weight's gradient pairs the same elements as the forward pass and so has its
     MACs once; the bias' gradient adds up grad_y: grad_y.numel FLOPs.
+    Sampled (deformable): each element under the kernel is made from `sampled` source elements first, a product and an
+    addition each, twice as much in the gradient, for x and for the positions.
     """
     if op.get("grads") is not None:
         return _gradient(op)
-    x, weight, *bias = op.ins
     y = op.outs[0]
+    if op.get("macs") is not None:
+        bias_flops = y.numel if flag(op, "bias") else 0
+        return op.cost(macs=integer(op, "macs"), flops=bias_flops + fused_flops(op))
+    x, weight, *bias = op.ins
     return op.cost(
         macs=_pairs(op, small=x, large=y, weight=weight),
-        flops=(y.numel * parts(y) if bias else 0) + fused_flops(op),
+        flops=(y.numel * parts(y) if bias else 0) + fused_flops(op) + _sampling(op, x=x, y=y, weight=weight),
     )
 
 
@@ -44,7 +50,8 @@ def _gradient(op: OpView) -> Cost:
         read = grad_y.nbytes + ("input" in grads) * weight.nbytes + ("weight" in grads) * x.nbytes
     return op.cost(
         macs=times * macs,
-        flops=grad_y.numel * parts(grad_y) if "bias" in grads else 0,
+        flops=(grad_y.numel * parts(grad_y) if "bias" in grads else 0)
+        + 2 * _sampling(op, x=x, y=grad_y, weight=weight),
         bytes_read=read,
     )
 
@@ -53,6 +60,16 @@ def _pairs(op: OpView, *, small: TensorSpec, large: TensorSpec, weight: TensorSp
     """Products of an element with a weight, seen from the side whose every element meets a whole kernel."""
     side = small if flag(op, "transposed") else large
     return side.numel * prod(weight.dims[1:])
+
+
+def _sampling(op: OpView, *, x: TensorSpec, y: TensorSpec, weight: TensorSpec) -> int:
+    """FLOPs of the samples that a deformable convolution takes: one for each channel of x and each kernel position."""
+    sampled = integer(op, "sampled", 0)
+    if not sampled:
+        return 0
+    channels = -1 - len(weight.dims[2:])
+    positions = prod(y.dims[channels + 1 :]) * prod(y.dims[:channels])
+    return positions * x.dims[channels] * prod(weight.dims[2:]) * sampled * 2
 
 
 RULES = {"conv": conv}

@@ -25,6 +25,10 @@ def _triangular_solve(op: OpView, rows: int, columns: int) -> int:
     return 3 * rows**2 * _right_sides(op)
 
 
+def _factored_solve(op: OpView, rows: int, columns: int) -> int:
+    return 2 * _triangular_solve(op, rows, columns)
+
+
 def _cholesky(op: OpView, rows: int, columns: int) -> int:
     return rows**3
 
@@ -78,6 +82,7 @@ THIRDS: dict[str, Callable[[OpView, int, int], int]] = {
     "inverse": _inverse,
     "solve": _solve,
     "triangular_solve": _triangular_solve,
+    "factored_solve": _factored_solve,
     "cholesky": _cholesky,
     "lu": _lu,
     "det": _lu,
@@ -96,9 +101,10 @@ def linalg(op: OpView) -> Cost:
     """Batch × the leading term of the textbook count for a matrix of m × n FLOPs.
 
     cholesky n³/3; lu and det mn² - n³/3 (2n³/3 if square); solve 2n³/3 + 2n²k for k right-hand sides; inverse 2n³;
-    triangular_solve n²k; qr and the product of its reflectors 2mn² - 2n³/3; lstsq that + 4mnk; svd 14mn² + 8n³ with
-    vectors, 4mn² - 4n³/3 without; eig 25n³ with vectors, 10n³ without; symmetric eigh 9n³ and 4n³/3; matrix_exp 10n³
-    (five products; its squarings depend on the values). n is the smaller side. Complex matrices cost four times that.
+    triangular_solve n²k; factored_solve, of a matrix already split into two triangles, 2n²k; qr and the product of its
+    reflectors 2mn² - 2n³/3; lstsq that + 4mnk; svd 14mn² + 8n³ with vectors, 4mn² - 4n³/3 without; eig 25n³ with vectors,
+    10n³ without; symmetric eigh 9n³ and 4n³/3; matrix_exp 10n³ (five products; its squarings depend on the values). n is
+    the smaller side. Complex matrices cost four times that.
     """
     matrix = op.ins[0]
     *batch, rows, columns = matrix.dims

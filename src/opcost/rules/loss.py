@@ -10,7 +10,7 @@ LOSSES: dict[str, tuple[int, int]] = {
     # FLOPs for each element before they are added up, and for each element of the gradient
     "mse": (2, 3),  # subtract, square; subtract, two products
     "l1": (2, 3),  # subtract, absolute; subtract, sign, multiply
-    "smooth_l1": (6, 5),  # subtract, absolute, compare, square, scale, select; subtract, compare, divide, select, multiply
+    "smooth_l1": (6, 5),  # subtract, absolute, compare, square, scale, select; 5 of them for its slope
     "huber": (6, 5),  # the same
     "bce": (8, 5),  # two logarithms, two differences, two products, add, negate; the five of its slope
     "bce_with_logits": (8, 6),  # logsigmoid (6), multiply, subtract; sigmoid (4), subtract, multiply
@@ -53,7 +53,7 @@ def _elements(op: OpView, fn: str, *, first: int) -> int:
         steps, *batch, _ = x.dims
         return steps * (2 * target.numel + (batch[0] if batch else 1))
     if fn == "multilabel_margin":
-        return x.numel * x.dims[-1]
+        return x.numel * (x.dims[-1] if x.dims else 1)
     return x.numel
 
 

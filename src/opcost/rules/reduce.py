@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.cost import Cost
-from opcost.rules.attr import choose, parts, text
+from opcost.rules.attr import choose, flag, parts, text
 from opcost.rules.registry import OpView
 
 FLOPS_PER_INPUT: dict[str, int] = {
@@ -38,12 +38,15 @@ def reduce(op: OpView) -> Cost:
     """x.numel × FLOPS_PER_INPUT[fn] + y.numel × FLOPS_PER_OUTPUT[fn] FLOPs.
 
     Sum, product, maximum, any and their running forms: 1 for each input. Mean also divides once for each output.
-    Variance: 4 (mean: add; subtract, square, add) and two divisions; norm: 2 and a root; logsumexp: 4 and 2.
+    Variance: 4 (mean: add; subtract, square, add) and two divisions; norm: 2 and a root; logsumexp: 4 and 2. A list
+    operator (`each`) reduces every input to an output of its own. An answer that is no tensor costs its inputs only.
     """
-    x, y = op.ins[0], op.outs[0]
     per_input = choose(op, FLOPS_PER_INPUT)
     per_output = FLOPS_PER_OUTPUT.get(text(op, "fn"), 0)
-    return op.cost(flops=x.numel * per_input * parts(x) + y.numel * per_output * parts(y))
+    reductions = len(op.ins) if flag(op, "each") else 1
+    flops = sum(x.numel * per_input * parts(x) for x in op.ins[:reductions])
+    flops += sum(y.numel * per_output * parts(y) for y in op.outs[:reductions])
+    return op.cost(flops=flops)
 
 
 RULES = {"reduce": reduce}

@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from opcost.core.report import Report, Stats
 from opcost.core.units import format_count
+from opcost.views.cell import printable
 from opcost.views.view import View
 
 
@@ -48,11 +49,12 @@ class ArchView(View[ArchOptions, Arch]):
         return Arch(report.modules, {module.path: _line(module.total, options) for module in report.modules})
 
     def write(self, data: Arch, options: ArchOptions) -> str:
-        return arch_text(data.modules, data.lines.__getitem__) + "\n"
+        text = arch_text(data.modules, data.lines.__getitem__)
+        return "\n".join(map(printable, text.split("\n"))) + "\n"
 
 
 def _line(total: Stats, options: ArchOptions) -> str:
-    shown = f"{{:,}}".format if options.exact else format_count
+    shown = "{:,}".format if options.exact else format_count
     said = [("params", total.params), ("macs", total.macs), ("flops", total.flops), ("acts", total.activations)]
     line = ", ".join(f"#{name}: {shown(value)}" for name, value in said)
     return f"{line}, #uncounted operators: {total.uncounted}" if total.uncounted else line

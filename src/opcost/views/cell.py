@@ -9,7 +9,7 @@ from itertools import groupby
 from opcost.core.graph import TensorSpec
 from opcost.core.units import format_bytes, format_count
 from opcost.views.columns import Column, Unit, Value
-
+from opcost.views.listing import Listing
 
 NOTHING = "–"
 """A zero in a column of quantities: it is counted, and it is nothing."""
@@ -20,16 +20,45 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
     if value is None:
         return "?"
     if isinstance(value, str):
-        return value
+        return printable(value)
     if isinstance(value, tuple):
         return format_shapes(value)
     if value == 0 and column.adds and not exact:
         return NOTHING
+    if column.name == "calls" and value <= 1:
+        return ""
     if column.unit == "share":
         return format_share(value)
     if exact or column.unit == "number":
         return f"{value:,}"
     return format_bytes(value) if column.unit == "bytes" else format_count(value)
+
+
+def printable(text: str) -> str:
+    """The text on one line and without control characters: a name from a file must not steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
+
+
+def listing_texts(listing: Listing, place: int, *, exact: bool = False) -> list[str]:
+    """The texts of one column; equal values are formatted once."""
+    column = listing.columns[place]
+    known: dict[Value, str] = {}
+    texts = []
+    for line in listing.lines:
+        value = line.values[place]
+        text = known.get(value)
+        if text is None:
+            text = known[value] = format_value(value, column, exact=exact)
+        if line.partial and not value and (column.priced or column.unit == "share"):
+            text = "?"
+        elif line.partial and column.priced:
+            text = f"≥{text}"
+        elif line.shares and column.name == "params" and value == 0:
+            text = "(shared)"
+        texts.append(text)
+    return texts
 
 
 def format_shapes(specs: Sequence[TensorSpec]) -> str:
@@ -85,5 +114,6 @@ def width_of(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
     )

@@ -92,7 +92,14 @@ def _share(macs: int, total: int) -> float:
     return macs / total if total else 0.0
 
 
-def module_columns(total_macs: int) -> dict[str, Column]:
+def columns_of(by: By, total_macs: int) -> dict[str, Column]:
+    """Every column of a listing by name; shares are of this many MACs."""
+    if by == "module":
+        return _module_columns(total_macs)
+    return _op_columns(total_macs) if by == "op" else _group_columns(by, total_macs)
+
+
+def _module_columns(total_macs: int) -> dict[str, Column]:
     """Columns of modules: each with everything below it, and again (`own`) without."""
 
     def own(node: Node) -> Stats:
@@ -104,7 +111,7 @@ def module_columns(total_macs: int) -> dict[str, Column]:
     return _by_name(
         Column(name="module", title="module", unit="name", of=lambda node: node.label),
         Column(name="path", title="path", unit="name", of=lambda node: node.module.path),
-        Column(name="type", title="type", unit="text", of=lambda node: node.module.type if node.module.path else ""),
+        Column(name="type", title="type", unit="text", of=lambda node: node.module.type),
         Column(name="depth", title="depth", unit="number", of=lambda node: node.module.depth),
         Column(name="calls", title="calls", unit="number", of=lambda node: node.module.calls, dull=(0, 1)),
         Column(name="input", title="input", unit="shapes", of=lambda node: node.module.inputs, dull=((),)),
@@ -117,7 +124,7 @@ def module_columns(total_macs: int) -> dict[str, Column]:
     )
 
 
-def op_columns(total_macs: int) -> dict[str, Column]:
+def _op_columns(total_macs: int) -> dict[str, Column]:
     """Columns of a list of operators; a repeated one costs what all its repetitions cost."""
 
     def price(name: str) -> Callable[[Row], int | None]:
@@ -131,7 +138,7 @@ def op_columns(total_macs: int) -> dict[str, Column]:
 
     return _by_name(
         Column(name="index", title="#", unit="number", of=lambda row: row.op.id),
-        Column(name="op", title="operator", unit="text", of=lambda row: row.op.raw),
+        Column(name="op", title="operator", unit="name", of=lambda row: row.op.raw),
         Column(name="kind", title="kind", unit="text", of=lambda row: row.op.kind),
         Column(name="module", title="module", unit="name", of=lambda row: row.op.module, dull=("",)),
         Column(name="phase", title="phase", unit="text", of=lambda row: row.op.phase, dull=("forward",)),
@@ -140,10 +147,16 @@ def op_columns(total_macs: int) -> dict[str, Column]:
         Column(name="output", title="output", unit="shapes", of=lambda row: row.outs, dull=((),)),
         Column(name="dtype", title="dtype", unit="text", of=_dtype, dull=("",)),
         *(
-            Column(name=name, title=_TITLES[name], unit="bytes" if "bytes" in name else "count", of=price(name))
+            Column(
+                name=name,
+                title=_TITLES[name],
+                unit="bytes" if "bytes" in name else "count",
+                of=price(name),
+                priced=True,
+            )
             for name in _PRICED
         ),
-        Column(name="bytes", title="bytes", unit="bytes", of=moved),
+        Column(name="bytes", title="bytes", unit="bytes", of=moved, priced=True),
         Column(name="share", title="%", unit="share", of=share, dull=(0.0,)),
         Column(
             name="activations",
@@ -162,7 +175,7 @@ def op_columns(total_macs: int) -> dict[str, Column]:
     )
 
 
-def group_columns(by: str, total_macs: int) -> dict[str, Column]:
+def _group_columns(by: str, total_macs: int) -> dict[str, Column]:
     """Columns of groups of operators (by kind) or of modules (by type)."""
 
     def stats(group: Group) -> Stats:
@@ -172,11 +185,7 @@ def group_columns(by: str, total_macs: int) -> dict[str, Column]:
     return _by_name(
         Column(name=by, title=by, unit="text", of=lambda group: group.key),
         Column(name="count", title="count", unit="number", of=lambda group: group.count),
-        *(
-            column
-            for column in _stat_columns(stats, total_macs)
-            if held or column.name not in _PARAMETERS
-        ),
+        *(column for column in _stat_columns(stats, total_macs) if held or column.name not in _PARAMETERS),
     )
 
 

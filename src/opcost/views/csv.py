@@ -1,30 +1,30 @@
-"""The report as comma-separated values with a head line: exact integers, shapes as 1x3x224x224 (several with a blank between), the unknown empty."""
+"""The report as comma-separated values with a head line.
+
+Integers are exact, the unknown is empty, and shapes are written 1x3x224x224, several of them with a blank between.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import StringIO
 from typing import ClassVar
 
 from opcost.core.report import Report
-from opcost.errors import UnknownName
-from opcost.views.columns import EVERY_BY, By, Value
-from opcost.views.listing import Listing, ListingOptions, column_names, list_report
+from opcost.views.columns import By, Value, columns_of
+from opcost.views.listing import Listing, ListingOptions, list_report
 from opcost.views.tree import Depth
 from opcost.views.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CsvOptions:
-    """What to list; one line per operator and every column unless told."""
+class CsvOptions(ListingOptions):
+    """The options of a listing; one line per operator and every column unless told."""
 
     by: By = "op"
     depth: Depth = None
-    sort: str | None = None
-    top: int | None = None
-    columns: str | Sequence[str] | None = None
+    merge: bool | None = False
 
 
 class CsvView(View[CsvOptions, Listing]):
@@ -35,32 +35,35 @@ class CsvView(View[CsvOptions, Listing]):
     options = CsvOptions
 
     def build(self, report: Report, options: CsvOptions) -> Listing:
-        if options.by not in EVERY_BY:
-            raise UnknownName("way to list a report", str(options.by), EVERY_BY)
-        chosen = ListingOptions(
-            by=options.by,
-            depth=options.depth,
-            merge=False,
-            sort=options.sort,
-            top=options.top,
-            columns=options.columns,
-        )
-        listed = [name for name in column_names(options.by) if name not in ("module", "note") or options.by == "op"]
-        return list_report(report, chosen, default=listed)
+        # A path says what a label in a tree and a note say, and each of these can still be asked for.
+        left_out = ("module", "note") if options.by == "module" else ()
+        usual = [name for name in columns_of(options.by, 0) if name not in left_out]
+        return list_report(report, options, default=usual)
 
     def write(self, data: Listing, options: CsvOptions) -> str:
         out = StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(column.name for column in data.columns)
         # The total is left out: a reader who adds the column up must get it, not twice of it.
-        writer.writerows([_field(value) for value in line.values] for line in data.lines if line.role != "total")
+        lines = [line.values for line in data.lines if line.role != "total"]
+        columns = [
+            _shapes(values) if column.unit == "shapes" else values
+            for column, values in zip(data.columns, zip(*lines, strict=True), strict=False)
+        ]
+        writer.writerows(zip(*columns, strict=True))  # the writer leaves the unknown empty
         return out.getvalue()
 
 
-def _field(value: Value) -> str | int | float:
-    if value is None:
-        return ""
-    return " ".join(map(str, value)) if isinstance(value, tuple) else value
+def _shapes(values: Iterable[Value]) -> list[str]:
+    """The shapes of one column as texts; equal ones are written once."""
+    known: dict[Value, str] = {}
+    texts = []
+    for value in values:
+        text = known.get(value)
+        if text is None:
+            text = known[value] = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        texts.append(text)
+    return texts
 
 
 VIEW = CsvView()

@@ -31,7 +31,9 @@ class JsonView(View[JsonOptions, dict[str, Any]]):
 
     def write(self, data: dict[str, Any], options: JsonOptions) -> str:
         separators = (",", ":") if options.indent is None else (",", ": ")
-        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=options.indent, separators=separators) + "\n"
+        return (
+            json.dumps(data, ensure_ascii=False, allow_nan=False, indent=options.indent, separators=separators) + "\n"
+        )
 
 
 VIEW = JsonView()

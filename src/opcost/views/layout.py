@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.views.cell import NOTHING, cut, cut_shapes, format_value, pad, width_of
+from opcost.views.cell import NOTHING, cut, cut_shapes, listing_texts, pad, width_of
 from opcost.views.columns import Column
 from opcost.views.listing import Line, Listing
 
@@ -73,15 +73,15 @@ def draw_listing(listing: Listing, how: Drawing) -> Drawn:
     chosen, left_out = _fit(_measure(listing, how), listing.ranked, how.width)
     widths = _share_room(chosen, how.width)
     heads = [
-        (Piece(pad(candidate.column.title, room, left=candidate.left), "head"),)
+        Piece(pad(candidate.column.title, room, left=candidate.left) + GAP, "head")
         for candidate, room in zip(chosen, widths, strict=True)
     ]
     rule = [Piece(how.spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
-    drawn: Drawn = [_in_a_row(heads), rule]
+    drawn: Drawn = [heads, rule]
     totals: Drawn = []
     columns = [_cells(candidate, listing.lines, room, how) for candidate, room in zip(chosen, widths, strict=True)]
     for line, *cells in zip(listing.lines, *columns, strict=True):
-        (totals if line.role == "total" else drawn).append(_in_a_row(cells))
+        (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
     if totals:
         drawn += [rule, *totals]
     if left_out:
@@ -95,7 +95,9 @@ def _measure(listing: Listing, how: Drawing) -> list[_Candidate]:
     for place, column in enumerate(listing.columns):
         if listing.is_dull(place):
             continue
-        texts = _texts(listing.lines, place, column, how)
+        texts = listing_texts(listing, place, exact=how.exact)
+        if how.ascii:
+            texts = [how.spell(text) for text in texts]
         distinct = set(texts)
         natural = max(map(width_of, distinct), default=0)
         if column.name == "module":
@@ -105,32 +107,13 @@ def _measure(listing: Listing, how: Drawing) -> list[_Candidate]:
         if column.unit in _LEAST:
             least = max(len(column.title), _LEAST[column.unit])
             if column.unit == "shapes":
-                least = max(least, max(width_of(cut_shapes(text, 0)) for text in distinct))
+                least = max(least, *(width_of(cut_shapes(text, 0)) for text in distinct))
             comfort = max(least, _COMFORT[column.unit])
         measured.append(_Candidate(column, texts, natural, min(natural, comfort), min(natural, least)))
     return measured
 
 
-def _texts(lines: Sequence[Line], place: int, column: Column, how: Drawing) -> list[str]:
-    """The texts of one column; equal values are formatted once."""
-    known: dict[object, str] = {}
-    texts = []
-    for line in lines:
-        value = line.values[place]
-        text = known.get(value)
-        if text is None:
-            text = known[value] = how.spell(format_value(value, column, exact=how.exact))
-        if column.priced and line.partial:
-            text = how.spell(f"≥{text}") if value else "?"
-        elif column.name == "params" and value == 0 and line.shares:
-            text = "(shared)"
-        texts.append(text)
-    return texts
-
-
-def _fit(
-    measured: list[_Candidate], ranked: Sequence[str], width: int
-) -> tuple[list[_Candidate], list[str]]:
+def _fit(measured: list[_Candidate], ranked: Sequence[str], width: int) -> tuple[list[_Candidate], list[str]]:
     """The columns that have room, in their order, and the names of those that were asked for but have none."""
     if not ranked:
         used = -len(GAP)
@@ -162,24 +145,23 @@ def _share_room(chosen: list[_Candidate], width: int) -> list[int]:
     )
     for place in elastic:
         candidate = chosen[place]
-        if room > 0:
-            change = min(room, candidate.natural - widths[place])
-        else:
-            change = max(room, candidate.least - widths[place])
+        most, least = candidate.natural - widths[place], candidate.least - widths[place]
+        change = min(room, most) if room > 0 else max(room, least)
         widths[place] += change
         room -= change
     return widths
 
 
 def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing) -> list[tuple[Piece, ...]]:
-    """The cells of a column at their width, each with its style; equal cells are made once."""
+    """The cells of a column at their width, with the gap to the next; equal cells are made once."""
     column = candidate.column
     base: Style = _STYLES.get(column.unit, "number")
-    known: dict[tuple[str, str, str], tuple[Piece, ...]] = {}
+    known: dict[object, tuple[Piece, ...]] = {}
+    named = column.name == "module"
     cells = []
     for line, text in zip(lines, candidate.texts, strict=True):
-        guides = line.guides if column.name == "module" else ""
-        key = (guides, text, line.role)
+        guides = line.guides if named else ""
+        key = text if not guides and line.role == "row" else (guides, text, line.role)
         cell = known.get(key)
         if cell is None:
             style: Style = base
@@ -189,22 +171,10 @@ def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing
                 style = "warn"
             elif text in ("0", how.spell(NOTHING)):
                 style = "zero"
-            # However deep the tree, some of the name must remain.
-            drawn = how.spell(guides)[max(0, len(guides) + 6 - room) :]
+            # However deep the tree is, some of the name must remain.
+            drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
             fitted = how.spell(cut(text, room - len(drawn), column.unit))
-            own = Piece(pad(fitted, room - len(drawn), left=candidate.left), style)
+            own = Piece(pad(fitted, room - len(drawn), left=candidate.left) + GAP, style)
             cell = known[key] = (Piece(drawn, "guide"), own) if drawn else (own,)
         cells.append(cell)
     return cells
-
-
-def _in_a_row(cells: Sequence[tuple[Piece, ...]]) -> list[Piece]:
-    pieces: list[Piece] = []
-    for cell in cells:
-        if pieces:
-            pieces.append(_SPACE)
-        pieces.extend(cell)
-    return pieces
-
-
-_SPACE = Piece(GAP)

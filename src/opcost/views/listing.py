@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from opcost.core.report import Report, Row
@@ -15,9 +15,7 @@ from opcost.views.columns import (
     By,
     Column,
     Value,
-    group_columns,
-    module_columns,
-    op_columns,
+    columns_of,
 )
 from opcost.views.tree import Depth, Node, draw_tree, flat_nodes, sharers
 
@@ -37,6 +35,16 @@ class ListingOptions:
     """Only so many lines, the costliest; one more line says what the rest adds up to."""
     columns: str | Sequence[str] | None = None
     """Names in the order wanted, also as one text with commas; None lets the room decide."""
+
+    def __post_init__(self) -> None:
+        if self.by not in EVERY_BY:
+            raise UnknownName("way to list a report", str(self.by), EVERY_BY)
+        whole_number("top", self.top, least=1)
+        if self.depth != "auto":
+            whole_number("depth", self.depth, least=0)
+        known = columns_of(self.by, 0)
+        _choose(self, known, None)
+        _order(self.sort, known)
 
 
 class Line(NamedTuple):
@@ -72,67 +80,64 @@ class Listing:
 
 def list_report(report: Report, options: ListingOptions, *, default: Sequence[str] | None = None) -> Listing:
     """The report as lines; `default` names the columns where the caller chose none and room does not matter."""
-    if options.by not in EVERY_BY:
-        raise UnknownName("way to list a report", str(options.by), EVERY_BY, hint="by=" + ", ".join(EVERY_BY))
-    _check_number("top", options.top, 1)
-    if options.depth != "auto":
-        _check_number("depth", options.depth, 0)
+    known = columns_of(options.by, report.totals.macs)
+    order = _order(options.sort, known)
     if options.by == "module":
-        return _list_modules(report, options, default)
-    macs = report.totals.macs
+        return _list_modules(report, options, known, order, default)
     if options.by == "op":
-        known, items = op_columns(macs), list(report.rows)
-        costly: Callable[[Any], Any] = _costly_row
-    else:
-        known = group_columns(options.by, macs)
-        items = list(report.by_kind() if options.by == "kind" else report.by_type())
-        costly = _as_it_comes
-    order = _order(options.sort, known) or (costly if options.top else _as_it_comes)
-    return _flat(items, order, known, options, default)
+        if order is None and options.top is not None:
+            order = _costly_row
+        return _flat(report.rows, order, known, options, default)
+    groups = report.by_kind() if options.by == "kind" else report.by_type()
+    return _flat(groups, order, known, options, default)
 
 
-def column_names(by: By) -> tuple[str, ...]:
-    """Every column of a listing."""
-    if by == "module":
-        return tuple(module_columns(0))
-    return tuple(op_columns(0) if by == "op" else group_columns(by, 0))
-
-
-def _list_modules(report: Report, options: ListingOptions, default: Sequence[str] | None) -> Listing:
-    known = module_columns(report.totals.macs)
-    if options.top:
+def _list_modules(
+    report: Report,
+    options: ListingOptions,
+    known: dict[str, Column],
+    order: Callable[[Any], Any] | None,
+    default: Sequence[str] | None,
+) -> Listing:
+    if options.top is not None:
         depth = None if options.depth == "auto" else options.depth
         nodes = flat_nodes(report.by_module(depth), sharers(report))
         remarks = ("each module without the modules below it",)
-        return _flat(nodes, _order(options.sort, known) or _costly_node, known, options, default, remarks)
+        return _flat(nodes, order or _costly_node, known, options, default, remarks)
     columns = _choose(options, known, default)
-    order = _order(options.sort, known)
-    nodes, depth = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
+    if any(column.name == "module" for column in columns):
+        # The root has no name and goes by its type, which need not be said twice.
+        columns = tuple(replace(column, of=_type_below_root) if column.name == "type" else column for column in columns)
+    nodes, limit = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
     deepest = max(module.depth for module in report.modules)
-    remarks = []
+    said = []
     if any(node.hides for node in nodes):
-        remarks.append(f"drawn to depth {depth} of {deepest}; depth=None draws all")
+        said.append(f"drawn to depth {limit} of {deepest}")
     if any(node.times > 1 for node in nodes):
-        remarks.append("identical blocks are drawn once, with their sum; merge=False draws each")
+        said.append("identical blocks drawn once, with their sum")
     return Listing(
         by="module",
         columns=columns,
         lines=tuple(_line(node, columns, node.guides) for node in nodes),
         ranked=() if options.columns is not None else RANKED["module"],
-        remarks=tuple(remarks),
+        remarks=(" · ".join(said),) if said else (),
     )
+
+
+def _type_below_root(node: Node) -> str:
+    return node.module.type if node.module.path else ""
 
 
 def _flat(
     items: Sequence[Any],
-    order: Callable[[Any], Any],
+    order: Callable[[Any], Any] | None,
     known: dict[str, Column],
     options: ListingOptions,
     default: Sequence[str] | None,
     remarks: tuple[str, ...] = (),
 ) -> Listing:
     columns = _choose(options, known, default)
-    ordered = items if order is _as_it_comes else sorted(items, key=order)
+    ordered = items if order is None else sorted(items, key=order)
     shown, rest = (ordered, ()) if options.top is None else (ordered[: options.top], ordered[options.top :])
     lines = [_line(item, columns) for item in shown]
     hidden = [_line(item, columns) for item in rest]
@@ -201,9 +206,9 @@ def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] |
             return True, 0
         if textual:
             letters = str(value).casefold()
-            # Text cannot be negated; its code points can.
-            return False, tuple(-ord(letter) for letter in letters) + (1,) if falling else letters
-        size = _elements(value) if isinstance(value, tuple) else value
+            # Text cannot be negated; its code points can, and then the shorter of two must come last.
+            return False, [*(-ord(letter) for letter in letters), 1] if falling else letters
+        size: Any = _elements(value) if isinstance(value, tuple) else value
         return False, -size if falling else size
 
     return key
@@ -211,10 +216,6 @@ def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] |
 
 def _elements(specs: Iterable[Any]) -> int:
     return sum(spec.numel for spec in specs if spec.known)
-
-
-def _as_it_comes(_: Any) -> int:
-    return 0
 
 
 def _costly_row(row: Row) -> tuple[bool, int, int, int]:
@@ -229,6 +230,7 @@ def _costly_node(node: Node) -> tuple[int, int, int]:
     return -own.macs, -own.flops, -own.params
 
 
-def _check_number(name: str, value: object, least: int) -> None:
+def whole_number(name: str, value: object, *, least: int) -> None:
+    """Raise unless the option is left out or a whole number that is large enough."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise OpcostError(f"{name}={value!r} is not a whole number of at least {least}")

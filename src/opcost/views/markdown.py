@@ -7,11 +7,14 @@ from typing import ClassVar
 
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
-from opcost.views.cell import format_value
-from opcost.views.columns import Column, Value
-from opcost.views.listing import Line, ListingOptions
+from opcost.views.cell import listing_texts, printable
+from opcost.views.columns import SHOWN
+from opcost.views.listing import Listing, ListingOptions
 from opcost.views.page import Page, build_page
 from opcost.views.view import View
+
+_LEFT_OUT = ("bytes", "param_bytes", "own_params", "own_macs")
+"""Columns that a page on the web has no room for; they can be asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +33,13 @@ class MarkdownView(View[MarkdownOptions, Page]):
     options = MarkdownOptions
 
     def build(self, report: Report, options: MarkdownOptions) -> Page:
-        return build_page(report, options)
+        return build_page(report, options, default=[name for name in SHOWN[options.by] if name not in _LEFT_OUT])
 
     def write(self, data: Page, options: MarkdownOptions) -> str:
         summary = data.summary
         parts = [
-            [f"**{_escaped(summary.heading[0])}**", *map(_escaped, summary.heading[1:])],
+            [f"**{_escaped(summary.heading[0])}**"],
+            [f"- {_escaped(' '.join(line.split()))}" for line in summary.heading[1:]],
             _table(data, options),
             [f"*{_escaped(remark)}*" for remark in data.listing.remarks],
             _totals(data),
@@ -55,27 +59,33 @@ def _table(page: Page, options: MarkdownOptions) -> list[str]:
     columns = [listing.columns[place] for place in places]
     heads = [_escaped(column.title) for column in columns]
     rules = [":---" if column.unit in ("name", "text", "shapes") else "---:" for column in columns]
-    rows = [
-        [_cell(line, line.values[place], column, options) for place, column in zip(places, columns, strict=True)]
-        for line in listing.lines
-    ]
-    return ["| " + " | ".join(row) + " |" for row in (heads, rules, *rows)]
+    cells = [_cells(listing, place, options) for place in places]
+    return ["| " + " | ".join(row) + " |" for row in (heads, rules, *zip(*cells, strict=True))]
 
 
-def _cell(line: Line, value: Value, column: Column, options: MarkdownOptions) -> str:
-    text = format_value(value, column, exact=options.exact)
-    if column.priced and line.partial:
-        text = f"≥{text}" if value else "?"
-    elif column.name == "params" and value == 0 and line.shares:
-        text = "(shared)"
-    if not text:
-        return ""
-    if line.role != "row":
-        return f"**{_escaped(text)}**"
-    # GitHub drops leading blanks, and guides of a tree do not meet there; a level is a wide blank.
-    indent = "&emsp;" * (len(line.guides) // 3) if column.name == "module" else ""
+def _cells(listing: Listing, place: int, options: MarkdownOptions) -> list[str]:
+    """The cells of one column; equal ones are made once."""
+    column = listing.columns[place]
     code = column.unit == "name" or column.name == "op"
-    return f"{indent}`{text.replace('`', '')}`".replace("|", "\\|") if code else f"{indent}{_escaped(text)}"
+    tree = column.name == "module"
+    known: dict[tuple[str, str, str], str] = {}
+    cells = []
+    for line, text in zip(listing.lines, listing_texts(listing, place, exact=options.exact), strict=True):
+        key = (line.guides if tree else "", text, line.role)
+        cell = known.get(key)
+        if cell is None:
+            if not text:
+                cell = ""
+            elif line.role != "row":
+                cell = f"**{_escaped(text)}**"
+            elif code:
+                cell = f"`{text.replace('`', '')}`".replace("|", "\\|")
+            else:
+                cell = _escaped(text)
+            # A web page drops leading blanks, and the guides of a tree do not meet there; a level is a wide blank.
+            cell = known[key] = "&emsp;" * (len(key[0]) // len("├─ ")) + cell
+        cells.append(cell)
+    return cells
 
 
 def _totals(page: Page) -> list[str]:
@@ -99,9 +109,11 @@ def _phases(page: Page) -> list[str]:
 
 
 def _escaped(text: str) -> str:
+    """The text without meaning for Markdown."""
+    text = printable(text)
     for letter in "\\|*_<`":
         text = text.replace(letter, "&lt;" if letter == "<" else f"\\{letter}")
-    return text.replace("\n", " ").replace("\u00a0", " ")
+    return text
 
 
 VIEW = MarkdownView()

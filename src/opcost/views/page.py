@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
-from opcost.views.cell import pad
+from opcost.views.cell import pad, printable
 from opcost.views.layout import GAP, Drawing, Drawn, Piece, Style, draw_listing
 from opcost.views.listing import Listing, ListingOptions, list_report
 from opcost.views.summary import Quantity, Section, Summary, summarize
@@ -25,9 +25,9 @@ class Page:
     summary: Summary
 
 
-def build_page(report: Report, options: ListingOptions) -> Page:
-    """The page of a report."""
-    return Page(list_report(report, options), summarize(report))
+def build_page(report: Report, options: ListingOptions, default: Sequence[str] | None = None) -> Page:
+    """The page of a report; `default` names the columns where the caller chose none and room does not matter."""
+    return Page(list_report(report, options, default=default), summarize(report))
 
 
 def draw_page(page: Page, how: Drawing) -> Drawn:
@@ -95,10 +95,9 @@ def _draw_phases(summary: Summary) -> Drawn:
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     drawn: Drawn = []
     for number, row in enumerate(rows):
-        styles: list[Style] = ["name" if number else "head"] + ["number" if number else "head"] * 4
         drawn.append(
             [
-                Piece(pad(text, room, left=place == 0) + GAP, styles[place])
+                Piece(pad(text, room, left=place == 0) + GAP, "head" if not number else "number" if place else "name")
                 for place, (text, room) in enumerate(zip(row, widths, strict=True))
             ]
         )
@@ -119,7 +118,7 @@ def _lines(texts: Iterable[str], width: int, style: Style) -> Drawn:
 
 def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
     """The text in lines that break between words only; a non-breaking space holds a number and its unit together."""
-    lines = textwrap.wrap(
-        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )
+    # The non-breaking space is not printable, but it is ours.
+    text = "\u00a0".join(map(printable, text.split("\u00a0")))
+    lines = textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]

@@ -86,12 +86,13 @@ def _some(words: list[str]) -> str:
 def _quantities(report: Report) -> tuple[Quantity, ...]:
     totals = report.totals
     partial = totals.uncounted > 0
+    unused = totals.unused_params
     frozen = totals.params - totals.trainable_params
     found = [
         Quantity("params", totals.params, "count"),
         Quantity("  trainable", totals.trainable_params, "count") if frozen else None,
         Quantity("  frozen", frozen, "count") if frozen else None,
-        Quantity("  unused", totals.unused_params, "count", remark="read by no operator") if totals.unused_params else None,
+        Quantity("  unused", unused, "count", remark="read by no operator") if unused else None,
         Quantity("buffers", totals.buffers, "count") if totals.buffers else None,
         Quantity("MACs", totals.macs, "count", partial, "multiply-accumulates"),
         Quantity("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
@@ -110,7 +111,7 @@ def _conventions(report: Report) -> tuple[str, ...]:
     said = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
     causal = meta.get("causal", "full")
     if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
-        said.append("causal attention counted in full" if causal == "full" else "only the causal half of attention counted")
+        said.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
     if mode := meta.get("mode"):
         said.append(f"{mode} mode")
     if device := meta.get("device"):
@@ -122,7 +123,20 @@ def _conventions(report: Report) -> tuple[str, ...]:
 
 def _sections(report: Report) -> Iterable[Section]:
     yield Section("unused parameters", _limited(_unused(report.unused)))
-    yield Section("shared parameters", _limited(_shared(report.shared)), "counted once, at the first name")
+    aliases = {module.path: module.same_as for module in report.modules if module.same_as is not None}
+    yield Section(
+        "shared modules",
+        _limited(
+            [
+                f"{path} = {first or 'the model itself'}"
+                for path, first in aliases.items()
+                if _owner(path) not in aliases
+            ]
+        ),
+        "one module under several names: its parameters count once, its work as often as it is called",
+    )
+    shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
+    yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
     missed = report.coverage.uncounted
     lines = [
         f"{entry.raw}\u00a0×{entry.count} in {_places(entry.modules)}"
@@ -134,7 +148,7 @@ def _sections(report: Report) -> Iterable[Section]:
     yield Section(
         f"uncounted operators, {share}",
         _limited(lines),
-        f'the totals are lower bounds; to count them, pass rules={{"{first}": rule}}' if first else "the totals are lower bounds",
+        "the totals are lower bounds" + (f'; to count them, pass rules={{"{first}": rule}}' if first else ""),
     )
     yield Section(
         "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
@@ -142,15 +156,18 @@ def _sections(report: Report) -> Iterable[Section]:
 
 
 def _unused(parameters: Iterable[Parameter]) -> list[str]:
-    """Names with their elements; names that differ only in numbers are one line."""
+    """Modules, names and elements; modules that differ only in numbers are one line."""
     groups: dict[str, list[Parameter]] = {}
     for parameter in parameters:
-        groups.setdefault(_pattern(parameter.name), []).append(parameter)
-    return [
-        f"{found[0].name if len(found) == 1 else pattern} "
-        + _amount(len(found), sum(p.spec.numel for p in found if p.spec.known))
-        for pattern, found in groups.items()
-    ]
+        groups.setdefault(_pattern(_owner(parameter.name)), []).append(parameter)
+    lines = []
+    for pattern, found in groups.items():
+        owners = list(dict.fromkeys(_owner(parameter.name) for parameter in found))
+        names = ", ".join(dict.fromkeys(parameter.name.rpartition(".")[2] for parameter in found))
+        owner = owners[0] if len(owners) == 1 else pattern
+        amount = _amount(len(owners), _elements(found))
+        lines.append(f"{owner}: {names} {amount}" if owner else f"{names} {amount}")
+    return lines
 
 
 def _shared(parameters: Iterable[Parameter]) -> list[str]:
@@ -159,7 +176,7 @@ def _shared(parameters: Iterable[Parameter]) -> list[str]:
         groups.setdefault(tuple(map(_pattern, parameter.names)), []).append(parameter)
     return [
         f"{_equal(found[0].names if len(found) == 1 else tuple(dict.fromkeys(patterns)))} "
-        + _amount(len(found), sum(p.spec.numel for p in found if p.spec.known))
+        + _amount(len(found), _elements(found))
         for patterns, found in groups.items()
     ]
 
@@ -173,6 +190,14 @@ def _amount(count: int, elements: int) -> str:
     """`×12  9.22 K`, kept on one line."""
     size = format_count(elements)
     return (f"×{count}, {size}" if count > 1 else size).replace(" ", "\u00a0")
+
+
+def _elements(parameters: Iterable[Parameter]) -> int:
+    return sum(parameter.spec.numel for parameter in parameters if parameter.spec.known)
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _pattern(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from opcost.core.report import Report
 from opcost.views.layout import Drawing, Drawn, Style
-from opcost.views.listing import ListingOptions
+from opcost.views.listing import ListingOptions, whole_number
 from opcost.views.page import Page, build_page, draw_page, plain
 from opcost.views.view import View
 
@@ -41,6 +41,10 @@ class TableOptions(ListingOptions):
     """Write the terminal's escape sequences. Off by itself, because the text may go to a file."""
     exact: bool = False
     """Numbers with all their digits in place of units."""
+
+    def __post_init__(self) -> None:
+        ListingOptions.__post_init__(self)
+        whole_number("width", self.width, least=1)
 
 
 class TableView(View[TableOptions, Page]):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from opcost.core.report import Report
 from opcost.views.layout import Drawing
-from opcost.views.listing import ListingOptions
+from opcost.views.listing import ListingOptions, whole_number
 from opcost.views.page import Page, build_page, draw_page, plain
 from opcost.views.view import View
 
@@ -21,6 +21,10 @@ class TextOptions(ListingOptions):
     """Use no character outside ASCII."""
     exact: bool = False
     """Numbers with all their digits in place of units."""
+
+    def __post_init__(self) -> None:
+        ListingOptions.__post_init__(self)
+        whole_number("width", self.width, least=1)
 
 
 class TextView(View[TextOptions, Page]):

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.core.report import STATS, ModuleCost, Report, Stats
 
-Depth: TypeAlias = 'int | None | Literal["auto"]'
+Depth: TypeAlias = 'int | Literal["auto"] | None'
 
 READABLE = 50
 """Lines that a reader takes in at once: the automatic depth and the merging of identical blocks aim at this."""
@@ -85,7 +85,11 @@ def sharers(report: Report) -> frozenset[str]:
 def flat_nodes(modules: Iterable[ModuleCost], shares: frozenset[str]) -> list[Node]:
     """The modules one by one without a tree, so each of them without what lies below it."""
     return [
-        Node(replace(module, total=module.own), module.path or module.type, shares=not shares.isdisjoint(module.parameters))
+        Node(
+            replace(module, total=module.own),
+            module.path or module.type,
+            shares=not shares.isdisjoint(module.parameters),
+        )
         for module in modules
     ]
 
@@ -161,9 +165,7 @@ def _number(module: ModuleCost) -> int:
     return int(module.name) if module.name.isdecimal() and len(module.name) < 10 else -2
 
 
-def _walk(
-    root: _Branch, limit: int, shares: frozenset[str], order: Callable[[Node], Any] | None
-) -> Iterator[Node]:
+def _walk(root: _Branch, limit: int, shares: frozenset[str], order: Callable[[Node], Any] | None) -> Iterator[Node]:
     stack = [(root, "", "", 1, "")]
     while stack:
         branch, guides, below, times, parent = stack.pop()

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
+from opcost.core.collector import without_collector
 from opcost.core.report import Report
 from opcost.errors import UnknownName
 
@@ -32,7 +33,8 @@ class View(ABC, Generic[Options, Data]):
     def render(self, report: Report, **options: Any) -> str:
         """The report as text under these options; a misspelt option is an error."""
         chosen = self.choose(**options)
-        return self.write(self.build(report, chosen), chosen)
+        with without_collector():
+            return self.write(self.build(report, chosen), chosen)
 
     def choose(self, **options: Any) -> Options:
         """The options of this view with some of them set by name."""

@@ -103,16 +103,21 @@ class LayerInfo:
     def leftover_trainable_params(self) -> int:
         return sum(p.numel for p in self.claimed if p.trainable)
 
-    def _shown_params(self, reached_max_depth: bool) -> int:
-        """The number in this row; the last row that is shown stands for all below it."""
-        below = sum(child.leftover_params() for child in self.children) if reached_max_depth else 0
-        return self.leftover_params() + below
+    def _params(self, reached_max_depth: bool) -> int | None:
+        """The number in this row, or None where other rows show these parameters already.
+
+        The last row that is shown stands for all below it.
+        """
+        if reached_max_depth or self.is_leaf_layer:
+            shown = self.leftover_params() + sum(child.leftover_params() for child in self.children)
+            return shown or None if self.num_params or self.is_recursive else 0
+        return None if self.is_recursive else self.leftover_params()
 
     def num_params_to_str(self, reached_max_depth: bool) -> str:
         if not self.num_params:
             return _NOTHING
-        shown = self._shown_params(reached_max_depth)
-        if self.is_recursive or (not shown and (reached_max_depth or self.is_leaf_layer)):
+        shown = self._params(reached_max_depth)
+        if shown is None:
             return _RECURSIVE
         if not shown:
             return _NOTHING
@@ -121,9 +126,9 @@ class LayerInfo:
 
     def params_percent(self, total_params: int, reached_max_depth: bool, precision: int = 2) -> str:
         spacing = 5
-        if total_params and (self.is_recursive or self.num_params_to_str(reached_max_depth) == _RECURSIVE):
+        shown = self._params(reached_max_depth)
+        if total_params and shown is None:
             return _RECURSIVE
-        shown = self._shown_params(reached_max_depth)
         if not total_params or not shown:
             return " " * spacing + _NOTHING
         return f"{shown / total_params:>{precision + spacing}.{precision}%}"

@@ -10,9 +10,10 @@ from torch import nn
 from opcost.compat._layers import LayerCall, Layers, count_layers
 from opcost.compat._parameters import Parameters
 from opcost.compat.torchstat.duration import seconds_by_module
-from opcost.compat.torchstat.layer_cost import cost_of_call
+from opcost.compat.torchstat.layer_cost import LayerCost, cost_of_call
 from opcost.compat.torchstat.reporter import report_format
 from opcost.compat.torchstat.stat_tree import StatNode, StatTree
+from opcost.core.graph import TensorSpec
 
 OWN = "(own)"
 """The row of what a module does itself beside calling its layers: functional calls, parameters of its own."""
@@ -46,40 +47,71 @@ def stat(model: nn.Module, input_size: Sequence[int], query_granularity: int = 1
 
 
 def _tree(layers: Layers, seconds: dict[int, float]) -> StatTree:
-    calls: dict[int, list[LayerCall]] = {}
-    for call in layers.calls:
-        calls.setdefault(id(call.module), []).append(call)
-    builder = _Builder(layers, calls, seconds)
-    return StatTree(builder.node("root", "", layers.model, None))
+    builder = _Builder(layers, seconds)
+    root = StatNode("root")
+    if any(layers.model.children()):
+        builder.fill(root, "", layers.model)
+    else:
+        layer = StatNode("", root)
+        builder.fill(layer, "", layers.model)
+        root.add_child(layer)
+    return StatTree(root)
 
 
 class _Builder:
-    def __init__(self, layers: Layers, calls: dict[int, list[LayerCall]], seconds: dict[int, float]) -> None:
-        self._calls = calls
+    """Fills nodes; a module or parameter that stands in several places is counted in the first."""
+
+    def __init__(self, layers: Layers, seconds: dict[int, float]) -> None:
+        self._calls: dict[int, list[LayerCall]] = {}
+        for call in layers.calls:
+            self._calls.setdefault(id(call.module), []).append(call)
         self._seconds = seconds
         self._parameters = Parameters(layers.model, layers.report)
         self._unused = {name for parameter in layers.report.unused for name in parameter.names}
         self._counted: set[int] = set()
         self._placed: set[int] = set()
 
-    def node(self, name: str, path: str, module: nn.Module, parent: StatNode | None) -> StatNode:
-        """A module with everything below it; a module that stands in several places is shown in the first."""
+    def fill(self, node: StatNode, path: str, module: nn.Module) -> None:
+        """Put a module's layers below its node, or, where it is a layer, its numbers into it."""
         self._placed.add(id(module))
-        node = StatNode(name, parent)
         calls = self._calls.get(id(module), [])
         if calls:
-            node.input_shape = calls[-1].inputs[0].dims[1:] if calls[-1].inputs else ()
-            node.output_shape = calls[-1].outputs[0].dims[1:] if calls[-1].outputs else ()
-        below = [(child_name, child) for child_name, child in module.named_children() if id(child) not in self._placed]
-        if not below and parent is not None:
-            self._fill(node, path, module, calls)
-            return node
-        for child_name, child in below:
-            child_path = f"{path}.{child_name}" if path else child_name
-            node.add_child(self.node(child_path, child_path, child, node))
+            node.input_shape = _without_batch(calls[-1].inputs)
+            node.output_shape = _without_batch(calls[-1].outputs)
+        if not any(module.children()):
+            self._own(node, path, module, calls)
+            node.own_memory_bytes = sum(spec.nbytes for call in calls for spec in call.outputs)
+            node.mark += self._mark(path, module, calls)
+            return
+        for name, child in module.named_children():
+            if id(child) not in self._placed:
+                below = StatNode(f"{path}.{name}" if path else name, node)
+                self.fill(below, below.name, child)
+                node.add_child(below)
         own = StatNode(f"{path} {OWN}".lstrip(), node)
-        own.input_shape, own.output_shape = node.input_shape, node.output_shape
-        self._fill(own, path, module, calls)
-        if not node.children or own.own_parameters or any(vars_of(own)):
+        self._own(own, path, module, calls)
+        if own.own_parameters or own.own_cost != LayerCost():
+            own.input_shape, own.output_shape = node.input_shape, node.output_shape
+            own.own_memory_bytes = sum(row.activation_bytes * row.op.repeat for call in calls for row in call.rows)
             node.add_child(own)
-        return node
+
+    def _own(self, node: StatNode, path: str, module: nn.Module, calls: list[LayerCall]) -> None:
+        """What the module's own forward costs, and the parameters that it holds itself."""
+        own = self._parameters.of(module, recurse=False)
+        node.own_parameters = sum(p.numel for p in own if p.key not in self._counted)
+        if own and all(p.key in self._counted for p in own):
+            node.mark += " (shared)"
+        self._counted.update(p.key for p in own)
+        node.own_cost = sum(map(cost_of_call, calls), LayerCost())
+        node.own_seconds = self._seconds.get(id(module), 0.0)
+
+    def _mark(self, path: str, module: nn.Module, calls: list[LayerCall]) -> str:
+        """What the reader must know of a layer: that it is not used, or that it is used more than once."""
+        names = [f"{path}.{p.name}" if path else p.name for p in self._parameters.of(module)]
+        if not calls and all(name in self._unused for name in names):
+            return " (unused)"
+        return f" (x{len(calls)})" if len(calls) > 1 else ""
+
+
+def _without_batch(tensors: list[TensorSpec]) -> tuple[int, ...]:
+    return tensors[0].dims[1:] if tensors else ()

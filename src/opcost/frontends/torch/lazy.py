@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
@@ -16,7 +17,7 @@ from opcost.frontends.torch.tree import map_tensors
 def countable(model: nn.Module) -> nn.Module:
     """The model itself, or, where something in it is lazy, a copy that shares every tensor that already exists."""
     tensors = [*model.parameters(), *model.buffers()]
-    if not any(isinstance(tensor, UninitializedTensorMixin) for tensor in tensors):
+    if not any(is_unsettled(tensor) for tensor in tensors):
         return model
     memo: dict[int, Any] = {}
     for tensor in tensors:
@@ -27,6 +28,11 @@ def countable(model: nn.Module) -> nn.Module:
         else:
             memo[id(tensor)] = tensor
     return copy.deepcopy(model, memo)
+
+
+def is_unsettled(tensor: torch.Tensor) -> bool:
+    """Whether a parameter or buffer has no shape yet."""
+    return isinstance(tensor, UninitializedTensorMixin)
 
 
 def is_lazy(module: nn.Module) -> bool:

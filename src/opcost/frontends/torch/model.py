@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.collector import without_collector
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.errors import DataDependent, ForwardError, OpcostError
 from opcost.frontends.torch import lazy, recurrent
 from opcost.frontends.torch.recorder import Recorder
 from opcost.frontends.torch.scope import Paths, intercept_calls
-from opcost.frontends.torch.state import quiet_globals, unchanged
+from opcost.frontends.torch.state import quiet_globals
+from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
 _one_at_a_time = RLock()
@@ -33,6 +33,9 @@ class RunOptions:
     optimizer: Callable[[list[torch.Tensor]], Any] | None = None
 
 
+_Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
+
+
 class Run:
     """One recorded run of a model."""
 
@@ -41,9 +44,11 @@ class Run:
         self.recorder = recorder
         self.options = options
         self.paths = Paths(model)
+        self.paths.adopted = self._register
         self.calls: list[list[Any]] = []
         self.path = ""
         self.failed_in: str | None = None
+        self._registered: dict[str, _Held] = {}
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         recorder.where = self._where_forward
@@ -82,9 +87,9 @@ class Run:
         try:
             if lazy.is_lazy(module):
                 lazy.settle(module, args, kwargs)
-                self._own_tensors(path, module)
-            if isinstance(module, nn.RNNBase) and not self.options.backward:
-                with recurrent.whole_layers(self.recorder):
+                self._register(path, module)
+            if isinstance(module, nn.RNNBase):
+                with recurrent.whole_layers(self.recorder, apart=self.options.backward):
                     result = module._call_impl(*args, **kwargs)
             else:
                 result = module._call_impl(*args, **kwargs)
@@ -107,12 +112,12 @@ class Run:
         recorder, model = self.recorder, self.model
         with ExitStack() as undo:
             undo.enter_context(_one_at_a_time)
-            undo.enter_context(without_collector())
-            undo.enter_context(unchanged(model))
+            undo.enter_context(unchanged(model, args, kwargs))
             undo.enter_context(quiet_globals())
             undo.enter_context(torch.inference_mode(mode=False))
             undo.enter_context(torch.set_grad_enabled(self.options.backward))
-            self._register()
+            for path, module in self.paths.all:
+                self._register(path, module)
             args, kwargs = map_tensors((args, kwargs), lambda t: recorder.stand_in(t, names.get(id(t), "")))
             undo.callback(recorder.restore)
             undo.enter_context(intercept_calls(self.enter))
@@ -130,8 +135,7 @@ class Run:
             except Exception as exc:
                 raise forward_error(exc, self.failed_in or "", model) from exc
             outputs = tuple(dict.fromkeys(recorder.state(t).vid for t in tensors_in(result)))
-            registered = self._register()  # again: lazy modules have theirs only now
-        return self._graph(registered, outputs)
+            return self._graph(outputs)
 
     def _backward(self, result: Any) -> None:
         """Gradients of everything that can have one, without touching any `.grad`."""
@@ -167,27 +171,25 @@ class Run:
 
     # -- the graph ----------------------------------------------------------------------------------------------
 
-    def _register(self) -> dict[str, tuple[list[tuple[str, int]], list[tuple[str, int]]]]:
-        """Make a value of every parameter and buffer, used or not; per module path, their names and values."""
-        found = {}
-        for path, module in self.paths.all:
-            found[path] = self._own_tensors(path, module)
-        return found
-
-    def _own_tensors(self, path: str, module: nn.Module) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    def _register(self, path: str, module: nn.Module) -> None:
+        """Make a value of every parameter and buffer of a module, used or not."""
         stem = f"{path}." if path else ""
         recorder = self.recorder
         params = [
             (name, recorder.leaf(p, stem + name, "param", trainable=p.requires_grad).origin)
             for name, p in module._parameters.items()
-            if p is not None
+            if p is not None and not lazy.is_unsettled(p)
         ]
+        params += recorder.packages.register(recorder, path, module)
         buffers = [
-            (name, recorder.leaf(b, stem + name, "buffer").origin) for name, b in module._buffers.items() if b is not None
+            (name, recorder.leaf(b, stem + name, "buffer").origin)
+            for name, b in module._buffers.items()
+            if b is not None and not lazy.is_unsettled(b)
         ]
-        return params, buffers
+        if params or buffers:
+            self._registered[path] = params, buffers
 
-    def _graph(self, registered: dict[str, Any], outputs: tuple[int, ...]) -> Graph:
+    def _graph(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder
         roles = recorder.leaves
         values = tuple(
@@ -208,7 +210,7 @@ class Run:
             framework="torch",
             values=values,
             ops=ops,
-            modules=tuple(self._modules(registered, calls)),
+            modules=tuple(self._modules(calls)),
             calls=calls,
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
@@ -220,7 +222,7 @@ class Run:
             },
         )
 
-    def _modules(self, registered: dict[str, Any], calls: tuple[Call, ...]) -> Iterator[Module]:
+    def _modules(self, calls: tuple[Call, ...]) -> Iterator[Module]:
         first: dict[str, Call] = {}
         count: dict[str, int] = {}
         for call in calls:
@@ -228,7 +230,7 @@ class Run:
             count[call.path] = count.get(call.path, 0) + 1
         seen: dict[int, str] = {}
         for path, module in self.paths.all:
-            params, buffers = registered.get(path) or ((), ())
+            params, buffers = self._registered.get(path) or ((), ())
             call = first.get(path)
             yield Module(
                 path=path,

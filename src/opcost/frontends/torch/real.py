@@ -78,6 +78,8 @@ class RealRecorder(Recorder):
         result = func(*args, **kwargs)
         entry = describe(self, func, args, kwargs, tensors, states, result, self.device)
         self._record(entry, states, result)
+        if self.packages:
+            self.add_packed(args)
         return result
 
     def _record(self, entry: Entry, states: list[State], result: Any) -> None:

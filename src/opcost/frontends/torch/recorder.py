@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opcost.core.graph import Note, Phase, Role, TensorSpec
 from opcost.frontends.torch import higher_order, special, values
 from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
+from opcost.frontends.torch.packages import Packages
 from opcost.frontends.torch.tensor import Recorded, Signatures, recorded
 from opcost.frontends.torch.without_data import work_out
 
@@ -56,6 +57,7 @@ class Recorder(TorchDispatchMode):
         self._storage_at: dict[tuple[int, int, int], int] = {}
         self._unknown_storages: set[int] = set()
         self._assumed_storages: set[int] = set()
+        self.packages = Packages()
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -173,7 +175,16 @@ class Recorder(TorchDispatchMode):
             entry = work_out(self, func, args, kwargs, states)
             if key is not None:
                 self._memo[hashed] = entry
-        return self.emit(entry, states)
+        result = self.emit(entry, states)
+        if self.packages:
+            self.add_packed(args)
+        return result
+
+    def add_packed(self, args: Any) -> None:
+        """Let the operator recorded last read what lies in the packages among its arguments."""
+        record = self.ops[-1]
+        if found := self.packages.read_by(args, record.module):
+            self.ops[-1] = record._replace(inputs=record.inputs + found)
 
     def _collect(self, args: Any, states: list[State], key: list[Any] | None) -> bool:
         """Gather the tensors and the key of some arguments; says whether the content of every tensor is known."""

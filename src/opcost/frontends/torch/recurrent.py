@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opcost.frontends.torch.entry import State
+from opcost.frontends.torch.packed import readable
+from opcost.frontends.torch.without_data import META, describe, device_of, substitute
+
 if TYPE_CHECKING:
     from opcost.frontends.torch.recorder import Recorder
 
@@ -17,11 +21,15 @@ _LAYERS = {
 
 
 class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
-    """Catches the call that `nn.LSTM`, `nn.GRU` and `nn.RNN` make, before PyTorch takes it apart into time steps."""
+    """Catches the call that `nn.LSTM`, `nn.GRU` and `nn.RNN` make, before PyTorch takes it apart into time steps.
 
-    def __init__(self, recorder: Recorder) -> None:
+    With `apart` it does take it apart, so that every step has its gradient; then it must read the batch sizes itself.
+    """
+
+    def __init__(self, recorder: Recorder, *, apart: bool = False) -> None:
         super().__init__()
         self._recorder = recorder
+        self._apart = apart
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         overloads = _LAYERS.get(getattr(func, "__name__", ""))
@@ -29,6 +37,33 @@ class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
             return func(*args, **(kwargs or {}))
         # The packed form has the batch sizes as its second argument, and so one tensor more before the weights.
         packed = isinstance(args[3], (list, tuple)) and isinstance(args[3][0], torch.Tensor)
+        if self._apart:
+            return func(args[0], readable(args[1]), *args[2:]) if packed else func(*args)
         overload = overloads[1] if packed else overloads[0]
         with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
             return self._recorder.__torch_dispatch__(overload, (), args)
+
+
+def whole_layer(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """Record a whole stack of layers. Its results have the shapes of its inputs and states, so no step is run.
+
+    PyTorch has no kernel for the stack: running it without data would take it apart into time steps.
+    """
+    metas = [state.sig.meta() for state in states]
+    feed = iter(metas)
+    meta_args = substitute(args, feed, META)
+    given = dict(zip([argument.name for argument in func._schema.arguments], meta_args, strict=True))
+    hidden = given["hx"] if isinstance(given["hx"], (list, tuple)) else [given["hx"]]
+    x = given.get("input", given.get("data"))
+    width = hidden[0].shape[-1] * (2 if given["bidirectional"] else 1)
+    if given.get("batch_first"):  # the steps are made one after another and then seen with the batch first
+        batch, steps = x.shape[:2]
+        y = x.new_empty((steps, batch, width)).transpose(0, 1)
+    else:
+        y = x.new_empty((*x.shape[:-1], width))
+    result = (y, *[torch.empty_like(state) for state in hidden])
+    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
+    return recorder.emit(entry, states)
+
+
+WHOLE_LAYERS = tuple(overload for pair in _LAYERS.values() for overload in pair)

@@ -53,6 +53,8 @@ class Paths:
     def __init__(self, model: nn.Module) -> None:
         self.all: list[tuple[str, nn.Module]] = []
         self._of: dict[int, list[str]] = {}
+        self.adopted: Callable[[str, nn.Module], None] = lambda path, module: None
+        """Told of every module that the model does not register."""
         for path, module in model.named_modules(remove_duplicate=False):
             self.all.append((path, module))
             self._of.setdefault(id(module), []).append(path)
@@ -83,4 +85,5 @@ class Paths:
         for path, inner in module.named_modules(prefix=f"{stem}{name}", remove_duplicate=False):
             self.all.append((path, inner))
             self._of.setdefault(id(inner), []).append(path)
+            self.adopted(path, inner)
         return f"{stem}{name}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcost.errors import DataDependent
+from opcost.frontends.torch import recurrent
 from opcost.frontends.torch.entry import SMALL, Leaf, State
 from opcost.frontends.torch.without_data import META, describe, device_of, substitute, work_out
 
@@ -76,7 +77,7 @@ def _by_mask(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
 
 
 def _pack_padded(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
-    """Padded sequences laid end to end: the lengths are known, the numbers are not."""
+    """Padded sequences laid end to end. The batch sizes have memory, since layers and gradients look into it."""
     padded, lengths = states[0], states[1]
     if not recorder.knows(lengths):
         raise unknown_value(recorder, "the length of packed sequences")
@@ -88,22 +89,7 @@ def _pack_padded(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any
     metas = [state.sig.meta() for state in states]
     meta_args = substitute(args, iter(metas), META)
     entry = describe(recorder, func, meta_args, kwargs, metas, states, (data, sizes), device_of(recorder, kwargs, states))
-    return recorder.emit(entry, states, [None, sizes])
-
-
-def _pad_packed(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
-    """The way back: the batch sizes are known, the numbers are not."""
-    data, sizes = states[0], states[1]
-    if not recorder.knows(sizes):
-        raise unknown_value(recorder, "the length of packed sequences")
-    assert sizes.real is not None
-    outline = torch.zeros(data.sig.shape[:1] + (1,) * (len(data.sig.shape) - 1))
-    padded, lengths = func(outline, sizes.real, *args[2:], **kwargs)
-    padded = torch.empty((*padded.shape[:2], *data.sig.shape[1:]), dtype=data.sig.dtype, device=META)
-    metas = [state.sig.meta() for state in states]
-    meta_args = substitute(args, iter(metas), META)
-    entry = describe(recorder, func, meta_args, kwargs, metas, states, (padded, lengths), device_of(recorder, kwargs, states))
-    return recorder.emit(entry, states, [None, lengths])
+    return recorder.emit(entry, states, [None, sizes])[0], sizes
 
 
 def _choice(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
@@ -161,7 +147,6 @@ HANDLERS: dict[Any, Handler] = {
     _aten._unsafe_index.Tensor: _by_mask,
     _aten.masked_select.default: _by_mask,
     _aten._pack_padded_sequence.default: _pack_padded,
-    _aten._pad_packed_sequence.default: _pad_packed,
     _aten.topk.default: _choice,
     _aten.sort.default: _choice,
     _aten.sort.stable: _choice,
@@ -170,4 +155,5 @@ HANDLERS: dict[Any, Handler] = {
     _aten.max.dim: _choice,
     _aten.min.dim: _choice,
     _aten._grouped_mm.default: _grouped,
+    **dict.fromkeys(recurrent.WHOLE_LAYERS, recurrent.whole_layer),
 }

@@ -10,6 +10,7 @@ from opcost.core.graph import TensorSpec
 from opcost.errors import DataDependent
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
+QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
 
 
 class Signature:
@@ -36,7 +37,10 @@ class Signature:
         Ones would be as good; integers are zero so that they are valid indices.
         """
         extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
-        base = torch.zeros(extent, dtype=self.dtype)
+        if self.dtype in QUANTIZED:
+            base = torch._empty_affine_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
+        else:
+            base = torch.zeros(extent, dtype=self.dtype)
         return base.as_strided(self.shape, self.stride)
 
 

@@ -11,11 +11,22 @@ from opcost.errors import DataDependent
 from opcost.frontends.torch.aten import translate
 from opcost.frontends.torch.closed_form import closed_form
 from opcost.frontends.torch.entry import Entry, Leaf, Out, State
+from opcost.frontends.torch.packages import has_package
+from opcost.frontends.torch.tensor import QUANTIZED
 
 if TYPE_CHECKING:
     from opcost.frontends.torch.recorder import Recorder
 
 META = torch.device("meta")
+_QUANTIZING = frozenset(
+    {
+        torch.ops.aten.quantize_per_tensor.default,
+        torch.ops.aten.quantize_per_tensor.tensor_qparams,
+        torch.ops.aten.quantize_per_tensor_dynamic.default,
+        torch.ops.aten.quantize_per_channel.default,
+    }
+)
+"""On the meta device these make plain tensors."""
 _ZEROS_LIMIT = 1 << 30
 """An operator without a meta kernel is run on zeros if its tensors take at most so many bytes."""
 
@@ -35,7 +46,7 @@ def work_out(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
 def _run(
     func: Any, args: Any, kwargs: dict[str, Any], states: list[State], metas: list[torch.Tensor], meta_args: Any, meta_kwargs: Any
 ) -> tuple[Any, list[torch.Tensor], Any, Any]:
-    if all(_plain(state) for state in states) and not _has_object(meta_args):
+    if func not in _QUANTIZING and all(_plain(state) for state in states) and not has_package(meta_args):
         try:
             return func(*meta_args, **meta_kwargs), metas, meta_args, meta_kwargs
         except (NotImplementedError, RuntimeError, AttributeError) as exc:
@@ -51,10 +62,10 @@ def _run_on_zeros(
     func: Any, args: Any, kwargs: dict[str, Any], states: list[State], failure: Exception | None
 ) -> tuple[Any, list[torch.Tensor], Any, Any]:
     """Some operators (quantized, sparse, a user's own without a meta kernel) know only real tensors."""
-    if sum(state.sig.spec.nbytes for state in states if _plain(state)) > _ZEROS_LIMIT:
+    if sum(state.sig.spec.nbytes for state in states if _replaceable(state)) > _ZEROS_LIMIT:
         raise failure or MemoryError(f"{func} would need more than {_ZEROS_LIMIT} bytes of zeros")
     zeros = [
-        state.sig.zeros() if _plain(state) else state.tensor  # type: ignore[union-attr]
+        state.sig.zeros() if _replaceable(state) else state.tensor  # type: ignore[union-attr]
         for state in states
     ]
     feed = iter(zeros)
@@ -71,12 +82,13 @@ def _run_on_zeros(
 
 
 def _plain(state: State) -> bool:
+    """A tensor that one on the meta device can replace."""
+    return _replaceable(state) and state.sig.dtype not in QUANTIZED
+
+
+def _replaceable(state: State) -> bool:
     """A tensor that a stand-in of the same shape and strides can replace."""
     return not isinstance(state, Leaf) or (state.tensor.layout is torch.strided and not state.tensor.is_quantized)
-
-
-def _has_object(args: Any) -> bool:
-    return any(isinstance(arg, torch.ScriptObject) for arg in args)
 
 
 def substitute(tree: Any, feed: Any, device: torch.device) -> Any:

@@ -40,10 +40,12 @@ from opcost.frontends.torch.aten.resolve import complete, plan_of
 __all__ = ["Translation", "translate"]
 
 
-def translate(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]
-) -> Translation:
-    """What this call computes: kind, attributes, and its tensors in the order of the kind. An operator nobody knows is `unknown`."""
+def translate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]) -> Translation:
+    """What this call computes: kind, attributes, and its tensors in the order of the kind.
+
+    `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
+    operator that nobody knows is of the kind `unknown`.
+    """
     plan = plan_of(func)
     call = plan.call(args, kwargs, outs)
     return complete(plan, call, plan.handler(call))

@@ -23,8 +23,7 @@ _CAUSAL_MASKS = (1, 2)
     "_scaled_dot_product_fused_attention_overrideable",
 )  # fmt: skip
 def _forward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"causal": True} if call["is_causal"] else {}
-    return Translation("attention", attrs, (*call.tensors("query", "key", "value"), *_mask(call)))
+    return Translation("attention", _causal(call), (*call.tensors("query", "key", "value"), *_mask(call)))
 
 
 @on(
@@ -33,10 +32,14 @@ def _forward(call: Call) -> Translation:
     "_scaled_dot_product_fused_attention_overrideable_backward",
 )  # fmt: skip
 def _backward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"grad": True, "products": 5}
-    if call["is_causal"]:
-        attrs["causal"] = True
-    return Translation("attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call)))
+    attrs: dict[str, Attr] = {"grad": True, "products": 5, **_causal(call)}
+    return Translation(
+        "attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call))
+    )
+
+
+def _causal(call: Call) -> dict[str, Attr]:
+    return {"causal": True} if call["is_causal"] else {}
 
 
 def _mask(call: Call) -> tuple[torch.Tensor, ...]:
@@ -52,20 +55,23 @@ def _heads_last(call: Call) -> Translation:
 @on("_flash_attention_backward", "_efficient_attention_backward")
 def _heads_last_backward(call: Call) -> Translation:
     attrs: dict[str, Attr] = {"grad": True, "products": 5, **_layout(call)}
-    return Translation("attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call)))
+    return Translation(
+        "attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call))
+    )
 
 
 @on("_cudnn_attention_forward")
 def _cudnn(call: Call) -> Translation:
     packed = call.get("cum_seq_q") is not None
-    attrs = _layout(call) if packed else {"causal": True} if call["is_causal"] else {}
-    return Translation("attention", attrs, (*call.tensors("query", "key", "value"), *_mask(call)))
+    return Translation(
+        "attention", _layout(call) if packed else _causal(call), (*call.tensors("query", "key", "value"), *_mask(call))
+    )
 
 
 @on("_cudnn_attention_backward")
 def _cudnn_backward(call: Call) -> Translation:
     packed = call["cum_seq_q"].numel() > 0
-    layout = _layout(call) if packed else {"causal": True} if call["is_causal"] else {}
+    layout = _layout(call) if packed else _causal(call)
     return Translation(
         "attention",
         {"grad": True, "products": 5, **layout},
@@ -99,7 +105,7 @@ def _layer_macs(query: torch.Tensor, key: torch.Tensor, embed_dim: int) -> int:
     batch, length, features = query.shape
     source = key.shape[1]
     projections = (length + 2 * source) * features * embed_dim + length * embed_dim * embed_dim
-    return batch * (projections + 2 * length * source * embed_dim)
+    return int(batch * (projections + 2 * length * source * embed_dim))
 
 
 @on("_native_multi_head_attention", "_triton_multi_head_attention")

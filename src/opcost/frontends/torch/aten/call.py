@@ -78,9 +78,19 @@ def on(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
+class Constant(NamedTuple):
+    """The handler of operators whose kind and attributes do not depend on the call; inputs as they come."""
+
+    kind: str
+    attrs: dict[str, Attr]
+
+    def __call__(self, call: Call) -> Translation:
+        return Translation(self.kind, dict(self.attrs))
+
+
 def always(kind: str, names: Iterable[str], **attrs: Attr) -> None:
     """Translate these operators to a kind with fixed attributes, inputs as they come."""
-    on(*names)(lambda call: Translation(kind, dict(attrs)))
+    on(*names)(Constant(kind, attrs))
 
 
 def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:

@@ -17,16 +17,41 @@ from opcost.frontends.torch.aten.call import Call, Translation, on
 _PACKED_PAIRS = getattr(torch, "float4_e2m1fn_x2", None)
 
 
-def product(call: Call, a: str, b: str, added: str = "", *, depth: int | None = None, **attrs: Attr) -> Translation:
+def product(
+    call: Call,
+    a: str,
+    b: str,
+    added: str = "",
+    *,
+    depth: int | None = None,
+    groups: int | None = None,
+    macs: int | None = None,
+    then: tuple[str, ...] = (),
+) -> Translation:
     """A product of two named arguments, plus a third one if it is there; the depth is the first one's last extent."""
     left: torch.Tensor = call[a]
-    found: dict[str, Attr] = {"depth": left.shape[-1] if depth is None else depth, **attrs}
+    attrs: dict[str, Attr] = {"depth": left.shape[-1] if depth is None else depth}
     if added and call[added] is not None:
-        found["bias"] = True
-    return Translation("matmul", found, call.tensors(a, b, *([added] if added else [])))
+        attrs["bias"] = True
+    if groups is not None:
+        attrs["groups"] = groups
+    if macs is not None:
+        attrs["macs"] = macs
+    if then:
+        attrs["then"] = then
+    return Translation("matmul", attrs, call.tensors(a, b, *([added] if added else [])))
 
 
-@on("mm", "_native::_foreach_mm_native_0", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "smm")
+def activation(call: Call) -> tuple[str, ...]:
+    """What a fused linear layer applies to its result."""
+    name = call["activation"]
+    return () if name in (None, "none") else (str(name),)
+
+
+@on(
+    "mm", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "smm",
+    "_native::_foreach_mm_native_0",
+)  # fmt: skip
 def _plain(call: Call) -> Translation:
     names = list(call.args)
     a, b = names[0], names[1]
@@ -77,7 +102,7 @@ def _linear(call: Call) -> Translation:
 def _linear_backward(call: Call) -> Translation:
     """The input's gradient and the weight's gradient are one product each, as large as the forward one."""
     weight: torch.Tensor = call["weight"]
-    wants_input, wants_weight, wants_bias = call["output_mask"]
+    wants_input, wants_weight, _ = call["output_mask"]
     forward = call["grad_output"].numel() * weight.shape[-1]
     attrs: dict[str, Attr] = {"depth": weight.shape[0], "macs": forward * (bool(wants_input) + bool(wants_weight))}
     return Translation("matmul", attrs, call.tensors("grad_output", "weight", "self"))
@@ -108,7 +133,7 @@ def _scaled_mm(call: Call) -> Translation:
 
 def _depth_of(a: torch.Tensor) -> int:
     """The summed extent of a left operand; four-bit floats lie two to an element."""
-    return a.shape[-1] * (2 if a.dtype is _PACKED_PAIRS else 1)
+    return int(a.shape[-1]) * (2 if a.dtype is _PACKED_PAIRS else 1)
 
 
 @on("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2")
@@ -139,8 +164,7 @@ def _dyn_quant_matmul(call: Call) -> Translation:
 
 @on("_mixed_dtypes_linear")
 def _mixed_dtypes_linear(call: Call) -> Translation:
-    then = {} if call["activation"] in (None, "none") else {"then": (call["activation"],)}
-    return product(call, "input", "weight", "bias", **then)
+    return product(call, "input", "weight", "bias", then=activation(call))
 
 
 @on("fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation")
@@ -155,8 +179,7 @@ def _fbgemm_int8(call: Call) -> Translation:
 
 @on("_sparse_semi_structured_linear")
 def _two_of_four_linear(call: Call) -> Translation:
-    then = {} if call["activation"] in (None, "none") else {"then": (call["activation"],)}
-    return product(call, "input", "weight", "bias", depth=call["weight"].shape[-1], **then)
+    return product(call, "input", "weight", "bias", depth=call["weight"].shape[-1], then=activation(call))
 
 
 @on("_sparse_semi_structured_mm")
@@ -250,6 +273,7 @@ def _mm_plus_mm(call: Call) -> Translation:
 
 
 def is_sparse(tensor: Any) -> bool:
+    """Whether only some of a tensor's elements are stored."""
     return isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided
 
 
@@ -271,8 +295,8 @@ def sparse_product(call: Call, a: str, b: str, added: str = "") -> Translation:
 def stored(tensor: torch.Tensor) -> int:
     """The explicitly stored values of a sparse tensor."""
     if tensor.layout is torch.sparse_coo:
-        return tensor._values().numel()
-    return tensor.values().numel()
+        return int(tensor._values().numel())  # noqa: SLF001  (`values` refuses tensors with repeated indices)
+    return int(tensor.values().numel())
 
 
 @on("_sparse_mm")
@@ -288,6 +312,13 @@ def _hspmm(call: Call) -> Translation:
 @on("_sparse_mm_reduce_impl")
 def _sparse_mm_reduce(call: Call) -> Translation:
     return sparse_product(call, "self", "other")
+
+
+@on("_sparse_mm_reduce_impl_backward")
+def _sparse_mm_reduce_backward(call: Call) -> Translation:
+    """Every stored value meets the columns once for its own gradient and once for the dense operand's."""
+    macs = stored(call["self"]) * call["weight"].shape[-1] * sum(map(bool, call["output_mask"]))
+    return product(call, "grad_out", "weight", macs=macs)
 
 
 @on("sparse_sampled_addmm")

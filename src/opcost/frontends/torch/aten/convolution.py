@@ -53,16 +53,16 @@ def _conv_relu(call: Call) -> Translation:
 
 @on("cudnn_convolution_add_relu", "miopen_convolution_add_relu")
 def _conv_add_relu(call: Call) -> Translation:
-    return conv(call, then=("add", "relu"), added="z")
+    # the rule counts one addition for whatever stands after the weight
+    then = ("relu",) if call["bias"] is None else ("add", "relu")
+    return conv(call, then=then, added="z")
 
 
 @on("conv_tbc")
 def _conv_tbc(call: Call) -> Translation:
     """Time, batch and channels last, the weight as (kernel, in, out): a product over kernel and input channels."""
     kernel, channels, _ = call["weight"].shape
-    return Translation(
-        "matmul", {"depth": kernel * channels, "bias": True}, call.tensors("self", "weight", "bias")
-    )
+    return Translation("matmul", {"depth": kernel * channels, "bias": True}, call.tensors("self", "weight", "bias"))
 
 
 @on("conv_tbc_backward")

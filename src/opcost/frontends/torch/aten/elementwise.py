@@ -158,6 +158,7 @@ for _fn, _names in _FUNCTIONS.items():
 
 
 def elementwise(fn: str) -> Translation:
+    """One function of the table, for each output element."""
     return Translation("elementwise", {"fn": fn})
 
 

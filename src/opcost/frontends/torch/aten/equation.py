@@ -20,12 +20,11 @@ def explicit(equation: str, ranks: Sequence[int]) -> str | None:
     dots = "".join(free[:hidden])
     written = []
     for term, rank in zip(terms, ranks, strict=True):
-        if "..." in term:
-            own = rank - len(term) + 3
-            term = term.replace("...", dots[hidden - own :])
-        if len(term) != rank:
+        own = rank - len(term) + 3
+        labels = term.replace("...", dots[hidden - own :]) if "..." in term else term
+        if len(labels) != rank:
             return None
-        written.append(term)
+        written.append(labels)
     if not arrow:
         once = sorted({c for c in left if c.isalpha() and left.count(c) == 1})
         output = "..." * ("..." in left) + "".join(once)

@@ -61,7 +61,15 @@ always(
 
 # -- scatters ---------------------------------------------------------------------------------------------------------
 
-_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
+_REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+    "mean": "mean",
+}
 
 
 def scatter(call: Call, fn: str, indices: str, source: str = "", elements: int | None = None) -> Translation:
@@ -191,7 +199,7 @@ always(
         "slice_backward", "select_backward", "diagonal_backward", "trace_backward",
         "fft_fftshift", "fft_ifftshift", "one_hot", "flatten_dense_tensors",
         "_cast_Byte", "_cast_Char", "_cast_Double", "_cast_Float", "_cast_Half", "_cast_Int", "_cast_Long",
-        "_cast_Short", "_reshape_copy", "resolve_conj_copy", "lift_fresh_copy", "chalf",
+        "_cast_Short", "_reshape_copy", "lift_fresh_copy", "chalf",
     ),
 )  # fmt: skip
 
@@ -203,7 +211,15 @@ def _copy(call: Call) -> Translation:
     return Translation("copy", {}, call.tensors(*names))
 
 
-@on("contiguous", "to", "type_as", "resolve_conj", "resolve_neg", "_autocast_to_reduced_precision", "_autocast_to_full_precision")
+@on(
+    "contiguous",
+    "to",
+    "type_as",
+    "resolve_conj",
+    "resolve_neg",
+    "_autocast_to_reduced_precision",
+    "_autocast_to_full_precision",
+)
 def _perhaps(call: Call) -> Translation:
     """Nothing happens if the result looks as the argument did."""
     x, y = next(iter(call.args.values())), call.outs[0]

@@ -14,7 +14,9 @@ def norm(call: Call, fn: str, *, training: bool | None = None) -> Translation:
     return Translation("norm", attrs)
 
 
-def norm_grad(call: Call, fn: str, *, training: bool | None = None, first: tuple[str, str] = ("grad_out", "input")) -> Translation:
+def norm_grad(
+    call: Call, fn: str, *, training: bool | None = None, first: tuple[str, str] = ("grad_out", "input")
+) -> Translation:
     """Gradients of the input and, where the mask asks for them, of weight and bias."""
     mask = call.args.get("output_mask", (True, True, True))
     attrs: dict[str, Attr] = {"fn": fn, "grad": True, "affine": sum(map(bool, mask[1:]))}
@@ -128,5 +130,10 @@ def _embedding_renorm(call: Call) -> Translation:
 always("softmax", ["softmax", "_softmax", "_safe_softmax", "_masked_softmax", "_sparse_softmax"], fn="softmax")
 always("softmax", ["_nested_tensor_softmax_with_shape"], fn="softmax")
 always("softmax", ["log_softmax", "_log_softmax", "_sparse_log_softmax"], fn="log_softmax")
-always("softmax", ["_softmax_backward_data", "_masked_softmax_backward", "_sparse_softmax_backward_data"], fn="softmax", grad=True)
+always(
+    "softmax",
+    ["_softmax_backward_data", "_masked_softmax_backward", "_sparse_softmax_backward_data"],
+    fn="softmax",
+    grad=True,
+)
 always("softmax", ["_log_softmax_backward_data", "_sparse_log_softmax_backward_data"], fn="log_softmax", grad=True)

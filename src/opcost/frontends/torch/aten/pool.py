@@ -12,6 +12,7 @@ from opcost.frontends.torch.aten.call import Call, Translation, on, per_axis
 
 
 def pool(fn: str, window: int, *, grad: bool = False) -> Translation:
+    """A pooling with so many elements under one output."""
     attrs: dict[str, Attr] = {"fn": fn, "window": window}
     if grad:
         attrs["grad"] = True
@@ -23,27 +24,28 @@ def _axes(call: Call) -> int:
     return int(next(c for c in call.base if c.isdigit()))
 
 
+@on(
+    "max_pool1d", "max_pool2d", "max_pool3d",
+    "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
+    "max_pool2d_backward", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "avg_pool2d_backward", "avg_pool3d_backward",
+    "mkldnn_max_pool2d", "mkldnn_max_pool3d", "mkldnn_max_pool2d_backward", "mkldnn_max_pool3d_backward",
+    "quantized_max_pool1d", "quantized_max_pool2d", "quantized_max_pool3d",
+    "quantized::max_pool1d", "quantized::max_pool2d",
+    "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward",
+)  # fmt: skip
 def _windowed(call: Call) -> Translation:
     fn = "avg" if "avg" in call.base else "max"
     return pool(fn, prod(per_axis(call["kernel_size"], _axes(call))), grad=call.base.endswith("_backward"))
 
 
-on(*(
-    f"{name}{axes}d{suffix}"
-    for name, suffixes in {
-        "max_pool": ("", "_with_indices", "_with_indices_backward"),
-        "avg_pool": ("", "_backward"),
-        "mkldnn_max_pool": ("", "_backward"),
-        "quantized_max_pool": ("",),
-        "quantized::max_pool": ("",),
-        "fractional_max_pool": ("", "_backward"),
-    }.items()
-    for suffix in suffixes
-    for axes in (1, 2, 3)
-))(_windowed)  # fmt: skip
-on("max_pool2d_backward")(_windowed)
-
-
+@on(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_avg_pool3d_backward",
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+    "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward",
+    "mkldnn_adaptive_avg_pool2d", "mkldnn_adaptive_avg_pool2d_backward",
+)  # fmt: skip
 def _adaptive(call: Call) -> Translation:
     fn = "adaptive_avg" if "avg" in call.base else "adaptive_max"
     axes = _axes(call)
@@ -52,14 +54,6 @@ def _adaptive(call: Call) -> Translation:
     small: Sequence[int] = call["grad_output"].shape if grad else call.outs[0].shape
     window = prod(-(-n // m) for n, m in zip(large.shape[-axes:], small[-axes:], strict=True) if m)
     return pool(fn, window, grad=grad)
-
-
-on(*(
-    f"{name}{axes}d{suffix}"
-    for name in ("adaptive_avg_pool", "_adaptive_avg_pool", "adaptive_max_pool", "mkldnn_adaptive_avg_pool")
-    for axes in (1, 2, 3)
-    for suffix in ("", "_backward")
-))(_adaptive)  # fmt: skip
 
 
 @on("max_unpool2d", "max_unpool3d")

@@ -7,8 +7,8 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.frontends.torch.aten.call import Call, Translation, always, on
-from opcost.frontends.torch.aten.convolution import conv
 from opcost.frontends.torch.aten.contraction import product
+from opcost.frontends.torch.aten.convolution import conv
 
 always(
     "quantize",
@@ -54,7 +54,8 @@ def _with_mask(call: Call) -> Translation:
 
 
 @on(
-    "_fake_quantize_learnable_per_tensor_affine_backward", "_fake_quantize_learnable_per_channel_affine_backward",
+    "_fake_quantize_learnable_per_tensor_affine_backward",
+    "_fake_quantize_learnable_per_channel_affine_backward",
 )
 def _learnable_backward(call: Call) -> Translation:
     """Besides the input's gradient those of scale and zero point are summed up."""
@@ -86,20 +87,23 @@ _LINEAR = (
 )  # fmt: skip
 def _linear(call: Call) -> Translation:
     """The input's last extent is the depth, whatever lies in the package."""
-    attrs: dict[str, Attr] = {"depth": call["X"].shape[-1], **_then(call.base)}
+    attrs: dict[str, Attr] = {"depth": call["X"].shape[-1], **_then_attr(call.base)}
     if has_bias(_packed(call)):
         attrs["bias"] = True
     return Translation("matmul", attrs)
 
 
-def _then(base: str) -> dict[str, Attr]:
-    """The activation in the name of a fused operator."""
-    words = base.split("_")
-    if "leaky" in words:
-        return {"then": ("leaky_relu",)}
-    added = ("add",) if "add" in words else ()
-    found = next((word for word in ("relu", "tanh") if word in words), "")
-    then = (*added, found) if found else added
+def _then(base: str) -> tuple[str, ...]:
+    """What stands in the name of a fused operator: `conv2d_add_relu`."""
+    words = base.replace("leaky_relu", "leakyrelu").split("_")
+    return tuple(_WORDS[word] for word in words if word in _WORDS)
+
+
+_WORDS = {"add": "add", "relu": "relu", "leakyrelu": "leaky_relu", "tanh": "tanh"}
+
+
+def _then_attr(base: str) -> dict[str, Attr]:
+    then = _then(base)
     return {"then": then} if then else {}
 
 
@@ -139,66 +143,69 @@ def _matmul(call: Call) -> Translation:
 
 
 @on(
-    *(
-        f"{library}::conv{axes}d{suffix}"
-        for library in ("quantized", "_quantized")
-        for axes in (1, 2, 3)
-        for suffix in ("", "_relu", "_dynamic", "_add", "_add_relu")
-    )
-)
+    "quantized::conv1d", "quantized::conv1d_relu", "quantized::conv1d_dynamic",
+    "quantized::conv2d", "quantized::conv2d_relu", "quantized::conv2d_dynamic",
+    "quantized::conv2d_add", "quantized::conv2d_add_relu",
+    "quantized::conv3d", "quantized::conv3d_relu", "quantized::conv3d_dynamic",
+    "_quantized::conv2d", "_quantized::conv2d_relu", "_quantized::conv3d", "_quantized::conv3d_relu",
+)  # fmt: skip
 def _conv(call: Call) -> Translation:
-    """The weight lies in the package: MACs are those of its shape."""
     return _packed_conv(call, transposed=False)
 
 
 @on(
-    *(
-        f"{library}::conv_transpose{axes}d{suffix}"
-        for library in ("quantized", "_quantized")
-        for axes in (1, 2, 3)
-        for suffix in ("", "_dynamic")
-    )
-)
+    "quantized::conv_transpose1d", "quantized::conv_transpose2d", "quantized::conv_transpose3d",
+    "quantized::conv_transpose1d_dynamic", "quantized::conv_transpose2d_dynamic", "quantized::conv_transpose3d_dynamic",
+    "_quantized::conv_transpose1d", "_quantized::conv_transpose2d",
+)  # fmt: skip
 def _conv_transpose(call: Call) -> Translation:
     return _packed_conv(call, transposed=True)
 
 
 def _packed_conv(call: Call, *, transposed: bool) -> Translation:
+    """The weight lies in the package, so no input has its shape."""
     weight, bias = _packed(call).unpack()
     side = call["qx"] if transposed else call.outs[0]
     depth = prod(weight.shape[1:])
-    attrs: dict[str, Attr] = {"depth": depth, "macs": side.numel() * depth, **_then(call.base)}
+    attrs: dict[str, Attr] = {"macs": side.numel() * depth, **_then_attr(call.base)}
+    if transposed:
+        attrs["transposed"] = True
     if bias is not None:
         attrs["bias"] = True
-    return Translation("matmul", attrs)
+    return Translation("conv", attrs)
 
 
 # -- oneDNN -----------------------------------------------------------------------------------------------------------
 
 
-def _fused(call: Call) -> dict[str, Attr]:
+def _fused(call: Call) -> tuple[str, ...]:
     """The elementwise functions that a oneDNN operator applies to its result, by their names among its arguments."""
-    names = (call.args.get(key) for key in ("binary_attr", "binary_post_op", "attr", "unary_attr", "post_op_name", "unary_post_op"))
-    then = tuple(_ACTIVATIONS.get(name, name) for name in names if name and name not in ("none", "sum"))
-    return {"then": then} if then else {}
+    names = (call.args.get(key) for key in _POST_OPS)
+    return tuple(_SPELLINGS.get(name, name) for name in names if name and name != "none")
 
 
-_ACTIVATIONS = {"swish": "silu", "hardtanh": "hardtanh", "leaky_relu": "leaky_relu"}
+_POST_OPS = ("binary_attr", "binary_post_op", "attr", "unary_attr", "post_op_name", "unary_post_op")
+_SPELLINGS = {"swish": "silu", "sum": "add"}
+
+
+def _with_operand(call: Call, found: Translation) -> Translation:
+    """The second operand of a fused addition or multiplication is read too."""
+    return found._replace(ins=(*(found.ins or ()), *call.tensors("other", "qaccum")))
 
 
 @on("onednn::qlinear_pointwise")
 def _onednn_linear(call: Call) -> Translation:
-    return product(call, "qx", "qw", "bias", **_fused(call))
+    return _with_operand(call, product(call, "qx", "qw", "bias", then=_fused(call)))
 
 
 @on("onednn::linear_dynamic_fp16", "onednn::linear_relu_dynamic_fp16")
 def _onednn_fp16(call: Call) -> Translation:
-    return product(call, "x", "w", "bias", **_then(call.base))
+    return product(call, "x", "w", "bias", then=_then(call.base))
 
 
 @on("mkldnn::_linear_pointwise")
 def _mkldnn_linear(call: Call) -> Translation:
-    return product(call, "X", "W", "B", **_fused(call))
+    return _with_operand(call, product(call, "X", "W", "B", then=_fused(call)))
 
 
 @on("mkl::_mkl_linear")
@@ -211,12 +218,12 @@ def _mkl_linear(call: Call) -> Translation:
     "mkldnn::_convolution_pointwise",
 )  # fmt: skip
 def _onednn_conv(call: Call) -> Translation:
-    return conv(call, then=_fused(call).get("then", ()))  # type: ignore[arg-type]
+    return _with_operand(call, conv(call, then=_fused(call)))
 
 
 @on("mkldnn::_convolution_transpose_pointwise")
 def _onednn_conv_transpose(call: Call) -> Translation:
-    return conv(call, transposed=True, then=_fused(call).get("then", ()))  # type: ignore[arg-type]
+    return conv(call, transposed=True, then=_fused(call))
 
 
 always("elementwise", ["onednn::qadd"], fn="add")
@@ -288,6 +295,8 @@ always(
         "quantized::conv_prepack", "quantized::conv1d_prepack", "quantized::embedding_bag_prepack",
         *(f"quantized::embedding_bag_{bits}_{way}" for bits in ("byte", "4bit", "2bit") for way in ("prepack", "unpack")),
         *(f"quantized::embedding_bag_{bits}_prepack_with_rowwise_min_max" for bits in ("byte", "4bit", "2bit")),
+        "quantized::conv_unpack", "quantized::conv1d_unpack", "quantized::conv2d_unpack", "quantized::conv3d_unpack",
+        "quantized::conv_transpose1d_unpack", "quantized::conv_transpose2d_unpack", "quantized::conv_transpose3d_unpack",
         "quantized::linear_unpack", "quantized::linear_unpack_fp16", "quantized::embedding_bag_unpack",
         "sparse::qlinear_prepack", "sparse::qlinear_unpack", "mkldnn_prepacked::conv2d_prepack",
     ),

@@ -146,9 +146,14 @@ def _gru_gates(call: Call) -> Translation:
 
 def _gates(call: Call, cell: str, state: torch.Tensor) -> Translation:
     grad = call.base.endswith(("_backward", "_backward_impl"))
-    return Translation("elementwise", {"fn": f"{cell}_cell_grad" if grad else f"{cell}_cell", "elements": state.numel()})
+    return Translation(
+        "elementwise", {"fn": f"{cell}_cell_grad" if grad else f"{cell}_cell", "elements": state.numel()}
+    )
 
 
-always("copy", ["_cudnn_rnn_flatten_weight", "_pack_padded_sequence", "_pack_padded_sequence_backward", "_pad_packed_sequence"])
+always(
+    "copy",
+    ["_cudnn_rnn_flatten_weight", "_pack_padded_sequence", "_pack_padded_sequence_backward", "_pad_packed_sequence"],
+)
 always("copy", ["mkldnn::_reorder_mkldnn_rnn_layer_weight"])
 always("view", ["_use_cudnn_rnn_flatten_weight"])

@@ -25,7 +25,7 @@ _REDUCTIONS = {
     "equal": ("equal", "allclose", "isclose"),
     "norm": (
         "norm", "native_norm", "linalg_vector_norm", "linalg_norm", "linalg_matrix_norm", "frobenius_norm",
-        "norm_except_dim", "linalg__powsum", "powsum",
+        "norm_except_dim", "linalg__powsum",
     ),
     "dist": ("dist",),
     "hash": ("hash_tensor",),
@@ -45,6 +45,8 @@ _REDUCTIONS = {
 for _fn, _names in _REDUCTIONS.items():
     always("reduce", _names, fn=_fn)
 
+always("reduce", ["_foreach_norm", "_foreach_powsum"], fn="norm", each=True)
+always("reduce", ["_foreach_max"], fn="max", each=True)
 
 
 @on("segment_reduce")

@@ -35,6 +35,9 @@ class Plan(NamedTuple):
         return Call(self.name, self.overload, named, outs, in_place=self.in_place)
 
 
+_OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
+"""PyTorch's libraries whose questions are known to be only that; anybody else's operator might do anything."""
+
 _PLANS: dict[Any, Plan] = {}
 
 
@@ -54,7 +57,6 @@ def _plan(func: Any) -> Plan:
     arguments = schema.arguments
     name, handler = find_handler(schema)
     written_only = {argument.name for argument in arguments if argument.is_out}
-    returns_tensor = any("Tensor" in str(returned.type) for returned in schema.returns)
     written = tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write)
     return Plan(
         name,
@@ -62,7 +64,7 @@ def _plan(func: Any) -> Plan:
         handler,
         tuple((argument.name, argument.default_value) for argument in arguments),
         tuple(argument.name for argument in arguments if argument.name not in written_only) if written_only else None,
-        written if written and not returns_tensor else None,
+        written if written and not returns_tensor(schema) else None,
         in_place=bool(written) and not written_only,
     )
 
@@ -76,18 +78,18 @@ def find_handler(schema: Any) -> tuple[str, Handler]:
                 return f"{library}::{spelling}", HANDLERS[name]
     if library == "aten" and base.endswith("_copy"):
         return schema.name, _copy
-    return schema.name, _view if is_view(schema) else _unknown
+    if is_view(schema) or (library in _OWN_LIBRARIES and is_question(schema)):
+        return schema.name, _view
+    return schema.name, _unknown
 
 
 def _spellings(base: str) -> tuple[str, ...]:
     """The names under which an operator may be registered, its own first."""
-    names = [base]
     plain = base[:-1] if base.endswith("_") and not base.endswith("__") else base
-    names.append(plain)
-    for prefix in ("_foreach_", "_unsafe_", "special_"):
-        if plain.startswith(prefix):
-            names.append(plain.removeprefix(prefix))
-    return tuple(names)
+    repeated = [
+        plain.removeprefix(prefix) for prefix in ("_foreach_", "_unsafe_", "special_") if plain.startswith(prefix)
+    ]
+    return (base, plain, *repeated)
 
 
 def is_view(schema: Any) -> bool:
@@ -96,6 +98,16 @@ def is_view(schema: Any) -> bool:
     return bool(returns) and all(
         returned.alias_info is not None and not returned.alias_info.is_write for returned in returns
     )
+
+
+def is_question(schema: Any) -> bool:
+    """Whether the operator neither returns nor writes a tensor: it asks for metadata, or checks something."""
+    return not returns_tensor(schema) and not schema.is_mutable
+
+
+def returns_tensor(schema: Any) -> bool:
+    """Whether a tensor is among what comes back."""
+    return any("Tensor" in str(returned.type) for returned in schema.returns)
 
 
 def complete(plan: Plan, call: Call, found: Translation) -> Translation:

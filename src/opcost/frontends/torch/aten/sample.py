@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import Any
 
 import torch
 
@@ -16,7 +15,7 @@ _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}
 
 def _resize(call: Call) -> Translation:
     """`upsample_bilinear2d` and its relatives; the method stands in the name."""
-    method = call.base.removeprefix("_").removeprefix("upsample_").rstrip("_")
+    method = call.base.removeprefix("_").removeprefix("upsample_")
     grad = method.endswith("_backward")
     method = method.removesuffix("_backward")
     attrs: dict[str, Attr] = {"fn": next(m for m in _METHODS if method.startswith(m))}
@@ -29,10 +28,17 @@ def _resize(call: Call) -> Translation:
 
 _METHODS = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "lanczos")
 
-on(*(f"upsample_{m}" for m in ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "trilinear3d", "bicubic2d")))(_resize)
-on(*(f"upsample_{m}_backward" for m in ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "trilinear3d", "bicubic2d")))(_resize)
-on(*(f"_upsample_nearest_exact{axes}d{s}" for axes in (1, 2, 3) for s in ("", "_backward")))(_resize)
-on(*(f"_upsample_{m}2d_aa{s}" for m in _SUPPORT for s in ("", "_backward")))(_resize)
+on(
+    *(
+        f"{name}{gradient}"
+        for name in (
+            "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d",
+            "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+            "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa",
+        )
+        for gradient in ("", "_backward")
+    )
+)(_resize)  # fmt: skip
 
 
 def _antialiased_taps(call: Call, method: str, *, grad: bool) -> int:
@@ -108,10 +114,8 @@ def _fft_public(call: Call) -> Translation:
         dims = tuple(range(-len(wanted), 0)) if wanted is not None else tuple(range(x.dim()))
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     to_real = name.rstrip("2n") in ("irfft", "hfft")
-    if wanted is not None:
-        lengths = per_axis(wanted, len(dims))
-    else:
-        lengths = tuple((y if to_real else x).shape[d] for d in dims)
+    whole = y if to_real else x
+    lengths = tuple(whole.shape[d] for d in dims) if wanted is None else per_axis(wanted, len(dims))
     attrs: dict[str, Attr] = {"lengths": lengths}
     if to_real or name.rstrip("2n") in ("rfft", "ihfft"):
         attrs["real"] = True
@@ -122,7 +126,7 @@ def _fft_public(call: Call) -> Translation:
 def _stft(call: Call) -> Translation:
     """Frames of the signal, each transformed; a real signal has half of a spectrum."""
     attrs: dict[str, Attr] = {"lengths": (call["n_fft"],)}
-    if not _is_complex(call["self"]):
+    if not call["self"].dtype.is_complex:
         attrs["real"] = True
     return Translation("fft", attrs)
 
@@ -130,7 +134,3 @@ def _stft(call: Call) -> Translation:
 @on("istft")
 def _istft(call: Call) -> Translation:
     return Translation("fft", {"lengths": (call["n_fft"],), "real": True})
-
-
-def _is_complex(tensor: Any) -> bool:
-    return bool(tensor.dtype.is_complex)

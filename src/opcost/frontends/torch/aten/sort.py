@@ -9,6 +9,7 @@ from opcost.frontends.torch.aten.call import Call, Translation, on
 
 
 def sort(length: int, selected: int | None = None, ins: tuple[torch.Tensor, ...] | None = None) -> Translation:
+    """So many elements compared together, all of them ordered or only some kept."""
     attrs: dict[str, Attr] = {"length": length}
     if selected is not None:
         attrs["selected"] = selected
@@ -32,7 +33,16 @@ def _sort(call: Call) -> Translation:
     return sort(call["self"].shape[0] if call.base == "msort" else _extent(call))
 
 
-@on("median", "nanmedian", "mode", "quantile", "nanquantile", "unique_dim", "unique_consecutive", "unique_dim_consecutive")
+@on(
+    "median",
+    "nanmedian",
+    "mode",
+    "quantile",
+    "nanquantile",
+    "unique_dim",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+)
 def _by_axis(call: Call) -> Translation:
     return sort(_extent(call))
 
@@ -42,7 +52,7 @@ def _select(call: Call) -> Translation:
     return sort(_extent(call), call["k"])
 
 
-@on("_unique", "_unique2", "unique")
+@on("_unique", "_unique2")
 def _unique(call: Call) -> Translation:
     return sort(call["self"].numel())
 

@@ -1,0 +1,133 @@
+"""`rules`, `doctor`, `check` and `diff`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from opcost.cli.main import COMMANDS, app
+from opcost.core.kinds import KINDS
+from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
+from opcost.rules import default_rules
+
+LINEAR = (
+    "from torch import nn\ndef net(width=8, bias=False):\n    return nn.Sequential(nn.Linear(width, 5, bias=bias))\n"
+)
+
+
+@pytest.fixture
+def linear(tmp_path: Path) -> str:
+    path = tmp_path / "linear.py"
+    path.write_text(LINEAR)
+    return f"{path}:net"
+
+
+def test_every_command_is_there_and_says_what_it_does(opcost_command: Callable) -> None:
+    shown = opcost_command("--help").out
+    for name in COMMANDS:
+        assert name in shown
+        assert opcost_command(name, "--help").out.startswith(f"Usage: opcost {name}")
+    assert set(COMMANDS) == {name for name in app() if not name.startswith("-")}
+
+
+def test_rules_lists_every_rule_with_its_formula(opcost_command: Callable) -> None:
+    listed = dict(line.split(maxsplit=1) for line in opcost_command("rules").out.splitlines())
+    assert set(listed) == set(default_rules())
+    assert all(listed.values())
+
+
+def test_one_rule_is_shown_in_full_with_the_operator_it_prices(opcost_command: Callable) -> None:
+    assert KINDS["conv"] in opcost_command("rules", "conv").out
+
+
+def test_doctor_tells_versions_plug_ins_and_extras(opcost_command: Callable) -> None:
+    done = opcost_command("doctor")
+    assert done.code == 0
+    for group in (FRONTENDS, RULES, VIEWS):
+        assert group in done.out
+        assert all(entry.value in done.out for entry in find(group).values())
+    assert re.search(rf"torch +{re.escape(metadata.version('torch'))}", done.out)
+    assert set(metadata.metadata("opcost").get_all("Provides-Extra") or ()) == {"all", "onnx", "tensorboard"}
+    assert re.search(r"^  tensorboard +(installed|missing)", done.out.partition("extras")[2], re.MULTILINE)
+
+
+def test_doctor_names_a_plug_in_that_cannot_be_loaded(
+    opcost_command: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = metadata.EntryPoint("broken", "no_such_module_at_all:VIEW", VIEWS)
+    monkeypatch.setattr("opcost.cli.doctor.find", lambda group: {"broken": broken})
+    done = opcost_command("doctor")
+    assert done.code == 2
+    assert "CANNOT BE LOADED" in done.out
+
+
+@pytest.mark.parametrize(("budget", "code"), [("120", 0), ("0.12K", 0), ("119", 1)])
+def test_a_budget_is_kept_up_to_the_last_mac(opcost_command: Callable, linear: str, budget: str, code: int) -> None:
+    batch, width, classes = 3, 8, 5
+    assert batch * width * classes == 120
+    done = opcost_command("check", linear, "-i", f"{batch}x{width}", "--max-macs", budget)
+    assert done.code == code
+    assert ("EXCEEDED" in done.out) == bool(code)
+
+
+def test_every_exceeded_limit_is_named(opcost_command: Callable, linear: str) -> None:
+    param_bytes = 8 * 5 * 4
+    words = (
+        "check",
+        linear,
+        "-i",
+        "1x8",
+        "--max-params",
+        "39",
+        "--max-flops",
+        "1K",
+        "--max-param-bytes",
+        f"{param_bytes - 1}B",
+    )
+    verdicts = {line.split()[1]: line.split()[0] for line in opcost_command(*words).out.splitlines()}
+    assert verdicts == {"params": "EXCEEDED", "flops": "ok", "param_bytes": "EXCEEDED"}
+
+
+def test_a_budget_is_not_kept_where_an_operator_has_no_price(opcost_command: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "mystery.py"
+    path.write_text(
+        "import torch\n"
+        "@torch.library.custom_op('opcost_test_check::mystery', mutates_args=())\n"
+        "def mystery(x: torch.Tensor) -> torch.Tensor:\n"
+        "    return x.clone()\n"
+        "@mystery.register_fake\n"
+        "def _(x):\n"
+        "    return torch.empty_like(x)\n"
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return mystery(x)\n"
+    )
+    words = ("check", f"{path}:Net", "-i", "2x3", "--max-macs", "1G")
+    done = opcost_command(*words)
+    assert done.code == 1
+    assert "opcost_test_check::mystery" in done.out
+    assert opcost_command(*words, "--allow-uncounted").code == 0
+
+
+def test_a_model_does_not_differ_from_its_saved_report(opcost_command: Callable, linear: str, tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    opcost_command("count", linear, "-i", "1x8", "-o", saved)
+    assert opcost_command("diff", saved, saved).code == 0
+
+
+def test_a_difference_is_told_by_quantity_and_by_module(opcost_command: Callable, linear: str, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    opcost_command("count", linear, "-i", "1x8", "-o", old)
+    opcost_command("count", linear, "-i", "1x8", "--set", "bias=True", "-o", new)
+    done = opcost_command("diff", old, new)
+    assert done.code == 1
+    totals = {line.split()[0]: line.split()[1:3] for line in done.out.splitlines() if "->" not in line}
+    assert totals["params"] == [str(8 * 5), str(8 * 5 + 5)]
+    assert "macs" not in totals
+    assert f"params {8 * 5} -> {8 * 5 + 5}" in next(
+        line for line in done.out.splitlines() if line.startswith("0 [Linear]")
+    )

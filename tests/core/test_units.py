@@ -56,7 +56,9 @@ class TestEveryFamily:
         if unit == 1:
             assert parse(text) == number
         else:
-            assert abs(parse(text) - number) * 200 <= unit + 200  # half of a hundredth, and reading rounds to an integer
+            assert (
+                abs(parse(text) - number) * 200 <= unit + 200
+            )  # half of a hundredth, and reading rounds to an integer
 
     @given(data=st.data())
     def test_a_larger_number_never_looks_smaller(

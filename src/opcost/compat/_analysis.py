@@ -14,22 +14,26 @@ from torch import nn
 
 from opcost.compat._calls import Trace, trace
 from opcost.compat._handles import Handle
-from opcost.compat._names import Names, callers
+from opcost.compat._names import Names, callers, lineage
 from opcost.compat._node import Node
 from opcost.core.report import Report
+from opcost.frontends.torch.unwrap import unwrap
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-IGNORED_OPERATORS = frozenset(
-    f"aten::{name}"
-    for name in (
-        "Int ScalarImplicit __and__ arange bitwise_not cat chunk clamp clamp_ constant_pad_nd contiguous copy_ detach "
-        "dropout empty eq expand flatten floor floor_divide full full_like gather ge gt index index_put_ masked_fill max "
-        "narrow new_empty new_full new_zeros nonzero ones permute relu relu_ remainder reshape roll select size slice split "
-        "split_with_sizes squeeze stack t to transpose type_as unbind unsqueeze unsqueeze_ view zeros zeros_like"
-    ).split()
-)
+IGNORED_OPERATORS = frozenset({
+    "aten::Int", "aten::ScalarImplicit", "aten::__and__", "aten::arange", "aten::bitwise_not", "aten::cat",
+    "aten::chunk", "aten::clamp", "aten::clamp_", "aten::constant_pad_nd", "aten::contiguous", "aten::copy_",
+    "aten::detach", "aten::dropout", "aten::empty", "aten::eq", "aten::expand", "aten::flatten", "aten::floor",
+    "aten::floor_divide", "aten::full", "aten::full_like", "aten::gather", "aten::ge", "aten::gt", "aten::index",
+    "aten::index_put_", "aten::masked_fill", "aten::max", "aten::narrow", "aten::new_empty", "aten::new_full",
+    "aten::new_zeros", "aten::nonzero", "aten::ones", "aten::permute", "aten::relu", "aten::relu_", "aten::remainder",
+    "aten::reshape", "aten::roll", "aten::select", "aten::size", "aten::slice", "aten::split",
+    "aten::split_with_sizes", "aten::squeeze", "aten::stack", "aten::t", "aten::to", "aten::transpose",
+    "aten::type_as", "aten::unbind", "aten::unsqueeze", "aten::unsqueeze_", "aten::view", "aten::zeros",
+    "aten::zeros_like",
+})  # fmt: skip
 """Operators that fvcore neither counts nor calls unsupported."""
 
 _UNCALLED = (
@@ -55,10 +59,10 @@ class JitModelAnalysis:
     """
 
     def __init__(self, model: nn.Module, inputs: Any = (), *, kwargs: dict[str, Any] | None = None) -> None:
-        self._model = model
+        self.model = model if isinstance(model, nn.Module) else unwrap(model)
         self._inputs = inputs
         self._kwargs = kwargs
-        self._names = Names(model)
+        self._names = Names(self.model)
         self._trace: Trace | None = None
         self._stats: Statistics | None = None
         self._op_handles: dict[str, Handle] = {}
@@ -139,7 +143,7 @@ class JitModelAnalysis:
         twin = object.__new__(type(self))
         JitModelAnalysis.__init__(
             twin,
-            self._model if new_model is None else new_model,
+            self.model if new_model is None else new_model,
             self._inputs if new_inputs is None else new_inputs,
             kwargs=self._kwargs if new_inputs is None else None,
         )
@@ -168,12 +172,12 @@ class JitModelAnalysis:
         self._ancestor_mode = mode
         return self
 
-    def unsupported_ops_warnings(self, enabled: bool) -> Self:  # noqa: FBT001 - the peer's signature
+    def unsupported_ops_warnings(self, enabled: bool) -> Self:
         """Whether unsupported operators are logged."""
         self._enable_warn_unsupported_ops = enabled
         return self
 
-    def uncalled_modules_warnings(self, enabled: bool) -> Self:  # noqa: FBT001 - the peer's signature
+    def uncalled_modules_warnings(self, enabled: bool) -> Self:
         """Whether uncalled modules are logged."""
         self._enable_warn_uncalled_mods = enabled
         return self
@@ -191,31 +195,40 @@ class JitModelAnalysis:
             self._trace = self._run()
         return self._trace
 
+    def share_run(self, other: JitModelAnalysis) -> Self:
+        """Take the run of another analysis of the same model and inputs, so that the model runs once for both."""
+        self._trace = other._traced()
+        self._stats = None
+        return self
+
     def _run(self) -> Trace:
-        args, kwargs = _arguments(self._model, self._inputs)
+        args, kwargs = _arguments(self.model, self._inputs)
         with warnings.catch_warnings():
             if self._warn_trace == "none":
                 warnings.simplefilter("ignore")
-            return trace(self._model, args, {**kwargs, **(self._kwargs or {})})
+            return trace(self.model, args, {**kwargs, **(self._kwargs or {})})
 
     def _add_up(self, found: Trace) -> Statistics:
         names = self._names
         counts: dict[str, Counter[str]] = {name: Counter() for name in names.first}
         unsupported: dict[str, Counter[str]] = {name: Counter() for name in names.first}
-        seen = {name for path in found.touched for name in names.owners(path)}
-        running = callers(found.report) if self._ancestor_mode == "caller" else None
+        running = callers(found.report)
+        seen = {names.nearest(path) for path in found.touched}
         for node in found.nodes:
-            if running is None or not node.rows:
-                modules = names.owners(node.module)
-            else:
-                modules = {names.nearest(path) for path in running[node.rows[0].op.id]}
-            seen.update(modules)
+            modules = names.owners(node.module)
+            if node.rows:
+                active = {"", *map(names.nearest, running[node.rows[0].op.id])}
+                seen |= active
+                if self._ancestor_mode == "caller":
+                    modules = active
             number = self._number(node)
             for name in modules:
                 if number is not None:
                     counts[name].update(number)
                 elif node.kind() not in self._ignored_ops:
                     unsupported[name][node.kind()] += 1
+        if self._ancestor_mode == "owner":
+            seen = {owner for name in seen for owner in lineage(name)}
         return Statistics(counts, unsupported, set(names.first) - seen)
 
     def _number(self, node: Node) -> Counter[str] | None:
@@ -249,11 +262,11 @@ def _plain_number(number: object) -> float:
     raise ValueError(f"Invalid type {type(number)} for the flop count! Please use a wider type to avoid overflow.")
 
 
-def _arguments(model: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments; a mapping is keywords if its keys are names of the forward's arguments."""
     if isinstance(inputs, tuple):
         return inputs, {}
-    if isinstance(inputs, Mapping) and inputs and isinstance(model, nn.Module):
+    if isinstance(inputs, Mapping) and inputs:
         known = signature(model.forward).parameters
         if all(key in known for key in inputs):
             return (), dict(inputs)

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -72,7 +73,7 @@ def _nodes(report: Report, calls: list[_Called]) -> Iterator[Node]:
     yield from nodes_of_rows(rows[done:], made_by)
 
 
-class _Listener(TorchFunctionMode):
+class _Listener(TorchFunctionMode):  # type: ignore[misc]
     """Notes every torch function that makes a tensor while a recorder is at work."""
 
     def __init__(self) -> None:
@@ -153,11 +154,9 @@ def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[obj
 @cache
 def _operator_name(func: Any) -> str | None:
     """The name of the operator behind a function; None for what is no operator (indexing, attributes, sizes)."""
-    if isinstance(func, torch._ops.OpOverload):
-        library, _, name = func._schema.name.partition("::")
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
+        library, _, name = str(func).removesuffix(f".{getattr(func, '_overloadname', '')}").partition(".")
         return name if library == "aten" else None
-    if isinstance(func, torch._ops.OpOverloadPacket):
-        return _operator_name(getattr(func, func.overloads()[0]))
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return _ATTRIBUTES.get(getattr(func.__self__, "__name__", ""))

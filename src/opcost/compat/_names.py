@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from inspect import getattr_static
 
 from torch import nn
 
 from opcost.core.report import Report
 from opcost.frontends.torch.unwrap import unwrap
 
+_IDLE = (nn.Module, nn.ModuleList, nn.ModuleDict, nn.Identity)
+
 
 class Names:
     """Module names; where one module stands under several, the first is the one that results go by."""
 
-    def __init__(self, model: Any) -> None:
-        root = model if isinstance(model, nn.Module) else unwrap(model)
-        inner = unwrap(model) if isinstance(model, nn.Module) else root
+    def __init__(self, model: nn.Module) -> None:
         self.modules: dict[str, nn.Module] = {}
         """Every module under every name."""
         self._canonical: dict[str, str] = {}
         self.first: list[str] = []
         """One name for every module, in definition order."""
         known: dict[int, str] = {}
-        for name, module in _named_modules(root):
+        for name, module in model.named_modules(remove_duplicate=False):
             self.modules[name] = module
             if id(module) not in known:
                 known[id(module)] = name
                 self.first.append(name)
             self._canonical[name] = known[id(module)]
-        self._stem = known[id(inner)]
+        self._stem = known[id(unwrap(model))]
         """Where the model that is counted stands in its wrapper; empty without one."""
 
     def canonical(self, name: str) -> str:
@@ -55,8 +55,8 @@ class Names:
 
     def is_callable(self, name: str) -> bool:
         """Whether the module has a forward of its own that does something; containers are not meant to be called."""
-        forward = type(self.modules[name]).forward
-        return all(forward is not kind.forward for kind in (nn.Module, nn.ModuleList, nn.ModuleDict, nn.Identity))
+        forward = getattr_static(type(self.modules[name]), "forward")
+        return all(forward is not getattr_static(kind, "forward") for kind in _IDLE)
 
 
 def lineage(name: str) -> Iterator[str]:
@@ -80,12 +80,5 @@ def callers(report: Report) -> list[tuple[str, ...]]:
             if calls[upcoming].end > row:
                 open_calls.append((calls[upcoming].end, calls[upcoming].path))
             upcoming += 1
-        running.append(("", *(path for _, path in open_calls)))
+        running.append(tuple(path for _, path in open_calls))
     return running
-
-
-def _named_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    yield prefix, model
-    for name, module in model._modules.items():
-        if module is not None:
-            yield from _named_modules(module, f"{prefix}.{name}" if prefix else name)

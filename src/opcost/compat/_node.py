@@ -45,7 +45,7 @@ class Value:
         self._content = content
         self._node = node
 
-    def isCompleteTensor(self) -> bool:  # noqa: N802 - the jit's name
+    def isCompleteTensor(self) -> bool:
         return isinstance(self._content, TensorSpec) and self._content.known
 
     def type(self) -> TensorType:
@@ -53,7 +53,7 @@ class Value:
             raise OpcostError(f"the value {self._content!r} of an operator is no tensor and has no sizes")
         return TensorType(self._content)
 
-    def toIValue(self) -> object:  # noqa: N802 - the jit's name
+    def toIValue(self) -> object:
         """The constant; None for a tensor, as in the jit."""
         return None if isinstance(self._content, TensorSpec) or _holds_tensor(self._content) else self._content
 

@@ -28,7 +28,7 @@ def complexity_rows(
     parameters = "#parameters or shape" if show_param_shapes else "#parameters"
     analyses = {"#flops": flops} if activations is None else {"#flops": flops, "#activations": activations}
     _quiet(analyses)
-    shapes = parameter_shapes(flops._model, flops.report)
+    shapes = parameter_shapes(flops.model, flops.report)
     numbers = without_zeros(
         by_name({parameters: parameter_count(shapes), **{column: a.by_module() for column, a in analyses.items()}})
     )
@@ -49,7 +49,7 @@ def complexity_repr(flops: JitModelAnalysis, activations: JitModelAnalysis | Non
     """The model's repr with a line of numbers at every module that has some; where nothing ran it says N/A."""
     analyses = {"#flops": flops} if activations is None else {"#flops": flops, "#acts": activations}
     _quiet(analyses)
-    model = flops._model
+    model = flops.model
     count = parameter_count(parameter_shapes(model, flops.report))
     counted: Numbers = {name: {"#params": count.get(name, 0)} for name, _ in model.named_modules()}
     for column, analysis in analyses.items():
@@ -61,7 +61,9 @@ def complexity_repr(flops: JitModelAnalysis, activations: JitModelAnalysis | Non
     notes = {}
     for name, row in counted.items():
         if any(row.values()) or name in (anywhere or {""}):
-            texts = {c: "N/A" if name in uncalled.get(c, ()) else format_size(x, _REPR_DECIMALS) for c, x in row.items()}
+            texts = {
+                c: "N/A" if name in uncalled.get(c, ()) else format_size(x, _REPR_DECIMALS) for c, x in row.items()
+            }
             notes[name] = ", ".join(f"{column}: {x}" for column, x in texts.items())
     return (_MISSING_NOTE if anywhere else "") + annotated_repr(model, notes)
 

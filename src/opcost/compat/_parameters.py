@@ -45,11 +45,12 @@ class Parameters:
             key = id(tensor if counted is None else counted)
             shape = tuple(tensor.shape) if counted is None else counted.spec.dims
             numel = prod(shape)
+            shown_name = name
             mask = _mask(module, name)
             if mask is not None:
-                numel, name = int(mask.sum()), name.removesuffix("_orig")
+                numel, shown_name = int(mask.sum()), name.removesuffix("_orig")
             nbytes = numel * tensor.dtype.itemsize
-            found.setdefault(key, ModuleParameter(key, name, shape, numel, nbytes, tensor.requires_grad))
+            found.setdefault(key, ModuleParameter(key, shown_name, shape, numel, nbytes, tensor.requires_grad))
         return list(found.values())
 
 
@@ -58,5 +59,5 @@ def _mask(module: nn.Module, name: str) -> torch.Tensor | None:
     if not name.endswith("_orig"):
         return None
     path, _, own_name = name.removesuffix("_orig").rpartition(".")
-    mask = module.get_submodule(path)._buffers.get(f"{own_name}_mask")
+    mask = dict(module.get_submodule(path).named_buffers(recurse=False)).get(f"{own_name}_mask")
     return None if mask is None or mask.device.type == "meta" else mask

@@ -43,8 +43,13 @@ def count_modules(
     kwargs: Mapping[str, Any],
     ignored: Collection[type],
     hooks: Mapping[type, Hook],
+    *,
+    functional: bool = True,
 ) -> ModuleMacs:
-    """Every operator counts for the module that runs it and all above; a hook's number takes the place of its module's own."""
+    """Every operator counts for the module that runs it and all above; a hook's number takes the place of its module's own.
+
+    `functional=False` leaves out what modules outside `torch.nn` run themselves.
+    """
     names = Names(model)
     kinds = {name: type(module) for name, module in names.modules.items()}
     with _collecting(names, hooks) as own:
@@ -52,6 +57,8 @@ def count_modules(
     left_out = {*ignored, *hooks}
     for node in found.nodes:
         name = names.registered(node.module)
+        if not functional and not kinds[name].__module__.startswith("torch.nn."):
+            continue
         if left_out.isdisjoint(kinds[above] for above in lineage(name)):
             own[name] += _products_only(node) if kinds[name] in CELLS else node_macs(node)
     for name, number in _cell_states(found, names, kinds, left_out):
@@ -125,7 +132,11 @@ WHOLE = "Global"
 
 
 def count_operators(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], ignored: Collection[Any], hooks: Mapping[Any, Hook]
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    ignored: Collection[Any],
+    hooks: Mapping[Any, Hook],
 ) -> OperatorMacs:
     """Contractions by the operator that the dispatcher runs."""
     found = trace(model, args, kwargs, mode="eval")

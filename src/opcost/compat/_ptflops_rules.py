@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from opcost.compat._node import Node, Value
@@ -16,11 +18,12 @@ CELLS: dict[type[nn.Module], int] = {
 }
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
-_PER_OUTPUT = frozenset(
-    "relu relu_ relu6 relu6_ prelu elu elu_ leaky_relu leaky_relu_ gelu gelu_ silu silu_ softmax _softmax add add_ mul mul_ "
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d "
-    "upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d layer_norm".split()
-)
+_PER_OUTPUT = frozenset({
+    "relu", "relu_", "relu6", "relu6_", "prelu", "elu", "elu_", "leaky_relu", "leaky_relu_", "gelu", "gelu_", "silu", "silu_",
+    "softmax", "add", "add_", "mul", "mul_", "layer_norm", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+})  # fmt: skip
 _PER_INPUT = frozenset(
     f"{adaptive}{kind}_pool{n}d" for adaptive in ("", "adaptive_") for kind in ("avg", "max") for n in (1, 2, 3)
 )
@@ -76,8 +79,9 @@ def _recurrent_extra(row: Row) -> int:
     """Biases and the arithmetic of the state, for every step, layer and direction."""
     cell = str(row.op.attrs["cell"])
     biases = 2 * _GATES[cell] if row.op.attrs.get("bias") else 0
-    hidden = sum(sizes[1] for sizes in row.op.attrs["layers"])  # type: ignore[union-attr, index, misc]
-    return int(row.op.attrs["steps"]) * hidden * (biases + _CELL_STATE_MACS[cell])  # type: ignore[arg-type]
+    layers: Any = row.op.attrs["layers"]
+    steps: Any = row.op.attrs["steps"]
+    return int(steps * sum(hidden for _, hidden, _ in layers) * (biases + _CELL_STATE_MACS[cell]))
 
 
 def _is_relu6(inputs: list[Value]) -> bool:

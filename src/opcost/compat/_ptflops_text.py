@@ -38,10 +38,11 @@ def _double(module: nn.Module, name: str, words: Callable[[str, str], str]) -> A
     text = words(name, module.extra_repr())
     if isinstance(module, torch.jit.ScriptModule):
         return _Said(f"{module.original_name}({text})")
+    children = module._modules  # noqa: SLF001 - named_children leaves out shared and absent ones
     double = object.__new__(type(module))
     double.__dict__.update(module.__dict__)
     double.__dict__["_modules"] = {
-        key: child and _double(child, f"{name}.{key}" if name else key, words) for key, child in module._modules.items()
+        key: child and _double(child, f"{name}.{key}" if name else key, words) for key, child in children.items()
     }
     double.__dict__["extra_repr"] = lambda: text
     return double

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from opcost.compat._node import Node
 from opcost.core.graph import TensorSpec
@@ -67,11 +68,12 @@ def _arguments(name: str, row: Row) -> tuple[object, ...]:
     if row.op.kind == "matmul" and len(ins) == 3:
         return (ins[2], ins[0], ins[1])
     if name == "aten::_convolution":
-        bias = ins[2] if len(ins) > 2 else None
-        return (*ins[:2], bias, None, None, None, bool(row.op.attrs.get("transposed")), *[None] * 6)
+        x, weight, *bias = ins
+        return (x, weight, *(bias or (None,)), None, None, None, bool(row.op.attrs.get("transposed")), *[None] * 6)
     if row.op.kind == "norm":
-        weight, bias, *_ = (*ins[1 : 1 + int(row.op.attrs.get("affine", 0))], None, None)  # type: ignore[call-overload]
+        affine: Any = row.op.attrs.get("affine", 0)
+        scale, shift, *_ = (*ins[1 : 1 + affine], None, None)
         if name == "aten::batch_norm":
-            return (ins[0], weight, bias, None, None, bool(row.op.attrs.get("training")), None, None, None)
-        return (ins[0], None, weight, bias)
+            return (ins[0], scale, shift, None, None, bool(row.op.attrs.get("training")), None, None, None)
+        return (ins[0], None, scale, shift)
     return ins

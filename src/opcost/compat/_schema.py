@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,8 +19,7 @@ def in_schema_order(name: str, args: Sequence[object], kwargs: Mapping[str, obje
     slots = _slots(name, tuple(map(_sort, args)), tuple(kwargs))
     if slots is None:
         return (*args, *kwargs.values())
-    found = {"at": lambda key: args[key], "named": lambda key: kwargs[key], "default": lambda key: key}
-    return tuple(found[source](key) for source, key in slots)
+    return tuple(args[key] if source == "at" else kwargs[key] if source == "named" else key for source, key in slots)
 
 
 def _sort(argument: object) -> str:
@@ -32,7 +31,7 @@ def _sort(argument: object) -> str:
     return "none" if argument is None else "text" if isinstance(argument, str) else "scalar"
 
 
-_FITS = {
+_FITS: dict[str, Callable[[str], bool]] = {
     "tensor": lambda kind: kind in ("Tensor", "Optional[Tensor]"),
     "tensors": lambda kind: "Tensor]" in kind and "List" in kind,
     "list": lambda kind: "List[" in kind and "Tensor" not in kind,
@@ -46,7 +45,7 @@ _FITS = {
 def _slots(name: str, sorts: tuple[str, ...], keywords: tuple[str, ...]) -> tuple[_Slot, ...] | None:
     packet = getattr(torch.ops.aten, name, None)
     for overload in packet.overloads() if packet is not None else ():
-        arguments = getattr(packet, overload)._schema.arguments
+        arguments = getattr(packet, overload)._schema.arguments  # noqa: SLF001 - torch has no other door to it
         if len(sorts) <= len(arguments) and (slots := _bind(arguments, sorts, keywords)) is not None:
             return slots
     return None

@@ -19,6 +19,7 @@ Texts = dict[str, dict[str, str]]
 _UNITS = ((1e14, 1e15, "P"), (1e11, 1e12, "T"), (1e8, 1e9, "G"), (1e5, 1e6, "M"), (1e2, 1e3, "K"))
 """Above the first number, in units of the second, with the letter."""
 
+
 def format_size(number: float, decimals: int = 3) -> str:
     """A number with a unit: 440 is 0.44K, 100 is 100."""
     for limit, unit, letter in _UNITS:
@@ -40,7 +41,9 @@ Shape = tuple[int, ...]
 
 def parameter_shapes(model: nn.Module, report: Report | None = None) -> dict[str, Shape]:
     """The shape of every parameter; a report tells the shapes of those that are made in the first forward."""
-    made = {} if report is None else {name: parameter.spec for parameter in report.parameters for name in parameter.names}
+    made = (
+        {} if report is None else {name: parameter.spec for parameter in report.parameters for name in parameter.names}
+    )
     return {
         name: made[name].dims if is_lazy(parameter) and name in made else tuple(parameter.shape)
         for name, parameter in model.named_parameters()
@@ -107,8 +110,8 @@ def without_zeros(numbers: Numbers) -> Numbers:
     kept: set[str] = set()
 
     def keep(name: str) -> bool:
-        some_child = any([keep(child) for child in below.get(name, ())])
-        if some_child or not name or any(numbers[name].values()):
+        children_kept = [keep(child) for child in below.get(name, ())]
+        if any(children_kept) or not name or any(numbers[name].values()):
             kept.add(name)
         return name in kept
 
@@ -139,7 +142,7 @@ def module_rows(statistics: Texts, columns: list[str], max_depth: int) -> list[l
 
 def _joined(name: str, statistics: Texts, below: Mapping[str, list[str]]) -> tuple[str, dict[str, str]]:
     row = statistics[name]
-    while len(only := below.get(name, ())) == 1:
+    while len(only := below.get(name, [])) == 1:
         other = statistics[only[0]]
         if row.keys() != other.keys() or any(row[c] != other[c] and row[c] and other[c] for c in row):
             break
@@ -152,7 +155,7 @@ def _joined(name: str, statistics: Texts, below: Mapping[str, list[str]]) -> tup
 
 
 def annotated_repr(model: nn.Module, notes: Mapping[str, str]) -> str:
-    """The repr of a model with a line of its own for the note of each module; a module without children and words takes one line."""
+    """The repr of a model with a note in each module, on a line of its own unless it is all there is to say."""
     return "\n".join(_lines(model, "", notes))
 
 
@@ -161,10 +164,10 @@ def _lines(module: nn.Module | None, name: str, notes: Mapping[str, str]) -> lis
         return ["None"]
     own = [line for text in (module.extra_repr(), notes.get(name, "")) if text for line in text.split("\n")]
     nested: list[str] = []
-    for key, child in module._modules.items():
+    for key, child in module._modules.items():  # noqa: SLF001 - named_children leaves out shared and absent ones
         first, *rest = _lines(child, f"{name}.{key}" if name else key, notes)
         nested += [f"({key}): {first}", *rest]
-    title = module._get_name()
+    title = module._get_name()  # noqa: SLF001 - the name that repr says
     if not nested and len(own) <= 1:
         return [f"{title}({''.join(own)})"]
     return [f"{title}(", *(f"  {line}" for line in (*own, *nested)), ")"]

@@ -78,7 +78,7 @@ def flop_count_table(
     flops: FlopCountAnalysis,
     max_depth: int = 3,
     activations: ActivationCountAnalysis | None = None,
-    show_param_shapes: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+    show_param_shapes: bool = True,
 ) -> str:
     """Parameters, flops and, if given, activations per module as a Markdown table."""
     return pipe_table(*complexity_rows(flops, activations, max_depth, show_param_shapes=show_param_shapes))

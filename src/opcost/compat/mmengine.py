@@ -59,7 +59,7 @@ def complexity_stats_table(
     flops: FlopAnalyzer,
     max_depth: int = 3,
     activations: ActivationAnalyzer | None = None,
-    show_param_shapes: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+    show_param_shapes: bool = True,
 ) -> str:
     """Parameters, flops and, if given, activations per module as a boxed table."""
     return box_table(*complexity_rows(flops, activations, max_depth, show_param_shapes=show_param_shapes))
@@ -74,8 +74,8 @@ def get_model_complexity_info(
     model: nn.Module,
     input_shape: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None,
     inputs: Any = None,
-    show_table: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
-    show_arch: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+    show_table: bool = True,
+    show_arch: bool = True,
 ) -> dict[str, Any]:
     """Flops, activations and parameters of a model, as numbers and as text, with a table and an architecture.
 
@@ -89,10 +89,11 @@ def get_model_complexity_info(
     if inputs is None:
         inputs = _inputs_of(input_shape, model)
     flops = FlopAnalyzer(model, inputs)
-    activations = ActivationAnalyzer(model, inputs)
-    activations._trace = flops._traced()  # one run of the model serves both
+    activations = ActivationAnalyzer(model, inputs).share_run(flops)
     totals = {"flops": flops.total(), "activations": activations.total(), "params": parameter_count(model)[""]}
-    found = {key: value for name, total in totals.items() for key, value in ((name, total), (f"{name}_str", format_size(total)))}
+    found: dict[str, Any] = {}
+    for name, total in totals.items():
+        found |= {name: total, f"{name}_str": format_size(total)}
     table = complexity_stats_table(flops, activations=activations) if show_table else ""
     arch = complexity_stats_str(flops, activations) if show_arch else ""
     return {**found, "out_table": table and f"\n{table}", "out_arch": arch and f"\n{arch}"}

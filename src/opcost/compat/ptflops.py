@@ -25,7 +25,7 @@ from opcost.errors import InputError
 __all__ = ["FLOPS_BACKEND", "flops_to_string", "get_model_complexity_info", "params_to_string"]
 
 
-class FLOPS_BACKEND(Enum):  # noqa: N801 - the peer's name
+class FLOPS_BACKEND(Enum):
     """What is listed: modules (`pytorch`), or operators of the dispatcher (`aten`), which counts only contractions and biases."""
 
     PYTORCH = "pytorch"
@@ -35,11 +35,11 @@ class FLOPS_BACKEND(Enum):  # noqa: N801 - the peer's name
 def get_model_complexity_info(
     model: nn.Module,
     input_res: tuple[int, ...],
-    print_per_layer_stat: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
-    as_strings: bool = True,  # noqa: FBT001, FBT002 - the peer's signature
+    print_per_layer_stat: bool = True,
+    as_strings: bool = True,
     input_constructor: Callable[[tuple[int, ...]], Any] | None = None,
     ost: TextIO | None = None,
-    verbose: bool = False,  # noqa: FBT001, FBT002 - the peer's signature
+    verbose: bool = False,
     ignore_modules: Collection[Any] = (),
     custom_modules_hooks: Mapping[Any, Hook] | None = None,
     backend: str | FLOPS_BACKEND = FLOPS_BACKEND.PYTORCH,
@@ -53,7 +53,8 @@ def get_model_complexity_info(
     `input_res` is the shape of the input without the batch, which is 1; `input_constructor` makes something else
     of it: a mapping becomes keyword arguments. What is printed goes to `ost`, the standard output if None. A model that
     raises is told about, and both results are None. `ignore_modules` and the keys of `custom_modules_hooks` are module
-    classes, or operators such as `torch.ops.aten.mm` with the `aten` backend.
+    classes, or operators such as `torch.ops.aten.mm` with the `aten` backend. The one setting of
+    `backend_specific_config` is `count_functional`: False leaves out what modules outside `torch.nn` run themselves.
     """
     if type(input_res) is not tuple or not input_res:
         raise InputError(f"input_res must be a tuple of at least one extent, not {input_res!r}")
@@ -62,10 +63,12 @@ def get_model_complexity_info(
     batch = input_constructor(input_res) if input_constructor else _input_of(model, input_res)
     args, kwargs = ((), dict(batch)) if isinstance(batch, dict) else ((batch,), {})
     by_module = FLOPS_BACKEND(backend) is FLOPS_BACKEND.PYTORCH
-    count = count_modules if by_module else count_operators
+    count: Callable[..., Any] = count_operators
+    if by_module:
+        count = partial(count_modules, functional=(backend_specific_config or {}).get("count_functional", True))
     try:
-        found: Any = count(model, args, kwargs, ignore_modules, hooks)
-    except Exception as exc:
+        found = count(model, args, kwargs, ignore_modules, hooks)
+    except Exception as exc:  # noqa: BLE001 - whatever the model raises is told, and the answer is None
         cause = exc.__cause__ or exc
         print(
             f"Flops estimation was not finished successfully because of the following exception: \n{type(cause)}: {cause}",
@@ -105,8 +108,18 @@ def _images(args: tuple[Any, ...], out: TextIO) -> int:
     return 1
 
 
-def _trainable(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:
+    """Elements of the distinct parameters that receive gradients, without those of ignored classes."""
+    found: dict[int, int] = {}
+
+    def collect(part: nn.Module) -> None:
+        if type(part) not in ignored:
+            found.update((id(p), p.numel()) for p in part.parameters(recurse=False) if p.requires_grad)
+            for child in part.children():
+                collect(child)
+
+    collect(module)
+    return sum(found.values())
 
 
 def _annotated(
@@ -121,7 +134,7 @@ def _annotated(
     modules = found.names.modules
 
     def words(name: str, own: str) -> str:
-        held = 0 if type(modules[name]) in ignored else _trainable(modules[name])
+        held = _trainable(modules[name], ignored)
         macs = found.of(name) / images
         return ", ".join(
             [
@@ -140,7 +153,7 @@ def _warn_of_free_modules(found: ModuleMacs, ignored: Collection[Any], out: Text
     """Classes without children whose modules cost nothing by these rules."""
     cost: dict[type, int] = {}
     for name, module in found.names.modules.items():
-        if not module._modules and type(module) not in ignored:
+        if not any(module.children()) and type(module) not in ignored:
             cost[type(module)] = cost.get(type(module), 0) + found.of(name)
     for kind, macs in cost.items():
         if not macs:

@@ -95,8 +95,8 @@ def _ask_custom_rules(model: nn.Module, inputs: tuple[Any, ...], custom_ops: Cus
     with undisturbed(model), ExitStack() as undo, torch.no_grad():
         for module in ruled.values():
             for name in ("total_ops", "total_params"):
-                module._buffers[name] = torch.zeros(1, dtype=torch.float64)
-                undo.callback(module._buffers.pop, name, None)
+                module.register_buffer(name, torch.zeros(1, dtype=torch.float64))
+                undo.callback(delattr, module, name)
             undo.callback(module.register_forward_hook(custom_ops[type(module)]).remove)
         model(*inputs)
         return {path: float(module.total_ops) for path, module in _outermost(ruled)}
@@ -125,12 +125,7 @@ def _tree(module: nn.Module, path: str, operations: Mapping[str, float], paramet
     for name, child in module.named_children():
         below = f"{path}.{name}" if path else name
         params = float(sum(p.numel for p in parameters.of(child)))
-        inner = {} if type(child) in RULES and not isinstance(child, nn.Sequential) else None
-        found[name] = (
-            operations.get(below, 0.0),
-            params,
-            _tree(child, below, operations, parameters) if inner is None else inner,
-        )
+        found[name] = (operations.get(below, 0.0), params, _tree(child, below, operations, parameters))
     return found
 
 

@@ -20,6 +20,7 @@ _MEBIBYTE = 1024**2
 _BATCH_THAT_RUNS = 2
 """As many samples as a BatchNorm needs to have a variance."""
 _FLOAT_BYTES = 4
+_MOST_NAMES = 8
 
 
 def summary(
@@ -131,4 +132,11 @@ def _not_in_a_line(layers: Layers, listed: list[_Line], every: list[ModuleParame
         ("Params of no layer above", [p for p in missing if p.name not in unused]),
     ):
         if found:
-            yield f"{title}: {sum(p.numel for p in found):,} ({', '.join(p.name for p in found)})"
+            yield f"{title}: {sum(p.numel for p in found):,} ({_holders(found)})"
+
+
+def _holders(parameters: list[ModuleParameter]) -> str:
+    """The modules that hold some parameters, or, of the model's own, the parameters themselves."""
+    names = list(dict.fromkeys(p.name.rpartition(".")[0] or p.name for p in parameters))
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, overload
 
 from opcost.core.cost import Cost
 from opcost.core.graph import Attr, Call, Note, Op, Phase, TensorSpec
@@ -96,9 +96,8 @@ def _check_tree(report: Report) -> None:
 
 def _read_spec(entry: object) -> TensorSpec:
     data = _instance(entry, dict)
-    shape = data.get("shape", ())
-    if shape is not None:
-        shape = tuple(None if extent is None else _count(extent) for extent in _instance(shape, list))
+    extents = _get(data, "shape", list, optional=True)
+    shape = None if extents is None else tuple(None if extent is None else _count(extent) for extent in extents)
     return TensorSpec(shape, _get(data, "dtype", str))
 
 
@@ -107,12 +106,12 @@ def _read_operator(entry: object, specs: list[TensorSpec]) -> tuple[Op, Row]:
     data = _instance(entry, dict)
     attrs = {name: _read_attr(value) for name, value in _get(data, "attrs", dict).items()}
     op = Op(0, _get(data, "kind", str), _get(data, "raw", str), (), (), attrs)
-    cost = data.get("cost")
+    cost = _get(data, "cost", dict, optional=True)
     row = Row(
         op,
         _pick_all(specs, _get(data, "ins", list)),
         _pick_all(specs, _get(data, "outs", list)),
-        None if cost is None else _read_cost(_instance(cost, dict)),
+        None if cost is None else _read_cost(cost),
         _get(data, "rule", str),
         _count(_get(data, "activations", int)),
         _count(_get(data, "activation_bytes", int)),
@@ -144,7 +143,6 @@ def _read_calls(data: dict[str, Any], specs: list[TensorSpec], paths: list[str])
 def _read_module(entry: object, specs: list[TensorSpec]) -> ModuleCost:
     data = _instance(entry, dict)
     path = _get(data, "path", str)
-    same_as = data.get("same_as")
     return ModuleCost(
         path=path,
         type=_get(data, "type", str),
@@ -155,7 +153,7 @@ def _read_module(entry: object, specs: list[TensorSpec]) -> ModuleCost:
         extra=_get(data, "extra", str),
         inputs=_pick_all(specs, _get(data, "inputs", list)),
         outputs=_pick_all(specs, _get(data, "outputs", list)),
-        same_as=None if same_as is None else _text(same_as),
+        same_as=_get(data, "same_as", str, optional=True),
         parameters=_texts(_get(data, "parameters", list)),
     )
 
@@ -211,19 +209,32 @@ def _read_attr(value: object) -> Attr:
 
 
 def _instance(value: object, kind: type[T]) -> T:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if not _is(value, kind):
         raise _Bad(f"{_short(value)} stands where {_WORDS[kind]} belongs")
-    return value
+    return value  # type: ignore[return-value]
 
 
-def _get(data: object, name: str, kind: type[T]) -> T:
+@overload
+def _get(data: object, name: str, kind: type[T]) -> T: ...
+@overload
+def _get(data: object, name: str, kind: type[T], *, optional: Literal[True]) -> T | None: ...
+def _get(data: object, name: str, kind: type[T], *, optional: bool = False) -> T | None:
+    """The field of this name; an optional one may be null, but never be missing."""
     entries: Mapping[str, object] = _instance(data, dict)
     if name not in entries:
         raise _Bad(f"the field {name!r} is missing")
     value = entries[name]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if value is None and optional:
+        return None
+    if not _is(value, kind):
         raise _Bad(f"the field {name!r} holds {_short(value)}, not {_WORDS[kind]}")
-    return value
+    return value  # type: ignore[return-value]
+
+
+def _is(value: object, kind: type) -> bool:
+    if isinstance(value, str) and kind is str:
+        return value.isascii() or value.encode("utf-8", "replace") == value.encode("utf-8", "surrogatepass")
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
 def _objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -276,4 +287,4 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-_WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "true or false"}
+_WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text that can be written", int: "an integer", bool: "true or false"}

@@ -77,7 +77,9 @@ class _Writer:
         self._attrs_seen: dict[int, str] = {}
 
     def spec(self, spec: TensorSpec) -> int:
-        return self.specs.number(spec, lambda: {"shape": spec.shape, "dtype": spec.dtype})
+        return self.specs.number(
+            spec, lambda: {"shape": None if spec.shape is None else list(spec.shape), "dtype": spec.dtype}
+        )
 
     def spec_list(self, specs: Iterable[TensorSpec]) -> list[int]:
         return [self.spec(spec) for spec in specs]
@@ -119,8 +121,8 @@ def to_dict(report: Report) -> dict[str, Any]:
         "id": [op.id for op in ops],
         "operator": [out.operator(row) for row in report.rows],
         "module": [out.module(op.module, f"operator {op.id} ({op.raw})") for op in ops],
-        "inputs": [op.inputs for op in ops],
-        "outputs": [op.outputs for op in ops],
+        "inputs": [list(op.inputs) for op in ops],
+        "outputs": [list(op.outputs) for op in ops],
         "repeat": [op.repeat for op in ops],
         "phase": [PHASES.index(op.phase) for op in ops],
     }

@@ -42,8 +42,8 @@ def _ceil_log2(number: int) -> int:
 def distance(op: OpView) -> Cost:
     """y.numel × (3 × features + 1) FLOPs.
 
-    For each feature subtract, square or take the absolute value, add; then one root. A distance that a framework works
-    out by a matrix product is recorded as that product. Gradient: for each feature subtract, divide, multiply, add.
+    For each feature subtract, square or take the absolute value, add; then one root, also where a framework chooses to
+    work it out by a matrix product. Gradient: for each feature subtract, divide, multiply, add.
     """
     if flag(op, "grad"):
         return op.cost(flops=op.ins[0].numel * 4 * op.ins[1].dims[-1])

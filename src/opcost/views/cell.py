@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -25,7 +26,7 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
         return format_shapes(value)
     if value == 0 and column.adds and not exact:
         return NOTHING
-    if column.name == "calls" and value <= 1:
+    if column.name in ("calls", "repeat") and value <= 1:
         return ""
     if column.unit == "share":
         return format_share(value)
@@ -44,6 +45,7 @@ def printable(text: str) -> str:
 def listing_texts(listing: Listing, place: int, *, exact: bool = False) -> list[str]:
     """The texts of one column; equal values are formatted once."""
     column = listing.columns[place]
+    own = column.name.startswith("own_")
     known: dict[Value, str] = {}
     texts = []
     for line in listing.lines:
@@ -51,9 +53,10 @@ def listing_texts(listing: Listing, place: int, *, exact: bool = False) -> list[
         text = known.get(value)
         if text is None:
             text = known[value] = format_value(value, column, exact=exact)
-        if line.partial and not value and (column.priced or column.unit == "share"):
+        partial = line.own_partial if own else line.partial
+        if partial and not value and (column.priced or column.unit == "share"):
             text = "?"
-        elif line.partial and column.priced:
+        elif partial and column.priced:
             text = f"≥{text}"
         elif line.shares and column.name == "params" and value == 0:
             text = "(shared)"
@@ -117,3 +120,11 @@ def width_of(text: str) -> int:
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
     )
+
+
+def wrap(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text in lines that break between words only; a non-breaking space holds a number and its unit together."""
+    # The non-breaking space is not printable, but it is ours.
+    text = "\u00a0".join(map(printable, text.split("\u00a0")))
+    lines = textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.views.cell import NOTHING, cut, cut_shapes, listing_texts, pad, width_of
+from opcost.views.cell import NOTHING, cut, cut_shapes, listing_texts, pad, width_of, wrap
 from opcost.views.columns import Column
 from opcost.views.listing import Line, Listing
 
@@ -85,7 +85,7 @@ def draw_listing(listing: Listing, how: Drawing) -> Drawn:
     if totals:
         drawn += [rule, *totals]
     if left_out:
-        drawn.append([Piece(f"no room for {', '.join(left_out)}", "warn")])
+        drawn += [[Piece(line, "warn")] for line in wrap(f"no room for {', '.join(left_out)}", how.width)]
     return drawn
 
 
@@ -167,9 +167,9 @@ def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing
             style: Style = base
             if line.role != "row":
                 style = "sum"
-            elif column.name == "note" or text == "?" or (column.priced and line.partial):
+            elif column.name == "note" or text.startswith(("?", how.spell("≥"))):
                 style = "warn"
-            elif text in ("0", how.spell(NOTHING)):
+            elif base == "number" and text in ("0", how.spell(NOTHING)):
                 style = "zero"
             # However deep the tree is, some of the name must remain.
             drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]

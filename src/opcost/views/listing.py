@@ -55,6 +55,8 @@ class Line(NamedTuple):
     guides: str = ""
     partial: bool = False
     """Some operator in it has no price, so what is priced is a lower bound."""
+    own_partial: bool = False
+    """The same of a module without what is below it."""
     shares: bool = False
     """Parameters of another module stand in it."""
 
@@ -158,7 +160,8 @@ def _line(item: Any, columns: Sequence[Column], guides: str = "") -> Line:
     if isinstance(item, Row):
         return Line(values, partial=item.cost is None)
     if isinstance(item, Node):
-        return Line(values, "row", guides, bool(item.module.total.uncounted), item.shares)
+        module = item.module
+        return Line(values, "row", guides, bool(module.total.uncounted), bool(module.own.uncounted), item.shares)
     return Line(values, partial=bool(item.stats.uncounted))
 
 
@@ -172,7 +175,8 @@ def _sum(lines: Sequence[Line], columns: Sequence[Column], role: Literal["rest",
             values.append(sum(known))  # type: ignore[arg-type]
         else:
             values.append(name if place == named else "")
-    return Line(tuple(values), role, partial=any(line.partial for line in lines))
+    partial, own_partial = any(line.partial for line in lines), any(line.own_partial for line in lines)
+    return Line(tuple(values), role, partial=partial, own_partial=own_partial)
 
 
 def _choose(options: ListingOptions, known: dict[str, Column], default: Sequence[str] | None) -> tuple[Column, ...]:

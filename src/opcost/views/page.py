@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
-from opcost.views.cell import pad, printable
+from opcost.views.cell import pad, wrap
 from opcost.views.layout import GAP, Drawing, Drawn, Piece, Style, draw_listing
 from opcost.views.listing import Listing, ListingOptions, list_report
 from opcost.views.summary import Quantity, Section, Summary, summarize
@@ -34,12 +33,12 @@ def draw_page(page: Page, how: Drawing) -> Drawn:
     """The page as lines of styled pieces, its parts separated by empty lines."""
     how = replace(how, width=max(how.width, NARROWEST))
     summary, width = page.summary, how.width
-    heading = [line for text in summary.heading for line in _wrap(text, width, indent=8)]
+    heading = [line for text in summary.heading for line in wrap(text, width, indent=8)]
     parts: list[Drawn] = [
         [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
         draw_listing(page.listing, how) + _lines(page.listing.remarks, width, "faint"),
         _draw_totals(summary.quantities, width),
-        _draw_phases(summary),
+        _draw_phases(summary, width),
         _lines([" · ".join(said.replace(" ", "\u00a0") for said in summary.conventions)], width, "faint"),
         *(_draw_section(section, width) for section in summary.sections),
     ]
@@ -79,46 +78,36 @@ def _draw_totals(quantities: Sequence[Quantity], width: int) -> Drawn:
     return drawn
 
 
-def _draw_phases(summary: Summary) -> Drawn:
+def _draw_phases(summary: Summary, width: int) -> Drawn:
+    """One line for each phase, with as many of its costs as have room."""
     if not summary.phases:
         return []
-    rows = [("phase", "MACs", "FLOPs", "read", "written")] + [
-        (
-            phase,
-            format_count(cost.macs),
-            format_count(cost.flops),
-            format_bytes(cost.bytes_read),
-            format_bytes(cost.bytes_written),
-        )
-        for phase, cost in summary.phases
+    columns: list[list[str]] = [
+        ["phase", *(phase for phase, _ in summary.phases)],
+        ["MACs", *(format_count(cost.macs) for _, cost in summary.phases)],
+        ["FLOPs", *(format_count(cost.flops) for _, cost in summary.phases)],
+        ["read", *(format_bytes(cost.bytes_read) for _, cost in summary.phases)],
+        ["written", *(format_bytes(cost.bytes_written) for _, cost in summary.phases)],
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    drawn: Drawn = []
-    for number, row in enumerate(rows):
-        drawn.append(
-            [
-                Piece(pad(text, room, left=place == 0) + GAP, "head" if not number else "number" if place else "name")
-                for place, (text, room) in enumerate(zip(row, widths, strict=True))
-            ]
-        )
+    drawn: Drawn = [[] for _ in columns[0]]
+    for place, column in enumerate(columns):
+        room = max(map(len, column))
+        width -= room + len(GAP)
+        if width < -len(GAP):
+            break
+        for number, text in enumerate(column):
+            style: Style = "head" if number == 0 else "number" if place else "name"
+            drawn[number].append(Piece(pad(text, room, left=place == 0) + GAP, style))
     return drawn
 
 
 def _draw_section(section: Section, width: int) -> Drawn:
-    drawn: Drawn = [[Piece(section.title, "head")]]
+    drawn: Drawn = [[Piece(section.title, "warn" if section.urgent else "head")]]
     for line in section.lines:
-        drawn += [[Piece(f"  {part}", "text")] for part in _wrap(line, width - 2, indent=2)]
-    drawn += [[Piece(f"  {part}", "faint")] for part in _wrap(section.hint, width - 2)]
+        drawn += [[Piece(f"  {part}", "text")] for part in wrap(line, width - 2, indent=2)]
+    drawn += [[Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)]
     return drawn
 
 
 def _lines(texts: Iterable[str], width: int, style: Style) -> Drawn:
-    return [[Piece(line, style)] for text in texts for line in _wrap(text, width)]
-
-
-def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
-    """The text in lines that break between words only; a non-breaking space holds a number and its unit together."""
-    # The non-breaking space is not printable, but it is ours.
-    text = "\u00a0".join(map(printable, text.split("\u00a0")))
-    lines = textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
-    return [line.replace("\u00a0", " ") for line in lines]
+    return [[Piece(line, style)] for text in texts for line in wrap(text, width)]

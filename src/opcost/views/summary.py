@@ -16,6 +16,9 @@ from opcost.views.cell import in_runs
 MANY = 8
 """Entries of one section that are named; the others are only counted."""
 
+NO_RULE = "no rule"
+"""The reason of `Uncounted` that a rule of the user's own removes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
@@ -36,6 +39,8 @@ class Section:
     title: str
     lines: tuple[str, ...]
     hint: str = ""
+    urgent: bool = False
+    """A number of the report is wrong until something is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,22 +142,27 @@ def _sections(report: Report) -> Iterable[Section]:
     )
     shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
     yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
-    missed = report.coverage.uncounted
-    lines = [
-        f"{entry.raw}\u00a0×{entry.count} in {_places(entry.modules)}"
-        + (f" ({entry.reason})" if entry.reason != "no rule" else "")
-        for entry in missed
-    ]
-    first = next((entry.raw for entry in missed if entry.reason == "no rule"), "")
-    share = f"{sum(entry.count for entry in missed)} of {len(report.rows)}"
-    yield Section(
-        f"uncounted operators, {share}",
-        _limited(lines),
-        "the totals are lower bounds" + (f'; to count them, pass rules={{"{first}": rule}}' if first else ""),
-    )
+    yield _uncounted(report)
     yield Section(
         "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
     )
+
+
+def _uncounted(report: Report) -> Section:
+    missed = report.coverage.uncounted
+    lines = []
+    for entry in missed:
+        times = f"\u00a0×{entry.count}" if entry.count > 1 else ""
+        reason = f" ({entry.reason})" if entry.reason != NO_RULE else ""
+        lines.append(f"{entry.raw}{times} in {_places(entry.modules)}{reason}")
+    without_rule = [entry.raw for entry in missed if entry.reason == NO_RULE]
+    hint = "the totals are lower bounds"
+    if without_rule:
+        more = ", ..." if len(without_rule) > 1 else ""
+        rules = f'rules={{"{without_rule[0]}": rule{more}}}'
+        hint += "; to count them, pass " + rules.replace(" ", "\u00a0")
+    share = f"{sum(entry.count for entry in missed):,} of {len(report.rows):,}"
+    return Section(f"uncounted operators, {share}", _limited(lines), hint, urgent=True)
 
 
 def _unused(parameters: Iterable[Parameter]) -> list[str]:

@@ -87,6 +87,8 @@ def _coloured(drawn: Drawn) -> str:
     styles = {name: RichStyle.parse(colour) for name, colour in COLOURS.items()}
     segments = []
     for pieces in drawn:
+        while pieces and not pieces[-1].text.strip():
+            pieces = pieces[:-1]
         segments += [Segment(text, styles[style]) for text, style in pieces]
         segments.append(Segment.line())
     console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)

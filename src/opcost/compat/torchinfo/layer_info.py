@@ -30,7 +30,9 @@ class LayerInfo:
     ) -> None:
         self.layer_id = id(module)
         self.module = module
-        self.class_name = str(module.original_name) if isinstance(module, torch.jit.ScriptModule) else type(module).__name__
+        self.class_name = (
+            str(module.original_name) if isinstance(module, torch.jit.ScriptModule) else type(module).__name__
+        )
         self.var_name = var_name
         self.depth = depth
         self.depth_index: int | None = None

@@ -21,10 +21,11 @@ def called_layers(layers: Layers, batch_dim: int | None) -> list[LayerInfo]:
     """A row for each call, in the order of entry, below the containers that hold the layer."""
     builder = _Builder(layers.model, Parameters(layers.model, layers.report))
     called = {id(call.module) for call in layers.calls}
+    shown = _shown_paths(layers.model)
     macs: dict[int, int] = {}
     infos: list[tuple[LayerCall, LayerInfo]] = []
     for call in layers.calls:
-        names = _shown_path(layers.model, call)
+        names = shown[call.path]
         for depth in range(1, len(names)):
             builder.open_container(names[:depth], called)
         info = builder.add(names, call.module)
@@ -75,10 +76,9 @@ class _Builder:
 
     def add_defined(self, names: list[str], module: nn.Module) -> None:
         """Add a row for everything below a module, called or not."""
-        for name, child in module._modules.items():
-            if child is not None:
-                self.add([*names, name], child)
-                self.add_defined([*names, name], child)
+        for path, inner in module.named_modules(remove_duplicate=False):
+            if path:
+                self.add([*names, *path.split(".")], inner)
 
     def open_container(self, names: list[str], called: set[int]) -> None:
         """Make sure that the row of a container stands above what follows."""
@@ -120,23 +120,25 @@ class _Builder:
                 info.is_recursive = True
 
 
-def _shown_path(model: nn.Module, call: LayerCall) -> list[str]:
-    """The names that lead to a layer; where its parent holds it under several, the last one."""
-    if not call.path:
-        return []
-    *above, name = call.path.split(".")
-    siblings = model.get_submodule(".".join(above))._modules.items()
-    return [*above, [other for other, module in siblings if module is call.module][-1] if siblings else name]
+def _shown_paths(model: nn.Module) -> dict[str, list[str]]:
+    """The names that lead to each path's module; where its parent holds it under several, the last of these."""
+    last: dict[tuple[str, int], str] = {}
+    paths = [(path, id(module)) for path, module in model.named_modules(remove_duplicate=False)]
+    for path, module in paths:
+        parent, _, name = path.rpartition(".")
+        last[parent, module] = name
+    return {
+        path: [*filter(None, path.rpartition(".")[0].split(".")), last[path.rpartition(".")[0], module]] if path else []
+        for path, module in paths
+    }
 
 
 def _size(structure: Structure, batch_dim: int | None) -> tuple[list[Any], int]:
     """The shape that stands for an argument list or a result: of the first tensor, or of the last value of a dict."""
     if isinstance(structure, TensorSpec):
         return _shape(structure), bits(structure.dtype) // 8
-    if isinstance(structure, dict):
-        found = _first(list(structure.values())[-1]) if structure else None
-    else:
-        found = _first(structure)
+    items = list(structure.values()) if isinstance(structure, dict) else structure
+    found = _first(items[-1] if isinstance(structure, dict) and items else items)
     if found is None:
         return [], 0
     size, element_bytes = _shape(found), bits(found.dtype) // 8

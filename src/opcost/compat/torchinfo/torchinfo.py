@@ -46,9 +46,8 @@ def summary(
     """
     given = input_data is not None or input_size is not None
     if col_names is None:
-        columns = DEFAULT_COLUMN_NAMES if given else (ColumnSettings.NUM_PARAMS,)
-    else:
-        columns = tuple(ColumnSettings(name) for name in col_names)
+        col_names = DEFAULT_COLUMN_NAMES if given else (ColumnSettings.NUM_PARAMS,)
+    columns = tuple(ColumnSettings(name) for name in col_names)
     rows = {RowSettings(name) for name in (DEFAULT_ROW_SETTINGS if row_settings is None else row_settings)}
     model_mode = Mode.EVAL if mode is None else Mode(mode)
     if verbose is None:
@@ -154,7 +153,7 @@ def _traverse(data: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(data, torch.Tensor):
         return change(data)
     if isinstance(data, Mapping):
-        return type(data)({key: _traverse(value, change) for key, value in data.items()})
+        return {key: _traverse(value, change) for key, value in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(_traverse(item, change) for item in data))
     if isinstance(data, (list, tuple)):

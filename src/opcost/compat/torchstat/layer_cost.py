@@ -58,6 +58,8 @@ def cost_of_call(call: LayerCall) -> LayerCost:
     if isinstance(module, nn.Softmax):
         rows = x.numel // x.dims[module.dim] if module.dim is not None else 1
         return LayerCost(3 * x.numel - rows, general.flops, general.read, general.written)
+    if isinstance(module, (nn.ReLU, nn.ReLU6)):
+        return LayerCost(x.numel, x.numel, general.read, general.written)
     if isinstance(module, (nn.PReLU, nn.ELU, nn.LeakyReLU)):
         return LayerCost(general.madd, x.numel, general.read, general.written)
     return general

@@ -91,7 +91,5 @@ class StatTree:
         deepest = self.root_node.depth
         wanted = min(query_granularity, deepest)
         return [
-            node
-            for node in self.root_node.nodes()
-            if node.depth == wanted or node.depth < wanted <= node.granularity
+            node for node in self.root_node.nodes() if node.depth == wanted or node.depth < wanted <= node.granularity
         ]

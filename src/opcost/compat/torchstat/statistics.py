@@ -24,7 +24,7 @@ class ModelStat:
 
     def __init__(self, model: nn.Module, input_size: Sequence[int], query_granularity: int = 1) -> None:
         if not isinstance(model, nn.Module):
-            raise AssertionError(f"torchstat counts a torch.nn.Module, not a {type(model).__name__}")
+            raise TypeError(f"torchstat counts a torch.nn.Module, not a {type(model).__name__}")
         self._model = model
         self._input_size = tuple(input_size)
         self._query_granularity = query_granularity

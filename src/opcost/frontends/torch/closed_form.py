@@ -220,6 +220,12 @@ def _overloads(form: Form, *names: str) -> dict[Any, Form]:
     return found
 
 
+def _int4pack_mm(args: Any) -> Any:
+    """PyTorch's own meta kernel asks for a device that only its fake tensors have. The tiles are eight rows high."""
+    x, w = args[0], args[1]
+    return _new((x.shape[0], w.shape[0] * 8), x.dtype) if w.dim() == 4 else NotImplemented
+
+
 _FORMS: dict[Any, Form] = {
     **_overloads(
         _unary, "relu", "gelu", "silu", "sigmoid", "tanh", "neg", "rsqrt", "sqrt", "exp", "log", "cos", "sin", "erf", "abs",
@@ -233,6 +239,7 @@ _FORMS: dict[Any, Form] = {
     **_overloads(_binary, "add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor"),
     **_overloads(_binary_in_place, "add_.Tensor", "mul_.Tensor", "sub_.Tensor", "div_.Tensor"),
     **_overloads(_mm, "mm"),
+    **_overloads(_int4pack_mm, "_weight_int4pack_mm"),
     **_overloads(_addmm, "addmm"),
     **_overloads(_bmm, "bmm"),
     **_overloads(_grouped_mm, "_grouped_mm"),

@@ -18,6 +18,7 @@ from opcost.frontends.torch import lazy, recurrent
 from opcost.frontends.torch.recorder import Recorder
 from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import quiet_globals
+from opcost.frontends.torch.subclass import parts
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
@@ -127,7 +128,7 @@ class Run:
                     recorder.where = self._where_graded
                 result = model(*args, **kwargs)
                 if self.options.backward:
-                    self._backward(result)
+                    self._backward(result, tensors_in((args, kwargs)))
             except OpcostError as exc:
                 if isinstance(exc, ForwardError) and not exc.module:
                     exc.module = self.failed_in or ""
@@ -137,27 +138,28 @@ class Run:
             outputs = tuple(dict.fromkeys(recorder.state(t).vid for t in tensors_in(result)))
             return self._graph(outputs)
 
-    def _backward(self, result: Any) -> None:
-        """Gradients of everything that can have one, without touching any `.grad`."""
+    def _backward(self, result: Any, given: list[torch.Tensor]) -> None:
+        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`."""
         recorder = self.recorder
         outputs = [t for t in tensors_in(result) if t.requires_grad]
         weights = [p for p in self.model.parameters() if p.requires_grad]
-        if not outputs or not weights:
+        leaves = [*weights, *(t for t in given if t.requires_grad)]
+        if not outputs or not leaves:
             raise ForwardError(
-                "there is nothing to differentiate: " + ("no output" if weights else "no parameter") + " requires a gradient",
+                "there is nothing to differentiate: " + ("no output" if leaves else "no parameter") + " requires a gradient",
                 hint="count without backward, or unfreeze a parameter",
             )
         recorder.phase = "backward"
         recorder.where = self._where_backward
         with torch.autograd.set_multithreading_enabled(False):
             grads = torch.autograd.grad(
-                outputs, weights, grad_outputs=[torch.ones_like(t) for t in outputs], allow_unused=True
+                outputs, leaves, grad_outputs=[torch.ones_like(t) for t in outputs], allow_unused=True
             )
         if self.options.optimizer is not None:
             recorder.phase = "update"
             recorder.where = self._where_forward
             with torch.no_grad():
-                self._update([(w, g) for w, g in zip(weights, grads, strict=True) if g is not None])
+                self._update([(w, g) for w, g in zip(weights, grads, strict=False) if g is not None])
 
     def _update(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """One step of the optimizer, on stand-ins of the parameters."""
@@ -176,15 +178,17 @@ class Run:
         stem = f"{path}." if path else ""
         recorder = self.recorder
         params = [
-            (name, recorder.leaf(p, stem + name, "param", trainable=p.requires_grad).origin)
+            (part, recorder.leaf(tensor, stem + part, "param", trainable=p.requires_grad).origin)
             for name, p in module._parameters.items()
             if p is not None and not lazy.is_unsettled(p)
+            for part, tensor in parts(name, p)
         ]
         params += recorder.packages.register(recorder, path, module)
         buffers = [
-            (name, recorder.leaf(b, stem + name, "buffer").origin)
+            (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
             if b is not None and not lazy.is_unsettled(b)
+            for part, tensor in parts(name, b)
         ]
         if params or buffers:
             self._registered[path] = params, buffers

@@ -91,7 +91,7 @@ class RealRecorder(Recorder):
             vid = self.new_value(sig.spec, None if base < 0 else self.storages[vids[base]])
             made.append(vid)
             if same:
-                states[base].vid = vid
+                states[base].vid, states[base].sig = vid, sig
             else:
                 self._seen[id(tensor)] = _Seen(tensor, sig, vid)
         inputs = tuple(vids) if entry.order is None else tuple(vids[i] for i in entry.order)

@@ -18,13 +18,13 @@ from opcost.core.graph import Note, Phase, Role, TensorSpec
 from opcost.frontends.torch import higher_order, special, values
 from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.packages import Packages
-from opcost.frontends.torch.tensor import Recorded, Signatures, recorded
+from opcost.frontends.torch.subclass import is_foreign
+from opcost.frontends.torch.tensor import Recorded, Signature, Signatures, recorded, reshape
 from opcost.frontends.torch.without_data import work_out
 
 _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
-_OWN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 class Recorder(TorchDispatchMode):
@@ -57,6 +57,7 @@ class Recorder(TorchDispatchMode):
         self._storage_at: dict[tuple[int, int, int], int] = {}
         self._unknown_storages: set[int] = set()
         self._assumed_storages: set[int] = set()
+        self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.packages = Packages()
 
     # -- values -------------------------------------------------------------------------------------------------
@@ -85,9 +86,27 @@ class Recorder(TorchDispatchMode):
 
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """The tensor without data that takes the place of an input of the user's."""
+        if tensor.layout is not torch.strided:
+            alias = tensor.detach()
+            self.leaf(alias, name, "input")
+            return alias.requires_grad_() if tensor.requires_grad else alias
         leaf = self.leaf(tensor, name, "input")
         stand_in = recorded(leaf.sig, leaf.vid, leaf.real)
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
+
+    def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
+        """A sparse result. It has memory, because there are no sparse tensors without."""
+        tensor = sig.zeros()
+        self._leaf_of[id(tensor)] = Leaf(tensor, sig, vid, None)
+        return tensor
+
+    def _reshape(self, state: State, sig: Signature) -> None:
+        if type(state) is Recorded:
+            reshape(state, sig)
+            return
+        self._reshaped.append((state.tensor, state.tensor.detach()))
+        state.tensor.data = torch.empty_strided(sig.shape, sig.stride, dtype=sig.dtype, device=state.tensor.device)
+        state.sig = sig
 
     def state(self, tensor: torch.Tensor) -> State:
         if type(tensor) is Recorded:
@@ -95,7 +114,7 @@ class Recorder(TorchDispatchMode):
         found = self._leaf_of.get(id(tensor))
         if found is not None:
             return found
-        if type(tensor).__torch_dispatch__ is not _OWN_DISPATCH:
+        if is_foreign(tensor):
             raise ForeignTensor
         return self.leaf(tensor)
 
@@ -135,7 +154,9 @@ class Recorder(TorchDispatchMode):
         self.notes[Note(code, text, self.where())] = None
 
     def restore(self) -> None:
-        """Put back what the run changed of the user's tensors: nothing, because none is written to."""
+        """Put back what the run changed of the user's tensors: shapes, because no content is written to."""
+        for tensor, before in reversed(self._reshaped):
+            tensor.data = before
 
     # -- operators ----------------------------------------------------------------------------------------------
 
@@ -229,7 +250,11 @@ class Recorder(TorchDispatchMode):
             if same:
                 state = states[base]
                 state.vid = vid
+                if sig is not state.sig:
+                    self._reshape(state, sig)
                 outputs.append(state if type(state) is Recorded else state.tensor)
+            elif sig.stored is not None:
+                outputs.append(self._sparse(sig, vid))
             else:
                 outputs.append(recorded(sig, vid, None if contents is None else contents[position]))
         if entry.written and contents is None:

@@ -141,6 +141,23 @@ def _grouped(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
     return NotImplemented
 
 
+def _copy_to_itself(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`matmul(..., out=x)` writes to `x.view(...)`, and copies back unless it sees that both are the same memory.
+
+    Of tensors without data it cannot see that.
+    """
+    target, source = states[0], states[1]
+    same = recorder.storages[target.vid] == recorder.storages[source.vid] and target.sig.shape != source.sig.shape
+    return args[0] if same and target.sig.spec.numel == source.sig.spec.numel else NotImplemented
+
+
+def _to_sparse(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """How many values a sparse tensor stores decides what every operator on it costs."""
+    if not recorder.knows(states[0]) and states[0].sig.stored is None:
+        raise unknown_value(recorder, "how many values of a dense tensor are not zero, and stored by a sparse one,")
+    return NotImplemented
+
+
 HANDLERS: dict[Any, Handler] = {
     _aten._local_scalar_dense.default: _item,
     _aten.index.Tensor: _by_mask,
@@ -155,5 +172,10 @@ HANDLERS: dict[Any, Handler] = {
     _aten.max.dim: _choice,
     _aten.min.dim: _choice,
     _aten._grouped_mm.default: _grouped,
+    _aten.copy_.default: _copy_to_itself,
+    _aten._to_sparse.default: _to_sparse,
+    _aten._to_sparse.sparse_dim: _to_sparse,
+    _aten._to_sparse_csr.default: _to_sparse,
+    _aten._to_sparse_csc.default: _to_sparse,
     **dict.fromkeys(recurrent.WHOLE_LAYERS, recurrent.whole_layer),
 }

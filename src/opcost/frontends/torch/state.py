@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
 from opcost.frontends.torch.packed import pad_packed
 
@@ -53,11 +54,32 @@ def quiet_globals() -> Iterator[None]:
             undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
         undo.enter_context(_replaced(torch, "compile", _as_written))
         undo.enter_context(_replaced(torch._VF, "_pad_packed_sequence", pad_packed))
+        undo.enter_context(_replaced(CheckpointFunction, "apply", _checkpoint))
+        # Inference mode hands over composite operators whole, which hides what they consist of.
+        undo.enter_context(_replaced(torch.inference_mode, "__enter__", _without_grad))
         yield
 
 
 def _as_written(model: Any = None, **_: Any) -> Any:
     return model if model is not None else lambda function: function
+
+
+def _checkpoint(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+    """Reentrant checkpointing by the other variant, since it demands `.backward()`, which writes to every `.grad`.
+
+    It recomputes all of the function, and only where some argument requires a gradient.
+    """
+    if not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
+        with torch.no_grad():
+            return function(*args)
+    with set_checkpoint_early_stop(False):
+        return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
+
+
+def _without_grad(mode: Any) -> None:
+    """Enter inference mode as if it were `no_grad`; leaving it is the same for both."""
+    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(False)
+    mode._inference_mode_context.__enter__()
 
 
 @contextmanager

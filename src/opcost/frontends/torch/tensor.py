@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -14,17 +15,28 @@ QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
 
 
 class Signature:
-    """Shape, strides, element type and device of a tensor: one object for each combination, compared by identity."""
+    """Shape, strides, element type and device of a tensor: one object for each combination, compared by identity.
 
-    __slots__ = ("device", "dtype", "shape", "spec", "stride")
+    A sparse tensor also has its layout and how many values it stores, and no strides.
+    """
+
+    __slots__ = ("device", "dtype", "layout", "shape", "spec", "stored", "stride")
 
     def __init__(
-        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device
+        self,
+        shape: tuple[int, ...],
+        stride: tuple[int, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+        layout: torch.layout = torch.strided,
+        stored: int | None = None,
     ) -> None:
         self.shape = shape
         self.stride = stride
         self.dtype = dtype
         self.device = device
+        self.layout = layout
+        self.stored = stored
         self.spec = TensorSpec(shape, str(dtype).removeprefix("torch."))
 
     def meta(self) -> torch.Tensor:
@@ -36,6 +48,8 @@ class Signature:
 
         Ones would be as good; integers are zero so that they are valid indices.
         """
+        if self.stored is not None:
+            return _sparse_zeros(self.shape, self.dtype, self.layout, self.stored)
         extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
         if self.dtype in QUANTIZED:
             base = torch._empty_affine_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
@@ -54,10 +68,17 @@ class Signatures:
         """The signature of a tensor as if it lay on `device`."""
         shape = tuple(tensor.shape)
         if tensor.layout is torch.strided:
-            stride = tensor.stride()
-        else:
-            stride = contiguous(shape)
-        return self.get(shape, stride, tensor.dtype, device)
+            return self.get(shape, tensor.stride(), tensor.dtype, device)
+        if tensor.layout not in _SPARSE or tensor.dense_dim() or tensor.sparse_dim() < len(shape):
+            return self.get(shape, contiguous(shape), tensor.dtype, device)
+        return self._sparse(shape, tensor.dtype, device, tensor.layout, tensor._nnz())
+
+    def _sparse(self, *key: Any) -> Signature:
+        found = self._made.get(key)
+        if found is None:
+            shape, dtype, device, layout, stored = key
+            found = self._made[key] = Signature(shape, (), dtype, device, layout, stored)
+        return found
 
     def get(
         self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device
@@ -67,6 +88,19 @@ class Signatures:
         if found is None:
             found = self._made[key] = Signature(shape, stride, dtype, device)
         return found
+
+
+_SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
+"""The sparse layouts whose stored values are single numbers."""
+
+
+def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layout, stored: int) -> torch.Tensor:
+    """A sparse tensor on the CPU that stores so many zeros, at the first places, and again there if there are more."""
+    once = stored <= prod(shape)
+    places = torch.stack(torch.unravel_index(torch.arange(stored) % max(prod(shape), 1), shape))
+    values = torch.zeros(stored, dtype=dtype)
+    made = torch.sparse_coo_tensor(places, values, shape, is_coalesced=once, check_invariants=False)
+    return made if layout is torch.sparse_coo else made.to_sparse(layout=layout)
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -95,6 +129,8 @@ class Recorded(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, torch.Tensor) and kind is not Recorded for kind in types):
+            return NotImplemented  # another class knows how to take the operator apart
         raise RuntimeError(
             f"{func} was called on a tensor without data after the count had ended; something kept the tensor alive"
         )
@@ -120,6 +156,13 @@ class Recorded(torch.Tensor):
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
+
+
+def reshape(tensor: Recorded, sig: Signature) -> None:
+    """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
+    with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+        tensor.data = recorded(sig, tensor.vid)
+    tensor.sig = sig
 
 
 def recorded(sig: Signature, vid: int, real: torch.Tensor | None = None) -> Recorded:

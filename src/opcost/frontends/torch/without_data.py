@@ -33,29 +33,30 @@ _ZEROS_LIMIT = 1 << 30
 
 def work_out(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Entry:
     """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
+    device = device_of(recorder, kwargs, states)
+    if not _has_meta_kernel(func, args, states):
+        result, zeros, real_args, real_kwargs = _run_on_zeros(func, args, kwargs, states, None)
+        return describe(recorder, func, real_args, real_kwargs, zeros, states, result, device)
     metas = [state.sig.meta() for state in states]
     feed = iter(metas)
     meta_args = substitute(args, feed, META)
     meta_kwargs = substitute(kwargs, feed, META)
     result = closed_form(func, meta_args, meta_kwargs)
     if result is NotImplemented:
-        result, metas, meta_args, meta_kwargs = _run(func, args, kwargs, states, metas, meta_args, meta_kwargs)
-    return describe(recorder, func, meta_args, meta_kwargs, metas, states, result, device_of(recorder, kwargs, states))
-
-
-def _run(
-    func: Any, args: Any, kwargs: dict[str, Any], states: list[State], metas: list[torch.Tensor], meta_args: Any, meta_kwargs: Any
-) -> tuple[Any, list[torch.Tensor], Any, Any]:
-    if func not in _QUANTIZING and all(_plain(state) for state in states) and not has_package(meta_args):
         try:
-            return func(*meta_args, **meta_kwargs), metas, meta_args, meta_kwargs
-        except (NotImplementedError, RuntimeError, AttributeError) as exc:
-            failure: Exception | None = exc
-        if any(tag in func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
-            raise DataDependent(f"the result of {func._schema.name} depends on values that a count without data does not have") from failure
-    else:
-        failure = None
-    return _run_on_zeros(func, args, kwargs, states, failure)
+            result = func(*meta_args, **meta_kwargs)
+        except (NotImplementedError, RuntimeError, AttributeError) as failure:
+            if any(tag in func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
+                raise DataDependent(
+                    f"the result of {func._schema.name} depends on values that a count without data does not have"
+                ) from failure
+            result, metas, meta_args, meta_kwargs = _run_on_zeros(func, args, kwargs, states, failure)
+    return describe(recorder, func, meta_args, meta_kwargs, metas, states, result, device)
+
+
+def _has_meta_kernel(func: Any, args: Any, states: list[State]) -> bool:
+    """Whether an operator may be tried on the meta device: not with packages, sparse or quantized tensors."""
+    return func not in _QUANTIZING and all(_plain(state) for state in states) and not has_package(args)
 
 
 def _run_on_zeros(
@@ -65,7 +66,7 @@ def _run_on_zeros(
     if sum(state.sig.spec.nbytes for state in states if _replaceable(state)) > _ZEROS_LIMIT:
         raise failure or MemoryError(f"{func} would need more than {_ZEROS_LIMIT} bytes of zeros")
     zeros = [
-        state.sig.zeros() if _replaceable(state) else state.tensor  # type: ignore[union-attr]
+        state.sig.zeros() if _replaceable(state) or state.sig.stored is not None else state.tensor  # type: ignore[union-attr]
         for state in states
     ]
     feed = iter(zeros)
@@ -136,8 +137,8 @@ def describe(
     outs = []
     for tensor in flat:
         index = position.get(id(tensor))
-        if index is not None:
-            outs.append(Out(states[index].sig, index, True))
+        if index is not None:  # in place, where the shape may change as well
+            outs.append(Out(recorder.signatures.of(tensor, states[index].sig.device), index, True))
         else:
             base = memory.get(_storage(tensor), -1)
             outs.append(Out(recorder.signatures.of(tensor, device), base, False))

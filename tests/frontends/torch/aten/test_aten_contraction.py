@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -68,9 +69,7 @@ def test_matmul_and_linear_are_known_where_a_trace_names_them(translated: Any, m
     linear = translated(aten.linear.default, meta(B, M, K), meta(N, K), meta(N), outs=((B, M, N),))
     assert linear.cost.macs == B * M * K * N
     assert linear.attrs["bias"]
-    tensordot = translated(
-        aten.tensordot.default, meta(B, M, K), meta(K, M, N), [1, 2], [1, 0], outs=((B, N),)
-    )
+    tensordot = translated(aten.tensordot.default, meta(B, M, K), meta(K, M, N), [1, 2], [1, 0], outs=((B, N),))
     assert tensordot.cost.macs == B * M * K * N
 
 
@@ -108,9 +107,9 @@ def test_outer_products_sum_nothing_and_are_elementwise(record: Any, translated:
 @pytest.mark.parametrize("products", [2, 4])
 def test_chained_products_count_from_left_to_right(products: int, translated: Any, meta: Any) -> None:
     extents = [2, 3, 5, 7, 11][: products + 1]
-    matrices = [meta(a, b) for a, b in zip(extents, extents[1:], strict=False)]
+    matrices = [meta(a, b) for a, b in pairwise(extents)]
     seen = translated(aten.chain_matmul.default, matrices, outs=((extents[0], extents[-1]),))
-    assert seen.cost.macs == sum(extents[0] * a * b for a, b in zip(extents[1:], extents[2:], strict=False))
+    assert seen.cost.macs == sum(extents[0] * a * b for a, b in pairwise(extents[1:]))
 
 
 # -- packed and scaled types ------------------------------------------------------------------------------------------
@@ -182,7 +181,9 @@ def test_two_of_four_weights_execute_half_of_the_products(translated: Any, meta:
     )  # fmt: skip
     assert linear.cost.macs == rows * inner * outer // 2
     assert linear.attrs["then"] == ("relu",)
-    mm = translated(aten._sparse_semi_structured_mm.default, compressed, marks, meta(inner, rows), outs=((outer, rows),))
+    mm = translated(
+        aten._sparse_semi_structured_mm.default, compressed, marks, meta(inner, rows), outs=((outer, rows),)
+    )
     assert mm.cost.macs == rows * inner * outer // 2
     cslt = translated(aten._cslt_sparse_mm.default, meta(1234), meta(inner, rows), outs=((outer, rows),))
     assert cslt.cost.macs == rows * inner * outer // 2
@@ -200,7 +201,9 @@ def test_a_sparse_operand_counts_its_stored_values(layout: str, record: Any) -> 
 
 def test_a_sampled_product_is_computed_where_values_are_stored(record: Any) -> None:
     sparse = torch.eye(4).to_sparse_csr()
-    products = [s for s in record(lambda: torch.sparse.sampled_addmm(sparse, torch.ones(4, K), torch.ones(K, 4))) if s.cost.macs]
+    products = [
+        s for s in record(lambda: torch.sparse.sampled_addmm(sparse, torch.ones(4, K), torch.ones(K, 4))) if s.cost.macs
+    ]
     assert [s.cost.macs for s in products] == [4 * K]
 
 

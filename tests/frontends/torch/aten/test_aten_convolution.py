@@ -73,7 +73,9 @@ def test_the_kernels_below_a_convolution_are_convolutions(operator: Any, transla
     assert (seen.kind, seen.ins) == ("conv", (tuple(x.shape), tuple(weight.shape), (COUT,)))
 
 
-@pytest.mark.parametrize("operator", [aten.cudnn_convolution_relu.default, aten.miopen_convolution_relu.default], ids=str)
+@pytest.mark.parametrize(
+    "operator", [aten.cudnn_convolution_relu.default, aten.miopen_convolution_relu.default], ids=str
+)
 def test_a_fused_relu_is_named(operator: Any, translated: Any, meta: Any) -> None:
     x, weight = meta(B, CIN, SIZE, SIZE), meta(COUT, CIN, KERNEL, KERNEL)
     y = (B, COUT, 5, 5)
@@ -87,7 +89,17 @@ def test_a_fused_addition_is_counted_once(biased: bool, translated: Any, meta: A
     x, weight, z = meta(B, CIN, SIZE, SIZE), meta(COUT, CIN, KERNEL, KERNEL), meta(B, COUT, 5, 5)
     bias = meta(COUT) if biased else None
     seen = translated(
-        aten.cudnn_convolution_add_relu.default, x, weight, z, 1.0, bias, [1, 1], [0, 0], [1, 1], 1, outs=((B, COUT, 5, 5),)
+        aten.cudnn_convolution_add_relu.default,
+        x,
+        weight,
+        z,
+        1.0,
+        bias,
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        1,
+        outs=((B, COUT, 5, 5),),
     )
     assert tuple(z.shape) in seen.ins
     assert seen.cost.flops - 2 * seen.cost.macs == z.numel() * (3 if biased else 2)

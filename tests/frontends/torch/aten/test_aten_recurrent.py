@@ -29,7 +29,9 @@ def test_a_recurrent_stack_lists_the_sizes_of_every_layer(
         "bias": True,
     }
     gates = GATES[cell]
-    per_step = directions * gates * HID * (IN + HID) + (layers - 1) * directions * gates * HID * (directions * HID + HID)
+    per_step = directions * gates * HID * (IN + HID) + (layers - 1) * directions * gates * HID * (
+        directions * HID + HID
+    )
     assert seen.cost.macs == T * B * per_step
 
 

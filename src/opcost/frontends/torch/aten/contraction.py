@@ -192,6 +192,15 @@ def _two_of_four_addmm(call: Call) -> Translation:
     return product(call, "mat1", "mat2", "input")
 
 
+@on("semi_structured::cutlass_mm", "semi_structured::cusparselt_mm")
+def _two_of_four(call: Call) -> Translation:
+    """Two of four weights are there; the dense operand has all four."""
+    depth = call["dense"].shape[1 if call["should_transpose_dense"] else 0] // 2
+    return product(call, "dense", "packed", "bias", depth=depth)._replace(
+        ins=call.tensors("dense", "packed", "bias", "meta")
+    )
+
+
 @on("_cslt_sparse_mm")
 def _cslt_sparse_mm(call: Call) -> Translation:
     return product(call, "compressed_A", "dense_B", "bias", depth=call["dense_B"].shape[0] // 2)
@@ -295,7 +304,7 @@ def sparse_product(call: Call, a: str, b: str, added: str = "") -> Translation:
 def stored(tensor: torch.Tensor) -> int:
     """The explicitly stored values of a sparse tensor."""
     if tensor.layout is torch.sparse_coo:
-        return int(tensor._values().numel())  # noqa: SLF001  (`values` refuses tensors with repeated indices)
+        return int(tensor._values().numel())  # `values` refuses tensors with repeated indices
     return int(tensor.values().numel())
 
 

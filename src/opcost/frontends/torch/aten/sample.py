@@ -76,14 +76,8 @@ def _sample(call: Call, *, taps: int) -> Translation:
     return Translation("sample", attrs)
 
 
-always("distance", ["cdist", "_cdist_forward", "pdist", "_pdist_forward"])
+always("distance", ["cdist", "_cdist_forward", "_euclidean_dist", "pdist", "_pdist_forward"])
 always("distance", ["_cdist_backward", "_pdist_backward"], grad=True)
-
-
-@on("_euclidean_dist")
-def _euclidean_dist(call: Call) -> Translation:
-    """Worked out as one product of points extended by their squared norm and a one."""
-    return Translation("matmul", {"depth": call["x1"].shape[-1] + 2})
 
 
 @on("_fft_c2c", "_fft_r2c")

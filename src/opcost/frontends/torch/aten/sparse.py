@@ -39,7 +39,7 @@ always(
 @on("_coalesce", "coalesce")
 def _coalesce(call: Call) -> Translation:
     """The indices are sorted, and values at equal places added."""
-    return Translation("sort", {"length": max(call["self"]._nnz(), 1)})  # noqa: SLF001  (there is no public way to ask)
+    return Translation("sort", {"length": max(call["self"]._nnz(), 1)})
 
 
 @on("_sparse_sum_backward")

@@ -1,0 +1,28 @@
+"""Tensor subclasses that answer operators themselves, with plain tensors inside: 2:4 sparse, quantized, distributed.
+
+Their own code takes an operator apart into operators on what lies inside, and those are recorded. So the parameter is what
+lies inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+_OWN_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
+def is_foreign(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's class answers operators itself."""
+    return type(tensor).__torch_dispatch__ is not _OWN_DISPATCH
+
+
+def parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """The plain tensors that a parameter consists of, with names; for a plain one, itself."""
+    if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
+        inside, _ = tensor.__tensor_flatten__()
+        for attribute in inside:
+            yield from parts(f"{name}_{attribute}", getattr(tensor, attribute))
+    else:
+        yield name, tensor

@@ -69,6 +69,15 @@ def test_the_rest_says_how_many_lines_it_stands_for(plain: Report) -> None:
     assert column(listed(plain, by="op", top=len(plain.rows), columns="op"), "op", role="rest") == []
 
 
+def test_a_column_is_not_dull_while_the_rest_has_something_to_tell(odd: Report, plain: Report) -> None:
+    def shown(report: Report) -> list[str]:
+        listing = listed(report, by="kind", top=1)
+        return [column.name for place, column in enumerate(listing.columns) if not listing.is_dull(place)]
+
+    assert "uncounted" in shown(odd)
+    assert "uncounted" not in shown(plain)
+
+
 def test_a_tree_shows_modules_in_definition_order_with_the_totals_of_what_is_below(plain: Report) -> None:
     listing = listed(plain, depth=None, columns="path,macs")
     assert column(listing, "path") == [module.path for module in plain.modules]

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
+from opcost.frontends.torch.state import random_state
 from opcost.frontends.torch.unchanged import unchanged
 
 
@@ -16,7 +17,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; flags, attributes, buffers and random generators come back afterwards."""
     flags = [(module, module.training) for module in model.modules()]
     with ExitStack() as undo:
-        undo.enter_context(torch.random.fork_rng())
+        undo.enter_context(random_state())
         undo.enter_context(torch.no_grad())
         undo.callback(_put_back_buffers, [(buffer, buffer.detach().clone()) for buffer in model.buffers()])
         undo.enter_context(unchanged(model))

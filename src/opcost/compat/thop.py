@@ -19,6 +19,7 @@ from opcost.compat._layers import LayerCall, Layers, count_layers
 from opcost.compat._parameters import Parameters
 from opcost.compat._recurrent import cells, gates, steps
 from opcost.compat._undisturbed import undisturbed
+from opcost.frontends.torch.tree import map_tensors
 
 LayerInfo: TypeAlias = "dict[str, tuple[float, float, LayerInfo]]"
 CustomOps: TypeAlias = Mapping[type[nn.Module], Callable[..., None]]
@@ -98,7 +99,7 @@ def _ask_custom_rules(model: nn.Module, inputs: tuple[Any, ...], custom_ops: Cus
                 module.register_buffer(name, torch.zeros(1, dtype=torch.float64))
                 undo.callback(delattr, module, name)
             undo.callback(module.register_forward_hook(custom_ops[type(module)]).remove)
-        model(*inputs)
+        model(*map_tensors(inputs, lambda tensor: tensor.detach().clone()))
         return {path: float(module.total_ops) for path, module in _outermost(ruled)}
 
 

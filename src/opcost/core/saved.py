@@ -287,4 +287,10 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-_WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text that can be written", int: "an integer", bool: "true or false"}
+_WORDS: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text that can be written",
+    int: "an integer",
+    bool: "true or false",
+}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from opcost.core.report import Report, Stats
+from opcost.core.report import ModuleCost, Report
 from opcost.core.units import format_count
 from opcost.views.cell import printable
 from opcost.views.view import View
@@ -46,18 +46,27 @@ class ArchView(View[ArchOptions, Arch]):
     options = ArchOptions
 
     def build(self, report: Report, options: ArchOptions) -> Arch:
-        return Arch(report.modules, {module.path: _line(module.total, options) for module in report.modules})
+        return Arch(report.modules, {module.path: _line(module, options) for module in report.modules})
 
     def write(self, data: Arch, options: ArchOptions) -> str:
         text = arch_text(data.modules, data.lines.__getitem__)
         return "\n".join(map(printable, text.split("\n"))) + "\n"
 
 
-def _line(total: Stats, options: ArchOptions) -> str:
+def _line(module: ModuleCost, options: ArchOptions) -> str:
+    if module.same_as is not None:
+        return f"= {module.same_as or 'the model itself'}"
+    total = module.total
     shown = "{:,}".format if options.exact else format_count
-    said = [("params", total.params), ("macs", total.macs), ("flops", total.flops), ("acts", total.activations)]
-    line = ", ".join(f"#{name}: {shown(value)}" for name, value in said)
-    return f"{line}, #uncounted operators: {total.uncounted}" if total.uncounted else line
+
+    def priced(value: int) -> str:
+        """Where an operator has no price, what is known is a lower bound, and a zero is unknown."""
+        return shown(value) if not total.uncounted else f"≥{shown(value)}" if value else "?"
+
+    return (
+        f"#params: {shown(total.params)}, #macs: {priced(total.macs)}, #flops: {priced(total.flops)}, "
+        f"#acts: {shown(total.activations)}"
+    )
 
 
 def arch_text(modules: Iterable[Part], statistics: Callable[[str], str]) -> str:

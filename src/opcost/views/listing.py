@@ -74,10 +74,10 @@ class Listing:
 
     def is_dull(self, place: int) -> bool:
         """Nobody asked for this column, and it has nothing to tell."""
-        dull = self.columns[place].dull
-        if not self.ranked or not dull:
+        column = self.columns[place]
+        if not self.ranked or not column.dull:
             return False
-        return all(line.values[place] in dull for line in self.lines if line.role == "row")
+        return all(line.values[place] in column.dull for line in self.lines if line.role == "row" or column.adds)
 
 
 def list_report(report: Report, options: ListingOptions, *, default: Sequence[str] | None = None) -> Listing:

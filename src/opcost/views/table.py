@@ -87,9 +87,10 @@ def _coloured(drawn: Drawn) -> str:
     styles = {name: RichStyle.parse(colour) for name, colour in COLOURS.items()}
     segments = []
     for pieces in drawn:
-        while pieces and not pieces[-1].text.strip():
-            pieces = pieces[:-1]
-        segments += [Segment(text, styles[style]) for text, style in pieces]
+        end = len(pieces)
+        while end and not pieces[end - 1].text.strip():
+            end -= 1
+        segments += [Segment(text, styles[style]) for text, style in pieces[:end]]
         segments.append(Segment.line())
     console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
     console.print(Segments(segments), end="", soft_wrap=True)

@@ -8,9 +8,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opcost.errors import DataDependent
-from opcost.frontends.torch.special import unknown_value
 from opcost.frontends.torch.tree import tensors_in
-from opcost.frontends.torch.without_data import META, describe, substitute
+from opcost.frontends.torch.without_data import META, describe, substitute, unknown_value
 
 if TYPE_CHECKING:
     from opcost.frontends.torch.recorder import Recorder
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Record a higher-order operator by running its parts."""
-    name = func.name() if callable(func.name) else str(func.name)
-    handler = _HANDLERS.get(name.rpartition("::")[2])
+    name = _name(func)
+    handler = _HANDLERS.get(name)
     if handler is None:
         raise DataDependent(
             f"the higher-order operator {name} cannot be taken apart here",
@@ -29,15 +28,20 @@ def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]) -> Any
     return handler(recorder, func, *args, **kwargs)
 
 
+def is_control_flow(func: Any) -> bool:
+    """Whether an operator runs functions that it is given, so that a real run must be seen from inside."""
+    return not isinstance(func, torch._ops.OpOverload) and _name(func) in _CONTROL_FLOW
+
+
+def _name(func: Any) -> str:
+    name = func.name() if callable(func.name) else str(func.name)
+    return name.rpartition("::")[2]
+
+
 def _truth(recorder: Recorder, value: Any) -> bool | None:
     """What a condition says, or None where only data could tell."""
-    if not isinstance(value, torch.Tensor):
-        return bool(value)
-    state = recorder.state(value)
-    if not recorder.knows(state):
-        return None
-    assert state.real is not None
-    return bool(state.real)
+    content = recorder.content_of(value) if isinstance(value, torch.Tensor) else value
+    return None if content is None else bool(content)
 
 
 def _cond(recorder: Recorder, func: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
@@ -95,11 +99,11 @@ def _flex_attention(recorder: Recorder, func: Any, query: Any, key: Any, value: 
     return recorder.emit(entry, states)
 
 
-_HANDLERS = {
+_CONTROL_FLOW = {
     "cond": _cond,
     "while_loop": _while,
     "map_impl": _map,
     "map": _map,
     "scan": _scan,
-    "flex_attention": _flex_attention,
 }
+_HANDLERS = {**_CONTROL_FLOW, "flex_attention": _flex_attention}

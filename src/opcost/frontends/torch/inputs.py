@@ -12,6 +12,7 @@ from torch import nn
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.tree import tensors_in
+from opcost.frontends.torch.unwrap import type_name
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any], dict[int, str]]
 
@@ -30,29 +31,54 @@ def make_inputs(model: nn.Module, options: CountOptions, device: torch.device) -
         args = ()
     else:
         args, kwargs = _from_model(model, device)
+    _check_fit(model, args, kwargs)
     return args, kwargs, _names(model, args, kwargs)
+
+
+def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether forward can be called so; a misspelt name is told here, where the right ones are known."""
+    if model._forward_pre_hooks:  # they may change the arguments
+        return
+    try:
+        signature = inspect.signature(model.forward)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as exc:
+        what = type_name(model)
+        known = argument_names(model)
+        for name in kwargs:
+            if name not in known:
+                raise UnknownName(f"argument of {what}.forward", name, known) from exc
+        raise InputError(f"the inputs do not fit {what}.forward{signature}: {exc}") from exc
 
 
 def _from_shapes(
     model: nn.Module, shapes: Any, dtypes: Any, device: torch.device
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(dtypes, Mapping):
+        names = [str(name) for name in shapes] if isinstance(shapes, Mapping) else argument_names(model) or list(dtypes)
+        for name in dtypes:
+            if name not in names:
+                raise UnknownName("input to give an element type", str(name), names)
     if isinstance(shapes, Mapping):
         named = {str(name): _tensor(model, name, shape, _dtype(dtypes, name, None), device) for name, shape in shapes.items()}
-        known = argument_names(model)
-        if known is not None:
-            for name in named:
-                if name not in known:
-                    raise UnknownName(f"argument of {type(model).__name__}.forward", name, known)
         return (), named
-    several = [shapes] if _is_shape(shapes) else list(shapes)
-    known = argument_names(model) or ()
+    several = [shapes] if _is_shape(shapes) else shapes
+    if not isinstance(several, (list, tuple)) or any(isinstance(item, (int, float)) for item in several):
+        raise InputError(f"{shapes!r} is not a shape", hint=_SHAPE_HINT)
+    known = argument_names(model)
     args = []
     for index, shape in enumerate(several):
         if not _is_shape(shape):
-            raise InputError(f"{shape!r} is not a shape", hint="a shape is a tuple of integers, as (1, 3, 224, 224)")
+            raise InputError(f"{shape!r} is not a shape", hint=_SHAPE_HINT)
         name = known[index] if index < len(known) else ""
         args.append(_tensor(model, name, shape, _dtype(dtypes, name, index), device))
     return tuple(args), {}
+
+
+_SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
 
 
 def _is_shape(value: Any) -> bool:
@@ -102,15 +128,15 @@ def _tensor(model: nn.Module, name: str, shape: Any, dtype: torch.dtype | None, 
     return torch.zeros(tuple(shape), dtype=dtype, device="cpu")
 
 
-def argument_names(model: nn.Module) -> list[str] | None:
-    """The names of forward's arguments; None where it takes any."""
+def argument_names(model: nn.Module) -> list[str]:
+    """The names of forward's arguments, as far as it says them."""
+    if (exported := vars(model).get("graph_signature")) is not None:
+        return [str(name) for name in exported.user_inputs]
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
-        parameters = inspect.signature(model.forward).parameters.values()
+        return [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind in named]
     except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        return []
 
 
 def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -132,7 +158,7 @@ def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...]
     ]
     if needed:
         raise InputError(
-            f"{type(model).__name__}.forward needs {', '.join(needed)}, and nothing was given",
+            f"{type_name(model)}.forward needs {', '.join(needed)}, and nothing was given",
             hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
     return (), {}
@@ -140,7 +166,7 @@ def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...]
 
 def _names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
     """A readable name for each input tensor, after the argument in which it comes."""
-    known = argument_names(model) or []
+    known = argument_names(model)
     names: dict[int, str] = {}
     pairs = [(known[i] if i < len(known) else f"input{i}", arg) for i, arg in enumerate(args)]
     for name, value in (*pairs, *kwargs.items()):

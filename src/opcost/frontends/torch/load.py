@@ -16,22 +16,26 @@ from opcost.errors import SourceError, UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.inputs import make_inputs
 from opcost.frontends.torch.lazy import countable
-from opcost.frontends.torch.model import Run, RunOptions
+from opcost.frontends.torch.model import Run, RunOptions, one_at_a_time
 from opcost.frontends.torch.recorder import Recorder
-from opcost.frontends.torch.unwrap import unwrap
+from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
 
 
 def load(source: Any, options: CountOptions) -> Graph:
     """Record one run of a model."""
+    label = ""
     if isinstance(source, (str, Path)):
+        label = Path(source).name
         source = _read_exported(Path(source))
     model = unwrap(source)
+    if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
+        options = _with_example(source, options)
     device = device_of(model)
     args, kwargs, names = make_inputs(model, options, device)
     run_options = RunOptions(
         backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer)
     )
-    with _in_mode(model, options.mode):
+    with one_at_a_time, _in_mode(model, options.mode):
         if options.real:
             from opcost.frontends.torch.real import RealRecorder
 
@@ -39,7 +43,15 @@ def load(source: Any, options: CountOptions) -> Graph:
         else:
             recorder = Recorder(device)
         graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
-    return dataclasses.replace(graph, source=type(source).__name__ if model is source else type(model).__name__)
+    return dataclasses.replace(graph, source=label or type_name(model))
+
+
+def _with_example(program: torch.export.ExportedProgram, options: CountOptions) -> CountOptions:
+    """The inputs with which a program was exported."""
+    if program.example_inputs is None:
+        return options
+    args, kwargs = program.example_inputs
+    return dataclasses.replace(options, inputs=tuple(args), kwargs=dict(kwargs))
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -58,7 +70,7 @@ def _in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
         return
     if mode not in ("train", "eval"):
         raise UnknownName("mode", mode, ("train", "eval"))
-    flags = [(module, module.training) for module in model.modules()]
+    flags = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
     try:
         for module, _ in flags:
             module.training = mode == "train"

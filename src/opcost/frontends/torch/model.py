@@ -20,9 +20,10 @@ from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import quiet_globals
 from opcost.frontends.torch.subclass import parts
 from opcost.frontends.torch.unchanged import unchanged
+from opcost.frontends.torch.unwrap import type_name
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
-_one_at_a_time = RLock()
+one_at_a_time = RLock()
 """Some switches that a count turns are global to the process, so counts of several threads take turns."""
 
 
@@ -112,7 +113,7 @@ class Run:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
         recorder, model = self.recorder, self.model
         with ExitStack() as undo:
-            undo.enter_context(_one_at_a_time)
+            undo.enter_context(one_at_a_time)
             undo.enter_context(unchanged(model, args, kwargs))
             undo.enter_context(quiet_globals())
             undo.enter_context(torch.inference_mode(mode=False))
@@ -222,7 +223,7 @@ class Run:
             meta={
                 "version": torch.__version__,
                 "device": str(recorder.device),
-                "mode": "train" if self.model.training else "eval",
+                "mode": "train" if getattr(self.model, "training", False) else "eval",
             },
         )
 
@@ -238,7 +239,7 @@ class Run:
             call = first.get(path)
             yield Module(
                 path=path,
-                type=type(module).__name__,
+                type=type_name(module),
                 parameters=tuple(params),
                 buffers=tuple(buffers),
                 calls=count.get(path, 0),
@@ -267,7 +268,7 @@ def forward_error(exc: Exception, path: str, model: nn.Module) -> ForwardError:
     where = f"module {path!r}" if path else "the model's own forward"
     kind = DataDependent if "data" in str(exc) and "Recorded" in str(exc) else ForwardError
     return kind(
-        f"{type(model).__name__} raised {type(exc).__name__} in {where}: {exc}",
+        f"{type_name(model)} raised {type(exc).__name__} in {where}: {exc}",
         module=path,
         hint="check the shapes and types of the inputs; --debug shows where it was raised",
     )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import weakref
+from itertools import zip_longest
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Role
 from opcost.errors import InputError
-from opcost.frontends.torch.entry import Entry, ForeignTensor, Leaf, OpRecord, Out, State
+from opcost.frontends.torch import higher_order, special
+from opcost.frontends.torch.entry import Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.recorder import Recorder
 from opcost.frontends.torch.tensor import Signature
-from opcost.frontends.torch.without_data import describe, substitute
+from opcost.frontends.torch.without_data import describe, is_composite
+
+_ITEM = torch.ops.aten._local_scalar_dense.default
 
 
 class _Seen:
@@ -33,7 +38,7 @@ class RealRecorder(Recorder):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._seen: dict[int, _Seen] = {}
-        self._saved: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._saved: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._generator = torch.Generator().manual_seed(0)
 
     def leaf(self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False) -> Leaf:
@@ -42,11 +47,7 @@ class RealRecorder(Recorder):
                 f"{name} has no data (it lies on the meta device), so the model cannot run for real",
                 hint="count without real=True, or make the model with its weights",
             )
-        known = len(self._leaf_of)
-        leaf = super().leaf(tensor, name, role, trainable=trainable)
-        if role in ("param", "buffer") and len(self._leaf_of) > known:
-            self._saved.append((tensor, tensor.detach().clone() if role == "buffer" else tensor))
-        return leaf
+        return super().leaf(tensor, name, role, trainable=trainable)
 
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A copy of the input, or, where only a shape was given, reproducible noise."""
@@ -59,6 +60,17 @@ class RealRecorder(Recorder):
         self.leaf(copy, name, "input")
         return copy.requires_grad_() if tensor.requires_grad else copy
 
+    def twin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy that stands for the same value as a leaf."""
+        leaf = self.leaf(tensor)
+        with _disable_current_modes():
+            copy = tensor.detach().clone()
+        self._seen[id(copy)] = _Seen(copy, leaf.sig, leaf.vid)
+        return copy
+
+    def content_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        return tensor
+
     def state(self, tensor: torch.Tensor) -> State:
         seen = self._seen.get(id(tensor))
         if seen is not None and seen.ref() is tensor:
@@ -67,6 +79,13 @@ class RealRecorder(Recorder):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is _ITEM:
+            return func(*args)
+        if higher_order.is_control_flow(func):
+            return higher_order.run(self, func, args, kwargs)
+        if func not in special.HANDLERS and isinstance(func, torch._ops.OpOverload) and is_composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
         states: list[State] = []
         try:
             self._collect((args, kwargs), states, None)
@@ -87,7 +106,8 @@ class RealRecorder(Recorder):
         _gather(result, flat)
         vids = [state.vid for state in states]
         made = []
-        for tensor, (sig, base, same) in zip(flat, entry.outs, strict=True):
+        # An operator that returns nothing has outputs among its arguments.
+        for tensor, (sig, base, same) in zip_longest(flat, entry.outs):
             vid = self.new_value(sig.spec, None if base < 0 else self.storages[vids[base]])
             made.append(vid)
             if same:
@@ -98,7 +118,7 @@ class RealRecorder(Recorder):
         self.ops.append(OpRecord(entry, inputs, tuple(made), self.where(), self.phase))
 
     def _save_written(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Keep a copy of a parameter before the first operator that writes to it (buffers were copied at the start)."""
+        """Keep a copy of memory of the user's before the first operator that writes to it."""
         schema = getattr(func, "_schema", None)
         if schema is None or not schema.is_mutable:
             return
@@ -106,24 +126,18 @@ class RealRecorder(Recorder):
         for index, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 _gather(args[index] if index < len(args) else kwargs.get(argument.name), written)
-        memory = {tensor.untyped_storage()._cdata for tensor in written if tensor.layout is torch.strided}
-        self._saved = [
-            (tensor, tensor.detach().clone())
-            if kept is tensor and tensor.layout is torch.strided and tensor.untyped_storage()._cdata in memory
-            else (tensor, kept)
-            for tensor, kept in self._saved
-        ]
+        for tensor in written:
+            root = self.storages[self.state(tensor).vid]
+            theirs = root in self.leaves and self.leaves[root][1] != "input"
+            if theirs and root not in self._saved and tensor.layout is torch.strided:
+                memory = tensor.untyped_storage()
+                self._saved[root] = (memory, memory.clone())
 
     def restore(self) -> None:
-        """Put every parameter and buffer back that the run changed."""
-        with torch.no_grad():
-            for tensor, kept in self._saved:
-                if kept is not tensor and not _identical(tensor, kept):
-                    tensor.data.copy_(kept)
-
-
-def _identical(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and bool(torch.equal(a, b))
+        """Put the content of all memory of the user's back that the run wrote to."""
+        for memory, kept in self._saved.values():
+            memory.copy_(kept)
+        super().restore()
 
 
 def _gather(tree: Any, found: list[torch.Tensor]) -> None:
@@ -136,6 +150,3 @@ def _gather(tree: Any, found: list[torch.Tensor]) -> None:
     elif isinstance(tree, dict):
         for item in tree.values():
             _gather(item, found)
-
-
-__all__ = ["Out", "RealRecorder", "substitute"]

@@ -20,11 +20,19 @@ from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRe
 from opcost.frontends.torch.packages import Packages
 from opcost.frontends.torch.subclass import is_foreign
 from opcost.frontends.torch.tensor import Recorded, Signature, Signatures, recorded, reshape
-from opcost.frontends.torch.without_data import work_out
+from opcost.frontends.torch.without_data import is_composite, work_out
 
 _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
+
+
+ASSUMPTIONS = {
+    "balanced": "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
+    "so each expert of a mixture sees the same share of the tokens",
+    "drawn": "a random number decides what runs (dropped layers): the middle of its range is taken, so the likelier way is counted",
+}
+"""What a report says where an assumed content decides what runs."""
 
 
 class Recorder(TorchDispatchMode):
@@ -56,7 +64,7 @@ class Recorder(TorchDispatchMode):
         self._leaf_of: dict[int, Leaf] = {}
         self._storage_at: dict[tuple[int, int, int], int] = {}
         self._unknown_storages: set[int] = set()
-        self._assumed_storages: set[int] = set()
+        self._assumed_storages: dict[int, str] = {}
         self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.packages = Packages()
 
@@ -134,21 +142,24 @@ class Recorder(TorchDispatchMode):
         """Whether the content of this tensor is known and still true."""
         return state.real is not None and self.storages[state.vid] not in self._unknown_storages
 
-    def assume(self, tensor: torch.Tensor) -> None:
-        """Mark a content that was not computed but taken as the even case."""
-        self._assumed_storages.add(self.storages[self.state(tensor).vid])
+    def content_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor holds, where that is known."""
+        state = self.state(tensor)
+        return state.real if self.knows(state) else None
 
-    def assumed(self, states: list[State]) -> bool:
-        return any(self.storages[state.vid] in self._assumed_storages for state in states)
+    def assume(self, tensor: torch.Tensor, how: str) -> None:
+        """Mark a content that was not computed but assumed; `how` is a key of `ASSUMPTIONS`."""
+        self._assumed_storages[self.storages[self.state(tensor).vid]] = how
+
+    def assumed(self, states: list[State]) -> str | None:
+        """How the content of some of these was assumed, if it was."""
+        found = (self._assumed_storages.get(self.storages[state.vid]) for state in states)
+        return next((how for how in found if how is not None), None)
 
     def decides(self, state: State) -> None:
         """Say so when an assumed content decides what runs."""
-        if self._assumed_storages and self.assumed([state]):
-            self.note(
-                "balanced",
-                "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
-                "so each expert of a mixture sees the same share of the tokens",
-            )
+        if self._assumed_storages and (how := self.assumed([state])) is not None:
+            self.note(how, ASSUMPTIONS[how])
 
     def note(self, code: str, text: str) -> None:
         self.notes[Note(code, text, self.where())] = None
@@ -193,6 +204,9 @@ class Recorder(TorchDispatchMode):
                 return result
         entry = self._memo.get(hashed := tuple(key)) if key is not None else None
         if entry is None:
+            if is_composite(func):  # inside control flow operators arrive before autograd has taken them apart
+                with self:
+                    return func.decompose(*args, **kwargs)
             entry = work_out(self, func, args, kwargs, states)
             if key is not None:
                 self._memo[hashed] = entry

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcost.errors import DataDependent
 from opcost.frontends.torch import recurrent
 from opcost.frontends.torch.entry import SMALL, Leaf, State
-from opcost.frontends.torch.without_data import META, describe, device_of, substitute, work_out
+from opcost.frontends.torch.without_data import META, describe, device_of, substitute, unknown_value, work_out
 
 if TYPE_CHECKING:
     from opcost.frontends.torch.recorder import Recorder
 
 _aten = torch.ops.aten
 Handler = Callable[["Recorder", Any, Any, dict[str, Any], list[State]], Any]
-
-_REAL_HINT = (
-    "count with real=True (on the command line --real) to run the model on its own weights, "
-    "or give inputs with which the question is not asked"
-)
-
-
-def unknown_value(recorder: Recorder, what: str) -> DataDependent:
-    """The error for a value that only data could tell."""
-    return DataDependent(f"{what} depends on values that a count without data does not have", module=recorder.where(), hint=_REAL_HINT)
-
 
 def _item(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
@@ -116,8 +105,27 @@ def _choice(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], st
         content = turns.reshape(index.shape)
     contents: list[torch.Tensor | None] = [None] * (len(entry.outs) - 1) + [content]
     result = recorder.emit(entry, states, contents)
-    recorder.assume(result if isinstance(result, torch.Tensor) else result[-1])
+    recorder.assume(result if isinstance(result, torch.Tensor) else result[-1], "balanced")
     return result
+
+
+def _drawn(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """A single random number gets the middle of its range: whether a layer is dropped is then decided as it mostly is."""
+    entry = work_out(recorder, func, args, kwargs, states)
+    sig = entry.outs[0].sig
+    if sig.spec.numel != 1:
+        return recorder.emit(entry, states)
+    result = recorder.emit(entry, states, [torch.full(sig.shape, _middle(func, args), dtype=sig.dtype)])
+    recorder.assume(result, "drawn")
+    return result
+
+
+def _middle(func: Any, args: Any) -> float:
+    if func is _aten.randn.default:
+        return 0.0
+    if func is _aten.randint.default:
+        return float(args[0] // 2)
+    return float((args[0] + args[1]) // 2) if func is _aten.randint.low else 0.5
 
 
 def _axis(func: Any, args: Any, kwargs: dict[str, Any], rank: int) -> int:
@@ -158,6 +166,32 @@ def _to_sparse(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any],
     return NotImplemented
 
 
+def _filled(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`ones_like`, `new_zeros`: what they make is known, whatever their template holds."""
+    sig = states[0].sig
+    like = func in _LIKE
+    if recorder.knows(states[0]) or sig.stored is not None or (sig.spec.numel if like else prod(args[1])) > SMALL:
+        return NotImplemented
+    template = sig.zeros() if like else torch.zeros((), dtype=sig.dtype)
+    real_args, real_kwargs = (template, *args[1:]), substitute(kwargs, iter(()), torch.device("cpu"))
+    content = func(*real_args, **real_kwargs)
+    device = device_of(recorder, kwargs, states)
+    entry = describe(recorder, func, real_args, real_kwargs, [template], states, content, device)
+    return recorder.emit(entry, states, [content])
+
+
+_LIKE = (_aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default)
+_NEW = (_aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default)
+
+
+def _equal(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """PyTorch checks what it is given (`istft` its window) by comparing a flag with a fresh true one: it passes."""
+    flag, true = states
+    if recorder.knows(flag) or flag.sig.dtype is not torch.bool or flag.sig.shape or not recorder.knows(true):
+        return NotImplemented
+    return bool(true.real) or NotImplemented
+
+
 HANDLERS: dict[Any, Handler] = {
     _aten._local_scalar_dense.default: _item,
     _aten.index.Tensor: _by_mask,
@@ -172,7 +206,13 @@ HANDLERS: dict[Any, Handler] = {
     _aten.max.dim: _choice,
     _aten.min.dim: _choice,
     _aten._grouped_mm.default: _grouped,
+    _aten.rand.default: _drawn,
+    _aten.randn.default: _drawn,
+    _aten.randint.default: _drawn,
+    _aten.randint.low: _drawn,
     _aten.copy_.default: _copy_to_itself,
+    _aten.equal.default: _equal,
+    **dict.fromkeys((*_LIKE, *_NEW), _filled),
     _aten._to_sparse.default: _to_sparse,
     _aten._to_sparse.sparse_dim: _to_sparse,
     _aten._to_sparse_csr.default: _to_sparse,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 _LEAVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
+
+_CLOSED = (*_LEAVES, torch.nn.Module, type)
+"""What holds no input of the model's."""
 
 
 def map_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -31,7 +34,7 @@ def _map(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int, Any])
         result = [_map(item, change, done) for item in tree]
     elif type(tree) is dict:
         result = {key: _map(value, change, done) for key, value in tree.items()}
-    elif isinstance(tree, torch.nn.Module) or not hasattr(tree, "__dict__") and not isinstance(tree, (Mapping, list)):
+    elif isinstance(tree, (torch.nn.Module, type)):
         return tree
     else:
         result = _map_object(tree, change, done)
@@ -45,42 +48,52 @@ def _map_object(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int
         return tree
     result = copy.copy(tree)
     done[id(tree)] = result
-    if isinstance(tree, Mapping):
+    if isinstance(tree, dict):
         for key, value in tree.items():
             result[key] = _map(value, change, done)
-    elif isinstance(tree, list):
-        result[:] = [_map(item, change, done) for item in tree]
-    attributes = getattr(result, "__dict__", {})
-    for name, value in list(attributes.items()):
-        attributes[name] = _map(value, change, done)
-    if dataclasses.is_dataclass(tree) and not attributes:  # slotted
-        for field in dataclasses.fields(tree):
-            object.__setattr__(result, field.name, _map(getattr(tree, field.name), change, done))
+    elif isinstance(tree, (list, deque)):
+        result.clear()
+        result.extend([_map(item, change, done) for item in tree])
+    for name, value in _attributes(tree).items():
+        object.__setattr__(result, name, _map(value, change, done))
     return result
 
 
+def _attributes(tree: Any) -> dict[str, Any]:
+    """What an object holds, in its dictionary and in its slots."""
+    return {**slots_of(tree), **getattr(tree, "__dict__", {})}
+
+
+def slots_of(tree: Any) -> dict[str, Any]:
+    """What an object holds in slots of its class and the classes above."""
+    return {
+        name: getattr(tree, name)
+        for cls in type(tree).__mro__
+        if (names := cls.__dict__.get("__slots__"))
+        for name in ((names,) if isinstance(names, str) else names)
+        if not name.startswith("__") and hasattr(tree, name)
+    }
+
+
 def tensors_in(tree: Any) -> list[torch.Tensor]:
-    """Every tensor in a structure, in order, also inside objects."""
+    """Every tensor in a structure, once and in order, also inside objects."""
     found: list[torch.Tensor] = []
     _find(tree, found, set())
     return found
 
 
 def _find(tree: Any, found: list[torch.Tensor], seen: set[int]) -> None:
+    if isinstance(tree, _CLOSED) or id(tree) in seen:
+        return
+    seen.add(id(tree))
     if isinstance(tree, torch.Tensor):
         found.append(tree)
-    elif isinstance(tree, (*_LEAVES, torch.nn.Module, type)) or id(tree) in seen:
         return
-    else:
-        seen.add(id(tree))
-        for item in _items(tree):
+    for item in _items(tree):
+        _find(item, found, seen)
+    if type(tree) not in (list, tuple, dict):
+        for item in _attributes(tree).values():
             _find(item, found, seen)
-        if dataclasses.is_dataclass(tree):
-            for field in dataclasses.fields(tree):
-                _find(getattr(tree, field.name, None), found, seen)
-        elif type(tree) not in (list, tuple, dict):
-            for item in getattr(tree, "__dict__", {}).values():
-                _find(item, found, seen)
 
 
 def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -94,6 +107,6 @@ def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _items(tree: Any) -> Iterable[Any]:
-    if isinstance(tree, (tuple, list)):
+    if isinstance(tree, (tuple, list, deque)):
         return tree
     return tree.values() if isinstance(tree, Mapping) else ()

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from opcost.frontends.torch.tree import slots_of
+
 _UNCHANGEABLE = frozenset(
     {
         int, float, complex, bool, str, bytes, range, slice, type, type(None), type(Ellipsis), FunctionType,
         BuiltinFunctionType, MethodType, ModuleType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
-        torch.Generator, torch.ScriptObject,
+        torch.ScriptObject,
     }
 )  # fmt: skip
 _DEPTH = 4
@@ -45,10 +47,12 @@ class _Snapshot:
         self._seen: dict[int, Any] = {}
         """Everything visited, held so that its id stays its own."""
         self._mappings: list[tuple[Any, list[tuple[Any, Any]]]] = []
+        self._empty: list[dict[Any, Any]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._sets: list[tuple[set[Any], frozenset[Any]]] = []
         self._slots: list[tuple[Any, dict[str, Any]]] = []
         self._tensors: list[_Tensor] = []
+        self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
 
     def take(self, value: Any, depth: int) -> None:
         if type(value) in _UNCHANGEABLE or id(value) in self._seen:
@@ -59,6 +63,8 @@ class _Snapshot:
                 self._take_tensor(value, depth)
         elif isinstance(value, nn.Module):
             self._take_mapping(value.__dict__, _DEPTH)
+        elif isinstance(value, torch.Generator):
+            self._generators.append((value, value.get_state()))
         elif not depth:
             return
         elif isinstance(value, dict):
@@ -82,21 +88,19 @@ class _Snapshot:
         items = list(_kind(mapping).items(mapping))
         self._mappings.append((mapping, items))
         for _, value in items:
-            if type(value) not in _UNCHANGEABLE:
+            kind = type(value)
+            if kind in _UNCHANGEABLE:
+                continue
+            if (kind is OrderedDict or kind is dict) and not value:
+                self._empty.append(value)  # every module has a dozen of these, for its hooks
+            else:
                 self.take(value, depth)
 
     def _take_object(self, value: Any, depth: int) -> None:
         attributes = getattr(value, "__dict__", None)
         if type(attributes) is dict:
             self._take_mapping(attributes, depth)
-        slots = {
-            name: getattr(value, name)
-            for cls in type(value).__mro__
-            if (names := cls.__dict__.get("__slots__"))
-            for name in ((names,) if isinstance(names, str) else names)
-            if not name.startswith("__") and hasattr(value, name)
-        }
-        if slots:
+        if slots := slots_of(value):
             self._slots.append((value, slots))
             self._take_all(slots.values(), depth)
 
@@ -109,6 +113,9 @@ class _Snapshot:
             self.take(attributes, depth)
 
     def put_back(self) -> None:
+        for mapping in self._empty:
+            if mapping:
+                mapping.clear()
         for mapping, items in self._mappings:
             _put_back_mapping(mapping, items)
         for sequence, content in self._lists:
@@ -123,6 +130,8 @@ class _Snapshot:
             for name, value in slots.items():
                 if getattr(owner, name, None) is not value:
                     object.__setattr__(owner, name, value)
+        for generator, state in self._generators:
+            generator.set_state(state)
         moved = [kept for kept in self._tensors if kept.put_back()]
         _set_versions([kept.tensor for kept in moved], [kept.version for kept in moved])
 

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from opcost.errors import UnknownSource
+from opcost.frontends.torch.exported import as_module
 
 
 def unwrap(source: Any) -> nn.Module:
     """The module that does the work."""
-    export = sys.modules.get("torch.export")
-    if export is not None and isinstance(source, export.ExportedProgram):
-        return source.module()  # type: ignore[no-any-return]
+    if is_exported(source):
+        return as_module(source)
     dynamo = sys.modules.get("torch._dynamo")
     while True:
         if isinstance(source, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -27,3 +27,17 @@ def unwrap(source: Any) -> nn.Module:
     if not isinstance(source, torch.nn.Module):
         raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
     return source
+
+
+def is_exported(source: Any) -> bool:
+    """Whether this is what `torch.export.export` returns."""
+    export = sys.modules.get("torch.export")
+    return export is not None and isinstance(source, export.ExportedProgram)
+
+
+def type_name(module: nn.Module) -> str:
+    """The class that a module's author wrote, also where scripting or exporting has put another in its place."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return str(getattr(module, "original_name", "")) or type(module).__name__
+    exported = vars(module).get("_ty")
+    return exported.rpartition(".")[2] if isinstance(exported, str) and exported else type(module).__name__

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 CPU = torch.device("cpu")
 _aten = torch.ops.aten
-_SIZED = frozenset(
-    {
-        _aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format,
-        _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default,
-    }
-)  # fmt: skip
+_SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
 """Factories whose first list argument is the size."""
 _RANGES = frozenset(
     {
@@ -58,9 +53,9 @@ def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states
         recorder, func, real_args, real_kwargs, contents, states, result, device_of(recorder, kwargs, states)  # type: ignore[arg-type]
     )
     emitted = recorder.emit(entry, states, [item if item.numel() <= SMALL else None for item in flat])
-    if recorder.assumed(states):
+    if (how := recorder.assumed(states)) is not None:
         for item in [emitted] if isinstance(emitted, torch.Tensor) else emitted:
-            recorder.assume(item)
+            recorder.assume(item, how)
         if torch.Tag.dynamic_output_shape in func.tags:
             for state in states:
                 recorder.decides(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,22 @@ _ZEROS_LIMIT = 1 << 30
 """An operator without a meta kernel is run on zeros if its tensors take at most so many bytes."""
 
 
+def unknown_value(recorder: Recorder, what: str) -> DataDependent:
+    """The error for a value that only data could tell."""
+    return DataDependent(
+        f"{what} depends on values that a count without data does not have",
+        module=recorder.where(),
+        hint="count with real=True (on the command line --real) to run the model on its own weights, "
+        "or give inputs with which the question is not asked",
+    )
+
+
+@functools.cache
+def is_composite(func: Any) -> bool:
+    """Whether PyTorch itself expresses the operator in others."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
 def work_out(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Entry:
     """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
     device = device_of(recorder, kwargs, states)
@@ -47,9 +64,7 @@ def work_out(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
             result = func(*meta_args, **meta_kwargs)
         except (NotImplementedError, RuntimeError, AttributeError) as failure:
             if any(tag in func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
-                raise DataDependent(
-                    f"the result of {func._schema.name} depends on values that a count without data does not have"
-                ) from failure
+                raise unknown_value(recorder, f"the size of what {func._schema.name} returns") from failure
             result, metas, meta_args, meta_kwargs = _run_on_zeros(func, args, kwargs, states, failure)
     return describe(recorder, func, meta_args, meta_kwargs, metas, states, result, device)
 
@@ -143,6 +158,8 @@ def describe(
             base = memory.get(_storage(tensor), -1)
             outs.append(Out(recorder.signatures.of(tensor, device), base, False))
     translation = translate(func, args, kwargs, tuple(flat))
+    if not flat and translation.outs:  # it returns nothing and writes into its arguments
+        outs = [Out(states[at].sig, at, True) for tensor in translation.outs if (at := position.get(id(tensor))) is not None]
     order = None
     if translation.ins is not None:
         order = tuple([position[id(tensor)] for tensor in translation.ins])

@@ -122,6 +122,25 @@ def test_packed_sequences_are_taken_as_equally_long(translated: Any, meta: Any) 
     assert seen.cost.macs == sequences * H * L * S * (E + EV)
 
 
+def test_attention_over_packed_sequences_is_known_by_its_public_name(translated: Any, meta: Any) -> None:
+    from torch.nn.attention import varlen
+
+    assert varlen.varlen_attn
+    sequences, operators = 3, torch.ops.torch_attn
+    starts = meta(sequences + 1, dtype=torch.int32)
+    q, k = meta(sequences * L, H, E), meta(sequences * S, H, E)
+    forward = translated(
+        operators._varlen_attn.default, q, k, k, starts, starts, L, S, True, outs=((sequences * L, H, E),)
+    )
+    assert forward.attrs == {"heads_last": True, "sequences": sequences, "causal": True}
+    assert forward.cost.macs == sequences * H * L * S * 2 * E
+    backward = translated(
+        operators._varlen_attn_backward.default, q, q, k, k, q, meta(H, L), starts, starts, L, S, False, meta(2),
+        outs=(tuple(q.shape), tuple(k.shape), tuple(k.shape)),
+    )  # fmt: skip
+    assert backward.cost.macs == sequences * H * L * S * 5 * E
+
+
 def test_flex_attention_counts_the_whole_square(translated: Any, meta: Any) -> None:
     from torch._higher_order_ops import flex_attention, flex_attention_backward
 

@@ -31,8 +31,12 @@ UNKNOWN = {
 """Operators of aten that are not translated, and why."""
 
 ELSEWHERE = {
+    "ao": "registered when activations are offloaded",
+    "bucketing": "registered by compilation",
     "c10d_functional": "of an earlier PyTorch",
     "flash_attn": "of flash-attn",
+    "flex_lib": "registered with flex attention's gradient",
+    "fsdp": "registered when parameters are sharded",
     "higher_order": "has no schema",
     "mkl": "only in builds with MKL",
     "mkldnn": "only in builds with oneDNN",
@@ -40,7 +44,9 @@ ELSEWHERE = {
     "onednn": "only in builds with oneDNN",
     "quantized_decomposed": "registered when quantized programs are exported",
     "semi_structured": "registered when a 2:4 sparse tensor is counted",
+    "streams": "registered by compilation",
     "symm_mem": "only in builds with distributed support",
+    "torch_attn": "registered when first used",
     "torch_nn": "registered when first used",
     "torchvision": "of torchvision",
     "transformers": "of transformers",

@@ -47,14 +47,17 @@ def _mask(call: Call) -> tuple[torch.Tensor, ...]:
     return tuple(mask for mask in call.tensors("attn_mask", "attn_bias", "bias") if mask.numel())
 
 
-@on("_flash_attention_forward", "_flash_attention_forward_no_dropout_inplace", "_efficient_attention_forward")
-def _heads_last(call: Call) -> Translation:
-    return Translation("attention", _layout(call), (*call.tensors("query", "key", "value"), *_mask(call)))
+@on(
+    "_flash_attention_forward", "_flash_attention_forward_no_dropout_inplace", "_efficient_attention_forward",
+    "torch_attn::_varlen_attn", "torch_attn::_varlen_attn_out",
+)  # fmt: skip
+def _below(call: Call) -> Translation:
+    return Translation("attention", heads_last(call), (*call.tensors("query", "key", "value"), *_mask(call)))
 
 
-@on("_flash_attention_backward", "_efficient_attention_backward")
-def _heads_last_backward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"grad": True, "products": 5, **_layout(call)}
+@on("_flash_attention_backward", "_efficient_attention_backward", "torch_attn::_varlen_attn_backward")
+def _below_backward(call: Call) -> Translation:
+    attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
     return Translation(
         "attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call))
     )
@@ -64,14 +67,16 @@ def _heads_last_backward(call: Call) -> Translation:
 def _cudnn(call: Call) -> Translation:
     packed = call.get("cum_seq_q") is not None
     return Translation(
-        "attention", _layout(call) if packed else _causal(call), (*call.tensors("query", "key", "value"), *_mask(call))
+        "attention",
+        heads_last(call) if packed else _causal(call),
+        (*call.tensors("query", "key", "value"), *_mask(call)),
     )
 
 
 @on("_cudnn_attention_backward")
 def _cudnn_backward(call: Call) -> Translation:
     packed = call["cum_seq_q"].numel() > 0
-    layout = _layout(call) if packed else _causal(call)
+    layout = heads_last(call) if packed else _causal(call)
     return Translation(
         "attention",
         {"grad": True, "products": 5, **layout},
@@ -79,13 +84,13 @@ def _cudnn_backward(call: Call) -> Translation:
     )
 
 
-def _layout(call: Call) -> dict[str, Attr]:
+def heads_last(call: Call) -> dict[str, Attr]:
     """The kernels below the public function take (batch, length, heads, features), or packed (length, heads, features)."""
     attrs: dict[str, Attr] = {"heads_last": True}
-    starts = call.get("cum_seq_q", "cu_seqlens_q")
+    starts = call.get("cum_seq_q", "cu_seq_q", "cu_seqlens_q")
     if starts is not None and starts.numel() > 1:
         attrs["sequences"] = starts.numel() - 1
-    if call.get("is_causal") or call.get("custom_mask_type") in _CAUSAL_MASKS:
+    if call.get("is_causal", "causal") or call.get("custom_mask_type") in _CAUSAL_MASKS:
         attrs["causal"] = True
     return attrs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -78,7 +79,8 @@ def on(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
-class Constant(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Constant:
     """The handler of operators whose kind and attributes do not depend on the call; inputs as they come."""
 
     kind: str

@@ -79,14 +79,14 @@ def _symmetric_all_reduce(call: Call) -> Translation:
     return Translation("collective", {"fn": "all_reduce"}, call.tensors("input", "symm_buffer"))
 
 
-@on("symm_mem::multimem_all_gather_out")
+@on("symm_mem::multimem_all_gather_out", "symm_mem::_low_contention_all_gather")
 def _symmetric_all_gather(call: Call) -> Translation:
-    return Translation("collective", {"fn": "all_gather"}, call.tensors("input"))
+    return Translation("collective", {"fn": "all_gather"}, call.tensors("input", "tensor"))
 
 
-@on("symm_mem::reduce_scatter_out")
+@on("symm_mem::reduce_scatter_out", "symm_mem::_low_contention_reduce_scatter")
 def _symmetric_reduce_scatter(call: Call) -> Translation:
-    return Translation("collective", {"fn": "reduce_scatter"}, call.tensors("input"))
+    return Translation("collective", {"fn": "reduce_scatter"}, call.tensors("input", "tensor"))
 
 
 @on(

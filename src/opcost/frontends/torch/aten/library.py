@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on
+from opcost.frontends.torch.aten.attention import heads_last
+from opcost.frontends.torch.aten.call import Call, Translation, always, on
 from opcost.frontends.torch.aten.contraction import product
 
 
@@ -13,18 +14,15 @@ def _grouped_mm(call: Call) -> Translation:
     return product(call, "input", "weight")
 
 
-@on("torch_nn::_linear_cross_entropy_batch_chunked", "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+@on("torch_nn::_linear_cross_entropy_batch_chunked")
 def _linear_cross_entropy(call: Call) -> Translation:
-    """The logits are one product; where a scalar is asked for, both gradients are worked out in the same pass."""
-    in_this_pass = not call.base.endswith("_no_reduction")
-    gradients = bool(call["compute_input_grad"]) + bool(call["compute_linear_weight_grad"]) if in_this_pass else 0
-    return _logits(call, 1 + gradients)
-
-
-@on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction_backward")
-def _linear_cross_entropy_backward(call: Call) -> Translation:
-    """The logits are worked out again, then the gradients."""
+    """The logits are one product; the gradients asked for are worked out in the same pass."""
     return _logits(call, 1 + bool(call["compute_input_grad"]) + bool(call["compute_linear_weight_grad"]))
+
+
+@on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+def _linear_cross_entropy_each(call: Call) -> Translation:
+    return _logits(call, 1)
 
 
 def _logits(call: Call, products: int) -> Translation:
@@ -33,23 +31,50 @@ def _logits(call: Call, products: int) -> Translation:
     return Translation("matmul", {"depth": features, "macs": macs})
 
 
+@on("symm_mem::fused_all_gather_matmul", "symm_mem::fused_all_gather_scaled_matmul")
+def _gathered_matmul(call: Call) -> Translation:
+    """Rows are gathered from all ranks, then multiplied with each of several matrices."""
+    macs = sum(out.numel() * b.shape[0] for out, b in zip(call.outs[-len(call["Bs"]) :], call["Bs"], strict=True))
+    return Translation("matmul", {"depth": call["A"].shape[-1], "macs": macs})
+
+
+@on("symm_mem::fused_matmul_reduce_scatter", "symm_mem::fused_scaled_matmul_reduce_scatter")
+def _scattered_matmul(call: Call) -> Translation:
+    """The whole product is worked out here, its sum over the ranks is left in parts."""
+    a, b = call["A"], call["B"]
+    return product(call, "A", "B", macs=a.numel() * b.shape[-1])
+
+
+@on("symm_mem::_async_input_mm")
+def _async_mm(call: Call) -> Translation:
+    return product(call, "a", "b")
+
+
 @on("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward")
 def _flash(call: Call) -> Translation:
-    return Translation("attention", _packing(call), call.tensors("q", "k", "v"))
+    return Translation("attention", heads_last(call), call.tensors("q", "k", "v"))
 
 
 @on("flash_attn::_flash_attn_backward", "flash_attn::_flash_attn_varlen_backward")
 def _flash_backward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"grad": True, "products": 5, **_packing(call)}
+    attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
     outs = call.tensors("dq", "dk", "dv") or None
     return Translation("attention", attrs, call.tensors("dout", "q", "k", "v"), outs)
 
 
-def _packing(call: Call) -> dict[str, Attr]:
-    attrs: dict[str, Attr] = {"heads_last": True}
-    starts = call.get("cu_seqlens_q")
-    if starts is not None:
-        attrs["sequences"] = starts.numel() - 1
-    if call["causal"]:
-        attrs["causal"] = True
-    return attrs
+# PyTorch's own that are registered only when a part of it is imported: sharded parameters, offloading, streams.
+always("copy", ["fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "fsdp::copy"])
+always(
+    "copy", ["ao::offload", "ao::reload", "bucketing::_pre_bucket_reduce_scatter", "bucketing::_pre_bucket_all_gather"]
+)
+always("scatter", ["flex_lib::zeros_and_scatter"], fn="add")
+always(
+    "view",
+    [
+        f"streams::{name}"
+        for name in (
+            "fork", "join", "record_event", "wait_event", "synchronize_event", "synchronize_device",
+            "synchronize_stream", "wait_stream", "sync_dealloc", "record_stream",
+        )
+    ],
+)  # fmt: skip

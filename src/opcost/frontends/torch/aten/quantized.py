@@ -62,9 +62,18 @@ def _learnable_backward(call: Call) -> Translation:
     return Translation("elementwise", {"fn": "fake_quantize_grad", "elements": 3 * call["self"].numel()})
 
 
-@on("_choose_qparams_per_tensor", "choose_qparams_optimized")
-def _choose(call: Call) -> Translation:
-    return Translation("reduce", {"fn": "minmax"})
+always(
+    "reduce",
+    (
+        "_choose_qparams_per_tensor", "choose_qparams_optimized", "quantized_decomposed::choose_qparams",
+        "quantized_decomposed::choose_qparams_symmetric", "quantized_decomposed::choose_qparams_per_token",
+        "quantized_decomposed::choose_qparams_per_token_asymmetric",
+        "quantized_decomposed::_choose_qparams_per_token_asymmetric_impl",
+    ),
+    fn="minmax",
+)  # fmt: skip
+always("elementwise", ["quantized_decomposed::fake_quant_per_channel"], fn=_FAKE)
+always("copy", ["quantized_decomposed::convert_element_type"])
 
 
 # -- packed weights ---------------------------------------------------------------------------------------------------

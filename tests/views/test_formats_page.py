@@ -1,0 +1,48 @@
+"""docs/formats.md names every option, column and field that exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcost.core.plugin import VIEWS, find, load
+from opcost.core.report import STATS, Report
+from opcost.core.schema import SCHEMA
+from opcost.views.columns import EVERY_BY, columns_of
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+NAMED = set(re.findall(r"`([a-z_]+)`", PAGE))
+
+
+@pytest.mark.parametrize("by", EVERY_BY)
+def test_every_column_is_described(by: Any) -> None:
+    own = {f"own_{name}" for name in (*STATS, "bytes", "share")}
+    assert set(columns_of(by, 0)) - own <= NAMED
+
+
+@pytest.mark.parametrize("name", ["table", "text", "csv", "md"])
+def test_every_option_of_a_listing_is_described(name: str) -> None:
+    assert {field.name for field in fields(load(VIEWS, name).options)} <= NAMED
+
+
+def test_every_view_and_its_suffix_is_described() -> None:
+    for name in find(VIEWS):
+        view = load(VIEWS, name)
+        assert f"| `{name}` | {f'`{view.suffix}`' if view.suffix else '–'} |" in PAGE
+
+
+def test_every_field_of_the_schema_is_described(odd: Report) -> None:
+    def names(data: Any) -> set[str]:
+        if isinstance(data, dict):
+            return set(data) | {name for key, value in data.items() if key != "attrs" for name in names(value)}
+        return {name for item in data for name in names(item)} if isinstance(data, list) else set()
+
+    found = json.loads(odd.render("json"))
+    assert found["schema"] == SCHEMA
+    assert f'`"{SCHEMA}"`' in PAGE
+    assert names(found) <= NAMED

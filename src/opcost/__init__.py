@@ -1,9 +1,4 @@
-"""opcost tells what a neural network costs and where its time goes.
-
-    import opcost
-    report = opcost.count(model, inputs)
-    print(report)
-"""
+"""opcost tells what a neural network costs and where its time goes: `print(opcost.count(model, inputs))`."""
 
 from __future__ import annotations
 

@@ -28,9 +28,10 @@ def count(
 ) -> Report:
     """What a model costs.
 
-    `source` is a model, or a string that names one: a file, `package.module:factory`, `timm:NAME`, ... `inputs`: a tuple holds the positional arguments, anything else is the one
-    argument; `kwargs` the keyword arguments. `shapes` makes inputs instead: one shape, a list, or {name: shape}, with
-    `dtypes` in the same form. With neither, the model is asked what it takes.
+    `source` is a model, or a string that names one: a file, `package.module:factory`, `timm:NAME`.
+    `inputs`: a tuple holds the positional arguments, anything else is the one argument; `kwargs` the keyword arguments.
+    `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form. With neither, the
+    model is asked what it takes.
 
     `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
     the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or

@@ -127,6 +127,18 @@ class Visitor(nn.Module):
         return self.guest(x)
 
 
+class Gate(nn.Module):
+    """A block that is repeated: it squeezes the map to one pixel and scales it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x * self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1)).sigmoid()[:, :, None, None])
+
+
 class SelfAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -151,6 +163,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "attention": (Attention, (2, 7, 12)),
     "norms": (lambda: Norms().train(), (2, 4, 6, 6)),
     "norms in use": (lambda: Norms().eval(), (2, 4, 6, 6)),
+    "identical blocks": (lambda: nn.Sequential(*(Gate() for _ in range(5))).eval(), (2, 4, 6, 6)),
     "shared": (Shared, (1, 4, 8, 8)),
     "visitor": (Visitor, (2, 6)),
     "one linear": (lambda: nn.Linear(3, 4), (1, 3)),

@@ -150,6 +150,11 @@ def test_transposed_convolution_counts_its_input_positions() -> None:
     assert macs_of(nn.ConvTranspose2d(3, 4, 2, stride=2), torch.rand(1, 3, 7, 5)) == 7 * 5 * 3 * 4 * 2 * 2
 
 
+def test_trilinear_upsampling_counts_by_thops_own_constant() -> None:
+    model = nn.Sequential(nn.Upsample(scale_factor=2, mode="trilinear"))
+    assert macs_of(model, torch.rand(1, 3, 2, 2, 2)) == 31 * 3 * 4**3
+
+
 def test_attention_is_counted() -> None:
     n, length, width, heads = 2, 6, 8, 2
     x = torch.rand(n, length, width)

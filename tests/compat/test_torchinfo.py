@@ -121,6 +121,7 @@ CASES = {
     "nothing": (nn.Identity, {"input_size": (1, 2)}),
     "activations only": (lambda: nn.Sequential(nn.ReLU(), nn.Sequential(nn.Tanh())), {"input_size": (1, 2)}),
     "one activation, three places": (lambda: nn.Sequential(*[nn.ReLU(inplace=True)] * 3), {"input_size": (1, 2)}),
+    "lazy layers": (lambda: nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()), {"input_size": (2, 3)}),
     "depthwise 1d": (lambda: nn.Conv1d(4, 4, 3, groups=4), {"input_size": (2, 4, 9), "col_names": ALL_COLUMNS}),
     "conv 3d": (lambda: nn.Conv3d(2, 3, 2, dilation=2), {"input_size": (2, 2, 5, 5, 5), "col_names": ALL_COLUMNS}),
 }  # fmt: skip

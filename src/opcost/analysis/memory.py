@@ -48,8 +48,7 @@ def peak_bytes(graph: Graph, sizes: dict[int, int] | None = None) -> int:
             if storage not in alive:
                 alive.add(storage)
                 live += sizes[storage]
-        if live > peak:
-            peak = live
+        peak = max(peak, live)
         for storage in dying.get(step, ()):
             live -= sizes[storage]
     return peak

@@ -92,8 +92,7 @@ def _bytes_read(inputs: list[Value], sizes: dict[int, int], nbytes_of: dict[int,
             nbytes = nbytes_of[id(spec)] = spec.nbytes if spec.known else None
         if nbytes is None:
             return None
-        held = sizes[value.storage]
-        total += nbytes if nbytes < held else held
+        total += min(nbytes, sizes[value.storage])
     return total
 
 

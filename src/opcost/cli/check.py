@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from cyclopts import Group, Parameter
+from cyclopts import Group
 
 from opcost.cli.counting import report_of
-from opcost.cli.options import CountChoice, Quiet, SourceArgument
+from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count, parse_bytes, parse_count
 from opcost.errors import OpcostError
 
 BUDGET = Group("The budget", sort_key=0)
 
-COUNT = Parameter(group=BUDGET, metavar="COUNT")
-SIZE = Parameter(group=BUDGET, metavar="SIZE")
+COUNT = parameter(group=BUDGET, metavar="COUNT")
+SIZE = parameter(group=BUDGET, metavar="SIZE")
 
 
 class Limit(NamedTuple):
@@ -35,16 +35,16 @@ def check(
     source: SourceArgument,
     /,
     *,
-    max_params: Annotated[str | None, COUNT, Parameter(help="Parameters, as 25.6M or 25,557,032.")] = None,
-    max_macs: Annotated[str | None, COUNT, Parameter(help="Multiply-accumulates, as 4.2G.")] = None,
-    max_flops: Annotated[str | None, COUNT, Parameter(help="Floating-point operations.")] = None,
-    max_activations: Annotated[str | None, COUNT, Parameter(help="Elements that the forward pass writes.")] = None,
-    max_param_bytes: Annotated[str | None, SIZE, Parameter(help="Bytes of the parameters, as 512MiB or 1.5GB.")] = None,
-    max_activation_bytes: Annotated[str | None, SIZE, Parameter(help="Bytes that the forward pass writes.")] = None,
-    max_peak_bytes: Annotated[str | None, SIZE, Parameter(help="Highest memory in use at once.")] = None,
+    max_params: Annotated[str | None, COUNT, parameter(help="Parameters, as 25.6M or 25,557,032.")] = None,
+    max_macs: Annotated[str | None, COUNT, parameter(help="Multiply-accumulates, as 4.2G.")] = None,
+    max_flops: Annotated[str | None, COUNT, parameter(help="Floating-point operations.")] = None,
+    max_activations: Annotated[str | None, COUNT, parameter(help="Elements that the forward pass writes.")] = None,
+    max_param_bytes: Annotated[str | None, SIZE, parameter(help="Bytes of the parameters, as 512MiB or 1.5GB.")] = None,
+    max_activation_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that the forward pass writes.")] = None,
+    max_peak_bytes: Annotated[str | None, SIZE, parameter(help="Highest memory in use at once.")] = None,
     allow_uncounted: Annotated[
         bool,
-        Parameter(
+        parameter(
             group=BUDGET, help="Pass although some operators have no price, so that the counts are lower bounds."
         ),
     ] = False,

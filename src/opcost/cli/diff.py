@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from opcost.cli.counting import report_of
-from opcost.cli.options import MODEL, CountChoice, Quiet
+from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
 
-Limit = Annotated[int, Parameter(name="--top", metavar="N", show_default=True, help="Show at most N changed modules.")]
+Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, help="Show at most N changed modules.")]
 
 
 def diff(
-    before: Annotated[str, Parameter(group=MODEL, help="A source, or a report saved as .json.")],
-    after: Annotated[str, Parameter(group=MODEL, help="Another one.")],
+    before: Annotated[str, parameter(group=MODEL, help="A source, or a report saved as .json.")],
+    after: Annotated[str, parameter(group=MODEL, help="Another one.")],
     /,
     *,
     choice: CountChoice | None = None,

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Group, Parameter
+import cyclopts
+from cyclopts import Group
 
 MODEL = Group("The model", sort_key=1)
 COUNTING = Group("What is counted", sort_key=2)
 SHOWING = Group("How it is shown", sort_key=3)
 
+
+def parameter(*, metavar: str = "", **words: Any) -> cyclopts.Parameter:
+    """One option. Version 4 of the library, the last for Python 3.10, does not know `metavar` and writes the type instead."""
+    if metavar and not cyclopts.__version__.startswith("4."):
+        words["metavar"] = metavar
+    return cyclopts.Parameter(**words)
+
+
 SourceArgument = Annotated[
     str,
-    Parameter(
+    parameter(
         group=MODEL,
         help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model "
         "file, or a report saved as .json",
@@ -22,18 +31,18 @@ SourceArgument = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    Parameter(name=["--quiet", "-q"], group=SHOWING, help="No progress; with -o, nothing on stdout either."),
+    parameter(name=["--quiet", "-q"], group=SHOWING, help="No progress; with -o, nothing on stdout either."),
 ]
 
 
-@Parameter(name="*")
+@cyclopts.Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountChoice:
     """Which model, on which inputs, and what of it is counted."""
 
     settings: Annotated[
         tuple[str, ...],
-        Parameter(
+        parameter(
             name="--set",
             group=MODEL,
             metavar="NAME=VALUE",
@@ -43,7 +52,7 @@ class CountChoice:
     ] = ()
     inputs: Annotated[
         tuple[str, ...],
-        Parameter(
+        parameter(
             name=["--input", "-i"],
             group=MODEL,
             metavar="SHAPE",
@@ -53,7 +62,7 @@ class CountChoice:
     ] = ()
     arguments: Annotated[
         tuple[str, ...],
-        Parameter(
+        parameter(
             name="--arg",
             group=MODEL,
             metavar="NAME=VALUE",
@@ -62,17 +71,17 @@ class CountChoice:
     ] = ()
     train: Annotated[
         bool | None,
-        Parameter(
+        parameter(
             negative="--eval",
             group=COUNTING,
             help="Count as in training or as in inference. Without either: as in training where the backward pass is "
             "counted, else as in inference.",
         ),
     ] = None
-    backward: Annotated[bool, Parameter(group=COUNTING, help="Add the backward pass.")] = False
+    backward: Annotated[bool, parameter(group=COUNTING, help="Add the backward pass.")] = False
     optimizer: Annotated[
         str | None,
-        Parameter(
+        parameter(
             group=COUNTING,
             metavar="[NAME]",
             help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named.",
@@ -80,14 +89,14 @@ class CountChoice:
     ] = None
     real: Annotated[
         bool,
-        Parameter(
+        parameter(
             group=COUNTING,
             help="Run on real weights and tensors, for a model whose control flow depends on float values.",
         ),
     ] = False
     causal: Annotated[
         Literal["full", "half"],
-        Parameter(
+        parameter(
             group=COUNTING,
             show_default=True,
             help="Count the full square of causal attention, or only the unmasked half.",
@@ -95,14 +104,14 @@ class CountChoice:
     ] = "full"
 
 
-@Parameter(name="*")
+@cyclopts.Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowChoice:
     """Which picture of the report, and where it goes."""
 
     view: Annotated[
         str,
-        Parameter(
+        parameter(
             name=["--view", "--style"],
             group=SHOWING,
             metavar="NAME",
@@ -112,11 +121,11 @@ class ShowChoice:
     ] = "table"
     by: Annotated[
         Literal["module", "op", "kind", "type"] | None,
-        Parameter(group=SHOWING, help="One row per module, operator, kind of operator, or type of module."),
+        parameter(group=SHOWING, help="One row per module, operator, kind of operator, or type of module."),
     ] = None
     depth: Annotated[
         str | None,
-        Parameter(
+        parameter(
             group=SHOWING,
             metavar="N|all",
             help="Show modules down to this depth; deeper ones are added up. Without it, as many as are readable.",
@@ -124,7 +133,7 @@ class ShowChoice:
     ] = None
     merge: Annotated[
         bool | None,
-        Parameter(
+        parameter(
             group=SHOWING,
             negative="--no-merge",
             help="Draw runs of identical blocks once, or never. Without either: where the tree would be long.",
@@ -132,7 +141,7 @@ class ShowChoice:
     ] = None
     sort: Annotated[
         str | None,
-        Parameter(
+        parameter(
             group=SHOWING,
             metavar="COLUMN",
             help="Sort by this column, the largest first; +COLUMN for the smallest first.",
@@ -140,18 +149,18 @@ class ShowChoice:
     ] = None
     top: Annotated[
         int | None,
-        Parameter(group=SHOWING, metavar="N", help="Show the N costliest rows, and what the rest adds up to."),
+        parameter(group=SHOWING, metavar="N", help="Show the N costliest rows, and what the rest adds up to."),
     ] = None
     columns: Annotated[
-        str | None, Parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
+        str | None, parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
     ] = None
-    exact: Annotated[bool, Parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")] = False
+    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")] = False
     width: Annotated[
-        int | None, Parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
+        int | None, parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
     ] = None
     output: Annotated[
         tuple[Path, ...],
-        Parameter(
+        parameter(
             name=["--output", "-o"],
             group=SHOWING,
             metavar="FILE",

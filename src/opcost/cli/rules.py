@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Annotated
 
-from cyclopts import Parameter
+from opcost.cli.options import parameter
 
 
-def rules(name: Annotated[str | None, Parameter(help="Show this rule in full.")] = None, /) -> int:
+def rules(name: Annotated[str | None, parameter(help="Show this rule in full.")] = None, /) -> int:
     """List the rules that price operators, each with its formula."""
     from opcost.core.kinds import KINDS
     from opcost.errors import UnknownName

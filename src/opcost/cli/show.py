@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from opcost.cli.options import MODEL, ShowChoice
+from opcost.cli.options import MODEL, ShowChoice, parameter
 from opcost.cli.showing import show as show_report
 from opcost.errors import UnknownSource
 
 
 def show(
-    report: Annotated[Path, Parameter(group=MODEL, help="A report saved as .json.")],
+    report: Annotated[Path, parameter(group=MODEL, help="A report saved as .json.")],
     /,
     *,
     shown: ShowChoice | None = None,

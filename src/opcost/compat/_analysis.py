@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
 from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -140,20 +141,16 @@ class JitModelAnalysis:
 
     def copy(self, new_model: nn.Module | None = None, new_inputs: Any = None) -> Self:
         """The same analysis with all its settings, of another model or other inputs."""
-        twin = object.__new__(type(self))
-        JitModelAnalysis.__init__(
-            twin,
-            self.model if new_model is None else new_model,
-            self._inputs if new_inputs is None else new_inputs,
-            kwargs=self._kwargs if new_inputs is None else None,
-        )
+        twin = copy(self)
         twin._op_handles = dict(self._op_handles)
         twin._ignored_ops = set(self._ignored_ops)
-        twin._otherwise = self._otherwise
-        twin._enable_warn_unsupported_ops = self._enable_warn_unsupported_ops
-        twin._enable_warn_uncalled_mods = self._enable_warn_uncalled_mods
-        twin._warn_trace = self._warn_trace
-        twin._ancestor_mode = self._ancestor_mode
+        if new_model is not None:
+            twin.model = new_model if isinstance(new_model, nn.Module) else unwrap(new_model)
+            twin._names = Names(twin.model)
+        if new_inputs is not None:
+            twin._inputs, twin._kwargs = new_inputs, None
+        if new_model is not None or new_inputs is not None:
+            twin._trace = twin._stats = None
         return twin
 
     def tracer_warnings(self, mode: str) -> Self:
@@ -224,7 +221,7 @@ class JitModelAnalysis:
             number = self._number(node)
             for name in modules:
                 if number is not None:
-                    counts[name].update(number)
+                    counts[name] += number
                 elif node.kind() not in self._ignored_ops:
                     unsupported[name][node.kind()] += 1
         if self._ancestor_mode == "owner":

@@ -139,15 +139,15 @@ def _described(recorder: Recorder, arguments: Any) -> tuple[object, ...]:
 
 def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
     """The name and arguments under which the tracer notes a call: every convolution is one operator there."""
-    if name not in _CONVOLUTIONS:
+    transposed = _CONVOLUTIONS.get(name)
+    if transposed is None:
         return _RENAMED.get(name, name), arguments
-    transposed = _CONVOLUTIONS[name]
     if transposed:
         x, weight, bias, stride, padding, output_padding, groups, dilation = arguments
     else:
         x, weight, bias, stride, padding, dilation, groups = arguments
         output_padding = 0
-    switches = (False, False, True, True)
+    switches = (False, False, True, True)  # benchmark, deterministic, cuDNN, TF32
     return "_convolution", (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *switches)
 
 

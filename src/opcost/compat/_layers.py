@@ -37,6 +37,11 @@ class LayerCall:
     nested: list[LayerCall] = dataclasses.field(default_factory=list)
 
     @property
+    def type_name(self) -> str:
+        """The name of the layer's class; a lazy layer that was called is of the class that it becomes."""
+        return (getattr(self.module, "cls_to_become", None) or type(self.module)).__name__
+
+    @property
     def macs(self) -> int:
         return sum(row.cost.macs * row.op.repeat for row in self.rows if row.cost is not None)
 

@@ -18,7 +18,8 @@ from opcost.compat import fvcore
 from opcost.compat._grid import box_table
 from opcost.compat._handles import Handle
 from opcost.compat._overview import complexity_repr, complexity_rows
-from opcost.compat._statistics import format_size, parameter_rows
+from opcost.compat._statistics import format_size, parameter_rows, parameter_shapes
+from opcost.compat._statistics import parameter_count as count_parameters
 from opcost.compat.fvcore import parameter_count
 
 __all__ = [
@@ -90,7 +91,8 @@ def get_model_complexity_info(
         inputs = _inputs_of(input_shape, model)
     flops = FlopAnalyzer(model, inputs)
     activations = ActivationAnalyzer(model, inputs).share_run(flops)
-    totals = {"flops": flops.total(), "activations": activations.total(), "params": parameter_count(model)[""]}
+    params = count_parameters(parameter_shapes(flops.model, flops.report))[""]
+    totals = {"flops": flops.total(), "activations": activations.total(), "params": params}
     found: dict[str, Any] = {}
     for name, total in totals.items():
         found |= {name: total, f"{name}_str": format_size(total)}

@@ -80,7 +80,7 @@ def get_model_complexity_info(
     params = _trainable(model)
     if by_module:
         images = _images(args, out)
-        macs = int(found.total / images)
+        macs = found.total // images
         if verbose:
             _warn_of_free_modules(found, ignore_modules, out)
         if print_per_layer_stat:

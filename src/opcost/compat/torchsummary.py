@@ -70,7 +70,7 @@ def _layer_lines(layers: Layers, parameters: Parameters, batch_size: int) -> Ite
         new = tuple(p for p in own if p.key not in shown)
         shown.update(p.key for p in own)
         yield _Line(
-            f"{type(call.module).__name__}-{index}",
+            f"{call.type_name}-{index}",
             _shape(call.result, batch_size),
             sum(prod(spec.dims[1:]) for spec in call.outputs),
             new,

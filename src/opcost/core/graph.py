@@ -16,7 +16,7 @@ from opcost.errors import GraphError, OpcostError
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
 Phase: TypeAlias = Literal["forward", "backward", "update"]
-Attr: TypeAlias = "int | float | str | bool | None | tuple[Attr, ...]"
+Attr: TypeAlias = "int | float | str | bool | tuple[Attr, ...] | None"
 Attrs: TypeAlias = Mapping[str, Attr]
 
 NO_ATTRS: Attrs = {}

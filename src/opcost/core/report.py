@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from opcost.core.cost import ZERO, Cost
@@ -116,7 +117,8 @@ class Coverage:
         return not self.uncounted
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Group:
     """Rows with one key in common."""
 
     key: str
@@ -240,8 +242,7 @@ class Report:
         from opcost.core.plugin import view_for_suffix
 
         text = view_for_suffix(path).render(self, **options)
-        with open(path, "w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
 
     def write(self, out: IO[str], view: str = "table", **options: Any) -> None:
         """Write a named view to an open text file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -113,7 +113,7 @@ class Rules(Mapping[str, Rule]):
     def __getitem__(self, name: str) -> Rule:
         return self._rules[name]
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._rules)
 
     def __len__(self) -> int:

@@ -30,6 +30,8 @@ def called_layers(layers: Layers, batch_dim: int | None) -> list[LayerInfo]:
             builder.open_container(names[:depth], called)
         info = builder.add(names, call.module)
         info.executed = True
+        if not isinstance(call.module, torch.jit.ScriptModule):
+            info.class_name = call.type_name
         info.input_size, _ = _size(call.args, batch_dim)
         info.output_size, element_bytes = _size(call.result, batch_dim)
         info.output_bytes = element_bytes * prod(_flat(info.output_size))

@@ -23,7 +23,7 @@ Form = Callable[[Any], Any]
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `func` makes, as meta tensors, or NotImplemented."""
     form = _FORMS.get(func)
-    if form is None or kwargs and func not in _KEYWORDS_IRRELEVANT:
+    if form is None or (kwargs and func not in _KEYWORDS_IRRELEVANT):
         return NotImplemented
     return form(args)
 
@@ -124,7 +124,7 @@ def _grouped_mm(args: Any) -> Any:
 
 
 def _convolution(args: Any) -> Any:
-    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = args
     rank = x.dim() - 2
     if transposed or rank < 1 or weight.dim() != x.dim() or not _plain(x, weight):
         return NotImplemented
@@ -146,7 +146,7 @@ def _convolution(args: Any) -> Any:
 
 def _is_channels_last(x: torch.Tensor, channels: int) -> bool:
     """Shapes for which a row-major tensor also counts as channels last, so that the result's strides are ambiguous."""
-    return x.dim() == 4 and (x.shape[1] == 1 or x.shape[2:] == (1, 1)) or channels == 1
+    return channels == 1 or (x.dim() == 4 and (x.shape[1] == 1 or x.shape[2:] == (1, 1)))
 
 
 def _batch_norm(args: Any) -> Any:

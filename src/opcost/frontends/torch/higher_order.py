@@ -34,7 +34,7 @@ def is_control_flow(func: Any) -> bool:
 
 
 def _name(func: Any) -> str:
-    name = func.name() if callable(func.name) else str(func.name)
+    name = str(func.name())
     return name.rpartition("::")[2]
 
 
@@ -89,7 +89,7 @@ def _flex_attention(recorder: Recorder, func: Any, query: Any, key: Any, value: 
     args = (query, key, value)
     states = [recorder.state(tensor) for tensor in args]
     metas = [state.sig.meta() for state in states]
-    q, k, v = (tuple(state.sig.shape) for state in states)
+    q, _, v = (tuple(state.sig.shape) for state in states)
     out = torch.empty((*q[:-1], v[-1]), dtype=states[0].sig.dtype, device=META)
     extra = [torch.empty(q[:-1], dtype=torch.float32, device=META) for _ in range(2)]
     entry = describe(

@@ -36,6 +36,7 @@ def is_unsettled(tensor: torch.Tensor) -> bool:
 
 
 def is_lazy(module: nn.Module) -> bool:
+    """Whether this module still waits for its first input."""
     return isinstance(module, LazyModuleMixin) and module.has_uninitialized_params()  # type: ignore[misc]
 
 

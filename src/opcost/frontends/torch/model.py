@@ -13,15 +13,16 @@ import torch
 from torch import nn
 
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
-from opcost.errors import DataDependent, ForwardError, OpcostError
+from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch import lazy, recurrent
+from opcost.frontends.torch.failure import Place, extra_of, forward_error, locate
 from opcost.frontends.torch.recorder import Recorder
 from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import quiet_globals
 from opcost.frontends.torch.subclass import parts
+from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unwrap import type_name
-from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
 one_at_a_time = RLock()
 """Some switches that a count turns are global to the process, so counts of several threads take turns."""
@@ -49,7 +50,7 @@ class Run:
         self.paths.adopted = self._register
         self.calls: list[list[Any]] = []
         self.path = ""
-        self.failed_in: str | None = None
+        self.failed: Place | None = None
         self._registered: dict[str, _Held] = {}
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
@@ -95,15 +96,21 @@ class Run:
                     result = module._call_impl(*args, **kwargs)
             else:
                 result = module._call_impl(*args, **kwargs)
-        except BaseException:
-            if self.failed_in is None:
-                self.failed_in = path
+        except BaseException as exc:
+            if self.failed is None or self.failed.exc is not exc:
+                self.failed = Place(exc, path, module, call[1])
             raise
         finally:
             self.path = outer
             call[4] = len(self.recorder.ops)
         call[2] = self._specs(result)
         return result
+
+    def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        if tensor.numel() == 0:
+            shape = "x".join(map(str, tensor.shape))
+            self.recorder.note("empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing")
+        return self.recorder.stand_in(tensor, name)
 
     def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
         return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
@@ -120,7 +127,7 @@ class Run:
             undo.enter_context(torch.set_grad_enabled(self.options.backward))
             for path, module in self.paths.all:
                 self._register(path, module)
-            args, kwargs = map_tensors((args, kwargs), lambda t: recorder.stand_in(t, names.get(id(t), "")))
+            args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
             undo.callback(recorder.restore)
             undo.enter_context(intercept_calls(self.enter))
             undo.enter_context(recorder)
@@ -130,12 +137,13 @@ class Run:
                 result = model(*args, **kwargs)
                 if self.options.backward:
                     self._backward(result, tensors_in((args, kwargs)))
-            except OpcostError as exc:
-                if isinstance(exc, ForwardError) and not exc.module:
-                    exc.module = self.failed_in or ""
+            except ForwardError as exc:
+                locate(exc, self.failed)
+                raise
+            except OpcostError:
                 raise
             except Exception as exc:
-                raise forward_error(exc, self.failed_in or "", model) from exc
+                raise forward_error(exc, self.failed, model) from exc
             outputs = tuple(dict.fromkeys(recorder.state(t).vid for t in tensors_in(result)))
             return self._graph(outputs)
 
@@ -236,42 +244,23 @@ class Run:
         seen: dict[int, str] = {}
         for path, module in self.paths.all:
             params, buffers = self._registered.get(path) or ((), ())
-            call = first.get(path)
+            opening = first.get(path)
             yield Module(
                 path=path,
                 type=type_name(module),
                 parameters=tuple(params),
                 buffers=tuple(buffers),
                 calls=count.get(path, 0),
-                extra=_extra(module),
+                extra=extra_of(module),
                 same_as=None if (known := seen.setdefault(id(module), path)) == path else known,
-                inputs=call.inputs if call else (),
-                outputs=call.outputs if call else (),
+                inputs=opening.inputs if opening else (),
+                outputs=opening.outputs if opening else (),
             )
 
 
 def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:
     name, kind, trainable = role
     return name, spec, kind, storage, trainable
-
-
-def _extra(module: nn.Module) -> str:
-    """A module's own words about itself; an `extra_repr` that fails is the user's, and no reason to stop."""
-    try:
-        return module.extra_repr()
-    except Exception:
-        return ""
-
-
-def forward_error(exc: Exception, path: str, model: nn.Module) -> ForwardError:
-    """The user's exception, told with the place where it happened."""
-    where = f"module {path!r}" if path else "the model's own forward"
-    kind = DataDependent if "data" in str(exc) and "Recorded" in str(exc) else ForwardError
-    return kind(
-        f"{type_name(model)} raised {type(exc).__name__} in {where}: {exc}",
-        module=path,
-        hint="check the shapes and types of the inputs; --debug shows where it was raised",
-    )
 
 
 __all__ = ["Note", "Run", "RunOptions"]

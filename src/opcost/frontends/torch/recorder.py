@@ -30,7 +30,8 @@ _PLAIN = frozenset(
 ASSUMPTIONS = {
     "balanced": "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
     "so each expert of a mixture sees the same share of the tokens",
-    "drawn": "a random number decides what runs (dropped layers): the middle of its range is taken, so the likelier way is counted",
+    "drawn": "a random number decides what runs (dropped layers): the middle of its range is taken, so the likelier way "
+    "is counted",
 }
 """What a report says where an assumed content decides what runs."""
 
@@ -174,12 +175,13 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         states: list[State] = []
-        key: list[Any] | None = [func]
+        parts: list[Any] = [func]
+        key: list[Any] | None = parts
         try:
-            known = self._collect(args, states, key)
+            known = self._collect(args, states, parts)
             for name, value in kwargs.items():
-                key.append(name)
-                known = self._collect((value,), states, key) and known
+                parts.append(name)
+                known = self._collect((value,), states, parts) and known
         except ForeignTensor:
             return NotImplemented
         except TypeError:  # an argument that cannot be part of a key: work it out anew each time
@@ -247,9 +249,9 @@ class Recorder(TorchDispatchMode):
             elif isinstance(arg, dict):
                 push(tuple(arg))
                 known = self._collect(arg.values(), states, key) and known
-            else:
+            elif key is not None:
                 hash(arg)
-                push(arg)
+                key.append(arg)
         return known
 
     def emit(self, entry: Entry, states: list[State], contents: list[torch.Tensor | None] | None = None) -> Any:
@@ -297,8 +299,8 @@ def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:
     """
     if tensor.numel() > SMALL or tensor.device.type == "meta" or tensor.layout is not torch.strided:
         return None
-    if tensor.is_quantized or (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and (
+    if tensor.is_quantized or ((tensor.dtype.is_floating_point or tensor.dtype.is_complex) and (
         role != "const" or isinstance(tensor, torch.nn.Parameter)
-    ):
+    )):
         return None
     return tensor.detach().to("cpu", copy=True)

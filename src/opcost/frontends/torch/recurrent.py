@@ -54,7 +54,7 @@ def whole_layer(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]
     meta_args = substitute(args, feed, META)
     given = dict(zip([argument.name for argument in func._schema.arguments], meta_args, strict=True))
     hidden = given["hx"] if isinstance(given["hx"], (list, tuple)) else [given["hx"]]
-    x = given.get("input", given.get("data"))
+    x = given["input"] if "input" in given else given["data"]
     width = hidden[0].shape[-1] * (2 if given["bidirectional"] else 1)
     if given.get("batch_first"):  # the steps are made one after another and then seen with the batch first
         batch, steps = x.shape[:2]

@@ -14,37 +14,45 @@ from typing import Any
 from torch import nn
 
 _active = threading.local()
-_install = threading.Lock()
-_users = 0
-_plain_call: Callable[..., Any] = nn.Module.__call__
+
+
+class _Wrapper:
+    """What stands in place of `nn.Module.__call__`, and how many recordings need it now."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.plain: Callable[..., Any] = nn.Module.__call__
+
+
+_wrapper = _Wrapper()
 
 
 def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     enter = getattr(_active, "enter", None)
     if enter is None:
-        return _plain_call(module, *args, **kwargs)
+        return _wrapper.plain(module, *args, **kwargs)
     return enter(module, args, kwargs)
 
 
 @contextmanager
 def intercept_calls(enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]) -> Iterator[None]:
     """Hand every module call of this thread to `enter(module, args, kwargs)` for the time of the block."""
-    global _users, _plain_call
     outer = getattr(_active, "enter", None)
-    with _install:
-        if _users == 0:
-            _plain_call = nn.Module.__call__
+    with _wrapper.lock:
+        if _wrapper.users == 0:
+            _wrapper.plain = nn.Module.__call__
             nn.Module.__call__ = _scoped_call  # type: ignore[method-assign, assignment]
-        _users += 1
+        _wrapper.users += 1
     _active.enter = enter
     try:
         yield
     finally:
         _active.enter = outer
-        with _install:
-            _users -= 1
-            if _users == 0:
-                nn.Module.__call__ = _plain_call  # type: ignore[method-assign, assignment]
+        with _wrapper.lock:
+            _wrapper.users -= 1
+            if _wrapper.users == 0:
+                nn.Module.__call__ = _wrapper.plain  # type: ignore[method-assign, assignment]
 
 
 class Paths:

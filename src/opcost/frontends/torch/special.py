@@ -185,11 +185,12 @@ _NEW = (_aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default)
 
 
 def _equal(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
-    """PyTorch checks what it is given (`istft` its window) by comparing a flag with a fresh true one: it passes."""
+    """`istft` asks so whether its overlapping windows come below a tiny number somewhere: not if it can be inverted."""
     flag, true = states
     if recorder.knows(flag) or flag.sig.dtype is not torch.bool or flag.sig.shape or not recorder.knows(true):
         return NotImplemented
-    return bool(true.real) or NotImplemented
+    below = any(op.entry.raw == "aten::lt" and flag.vid in op.outputs for op in recorder.ops[-2:])
+    return False if below else NotImplemented
 
 
 HANDLERS: dict[Any, Handler] = {

@@ -13,6 +13,7 @@ from opcost.frontends.torch.aten import translate
 from opcost.frontends.torch.closed_form import closed_form
 from opcost.frontends.torch.entry import Entry, Leaf, Out, State
 from opcost.frontends.torch.packages import has_package
+from opcost.frontends.torch.strict import refuse
 from opcost.frontends.torch.tensor import QUANTIZED
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def is_composite(func: Any) -> bool:
 
 def work_out(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Entry:
     """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
+    refuse(func, states)
     device = device_of(recorder, kwargs, states)
     if not _has_meta_kernel(func, args, states):
         result, zeros, real_args, real_kwargs = _run_on_zeros(func, args, kwargs, states, None)
@@ -64,7 +66,7 @@ def work_out(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
             result = func(*meta_args, **meta_kwargs)
         except (NotImplementedError, RuntimeError, AttributeError) as failure:
             if any(tag in func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
-                raise unknown_value(recorder, f"the size of what {func._schema.name} returns") from failure
+                raise unknown_value(recorder, f"the result of {func._schema.name}") from failure
             result, metas, meta_args, meta_kwargs = _run_on_zeros(func, args, kwargs, states, failure)
     return describe(recorder, func, meta_args, meta_kwargs, metas, states, result, device)
 
@@ -153,13 +155,13 @@ def describe(
     for tensor in flat:
         index = position.get(id(tensor))
         if index is not None:  # in place, where the shape may change as well
-            outs.append(Out(recorder.signatures.of(tensor, states[index].sig.device), index, True))
+            outs.append(Out(recorder.signatures.of(tensor, states[index].sig.device), index, same=True))
         else:
             base = memory.get(_storage(tensor), -1)
-            outs.append(Out(recorder.signatures.of(tensor, device), base, False))
+            outs.append(Out(recorder.signatures.of(tensor, device), base, same=False))
     translation = translate(func, args, kwargs, tuple(flat))
     if not flat and translation.outs:  # it returns nothing and writes into its arguments
-        outs = [Out(states[at].sig, at, True) for tensor in translation.outs if (at := position.get(id(tensor))) is not None]
+        outs = [Out(states[at].sig, at, same=True) for tensor in translation.outs if (at := position.get(id(tensor))) is not None]
     order = None
     if translation.ins is not None:
         order = tuple([position[id(tensor)] for tensor in translation.ins])
@@ -179,13 +181,12 @@ def _written(func: Any, args: Any, kwargs: dict[str, Any], position: dict[int, i
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable:
         return ()
-    found = []
+    found: list[int] = []
     for index, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = args[index] if index < len(args) else kwargs.get(argument.name)
             for tensor in given if isinstance(given, (list, tuple)) else (given,):
-                if isinstance(tensor, torch.Tensor):
-                    found.append(position[id(tensor)])
+                found += [position[id(tensor)]] if isinstance(tensor, torch.Tensor) else []
     return tuple(found)
 
 

@@ -1,0 +1,96 @@
+"""A forward pass that failed: what happened, in which module, on which line, and what to do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+
+import torch
+from torch import nn
+
+import opcost
+from opcost.core.graph import TensorSpec
+from opcost.errors import DataDependent, ForwardError
+from opcost.frontends.torch.unwrap import type_name
+
+_NOT_THE_USERS = tuple(os.path.dirname(os.path.abspath(str(package.__file__))) for package in (torch, opcost))
+_NO_MEMORY = ("data is not allocated", "data pointer", "doesn't have storage", "without data")
+"""What PyTorch says when compiled code looks for the memory of a tensor that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The innermost module call through which an exception passed."""
+
+    exc: BaseException
+    path: str
+    module: nn.Module
+    received: tuple[TensorSpec, ...]
+
+    def __str__(self) -> str:
+        module = f"module {self.path!r}" if self.path else "the model's own forward"
+        given = ", ".join(f"{spec} {spec.dtype}" for spec in self.received[:4])
+        more = ", ..." if len(self.received) > 4 else ""
+        received = f", which received {given}{more}" if given else ""
+        return f"{module} ({words(self.module, 60)}){received}"
+
+
+def words(module: nn.Module, limit: int) -> str:
+    """A module's class and its constructor's own words, cut to a length."""
+    text = extra_of(module)
+    return f"{type_name(module)}({text if len(text) <= limit else text[:limit] + '...'})"
+
+
+def extra_of(module: nn.Module) -> str:
+    """A module's own words about itself; an `extra_repr` that fails is the user's, and no reason to stop."""
+    try:
+        return module.extra_repr()
+    except Exception:
+        return ""
+
+
+def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> ForwardError:
+    """The user's exception, told with the place where it happened."""
+    text = str(exc).strip().partition("\n\n")[0]
+    kind = DataDependent if any(phrase in text for phrase in _NO_MEMORY) else ForwardError
+    return kind(
+        f"{type_name(model)} raised {type(exc).__name__}{_line(exc)}{_in(place)}: {text}",
+        module=place.path if place else "",
+        hint=_hint(text, kind),
+    )
+
+
+def locate(error: ForwardError, place: Place | None) -> None:
+    """Say in an error of ours where it happened."""
+    error.module = error.module or (place.path if place else "")
+    error.message = f"{error.message}; asked{_line(error)}{_in(place)}"
+
+
+def _in(place: Place | None) -> str:
+    return f" in {place}" if place else ""
+
+
+def _line(exc: BaseException) -> str:
+    """The last line of the user's own code that an exception passed through."""
+    found = ""
+    at: TracebackType | None = exc.__traceback__
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if not file.startswith((*_NOT_THE_USERS, "<")):
+            found = f" at {os.path.basename(file)}:{at.tb_lineno}"
+        at = at.tb_next
+    return found
+
+
+def _hint(text: str, kind: type[ForwardError]) -> str:
+    if kind is DataDependent:
+        return "count with real=True (on the command line --real) to run the model on its own weights"
+    if "CUDA" in text or "NVIDIA" in text:
+        return (
+            "the model asks for CUDA, which is not here: let it follow its inputs (x.to(weight.device), zeros_like(x)), "
+            "or count it where there is CUDA"
+        )
+    if "type" in text:
+        return 'check the element types of the inputs; with shapes say dtypes="int64" (on the command line --input 1x128:int64)'
+    return "check the shapes of the inputs; --debug shows where it was raised"

@@ -276,6 +276,14 @@ def test_the_aten_backend_counts_fused_attention() -> None:
     assert macs(model, (2, 6, 5), backend="aten") == 2 * 6 * 6 * (5 + 5)
 
 
+def test_the_aten_backend_counts_the_products_and_biases_of_recurrent_layers() -> None:
+    """ptflops sees those of a GRU and of cells, one by one, and nothing of an LSTM."""
+    steps, width, hidden = 7, 4, 5
+    for layer, gates in ((nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)):
+        expected = steps * gates * hidden * (width + hidden + 2)
+        assert macs(layer(width, hidden, batch_first=True), (steps, width), backend="aten") == expected
+
+
 def test_the_aten_backend_takes_operators_to_ignore_and_hooks_for_others() -> None:
     options: dict[str, Any] = {
         "backend": "aten",

@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from copy import copy
 from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -141,7 +140,8 @@ class JitModelAnalysis:
 
     def copy(self, new_model: nn.Module | None = None, new_inputs: Any = None) -> Self:
         """The same analysis with all its settings, of another model or other inputs."""
-        twin = copy(self)
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
         twin._op_handles = dict(self._op_handles)
         twin._ignored_ops = set(self._ignored_ops)
         if new_model is not None:

@@ -139,6 +139,9 @@ def _described(recorder: Recorder, arguments: Any) -> tuple[object, ...]:
 
 def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
     """The name and arguments under which the tracer notes a call: every convolution is one operator there."""
+    switches = (False, False, True, True)  # benchmark, deterministic, cuDNN, TF32
+    if name == "convolution":
+        return "_convolution", (*arguments, *switches)
     transposed = _CONVOLUTIONS.get(name)
     if transposed is None:
         return _RENAMED.get(name, name), arguments
@@ -147,7 +150,6 @@ def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[obj
     else:
         x, weight, bias, stride, padding, dilation, groups = arguments
         output_padding = 0
-    switches = (False, False, True, True)  # benchmark, deterministic, cuDNN, TF32
     return "_convolution", (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *switches)
 
 

@@ -29,8 +29,10 @@ _PER_INPUT = frozenset(
 )
 _AFFINE_WEIGHT = {"batch_norm": 1, "instance_norm": 1, "group_norm": 2}
 """Position of the weight among the arguments; a norm costs one per element, two where it is affine."""
-_BIAS = {"_convolution": 2, "linear": 2}
+_BIAS = {"_convolution": 2, "linear": 2, "bilinear": 3}
 """Position of the bias among the arguments."""
+_FACTORS = {"conv": 2, "matmul": 2, "bilinear": 3}
+"""How many inputs of a recorded product are factors; what comes after them is added."""
 _ADDED = frozenset({"addmm", "addmm_", "addmv", "addbmm", "baddbmm", "baddbmm_", "addr"})
 """Products that always add something."""
 
@@ -63,7 +65,7 @@ def row_macs(row: Row) -> int:
         scores = row.cost.macs // (q.dims[-1] + v.dims[-1])
         extra = scores + q.numel  # softmax, scaling
     elif row.op.kind == "recurrent":
-        extra = _recurrent_extra(row)
+        extra = _bias_elements(row) + _hidden_elements(row) * _CELL_STATE_MACS[str(row.op.attrs["cell"])]
     return (row.cost.macs + extra) * row.op.repeat
 
 
@@ -71,17 +73,23 @@ def contraction_macs(row: Row) -> int:
     """What a row costs by the rules of the `aten` backend: its products and the bias added to them."""
     if row.cost is None or not row.cost.macs:
         return 0
-    added = row.op.attrs.get("bias") or (row.op.kind in ("conv", "matmul") and len(row.ins) > 2)
-    return (row.cost.macs + (row.outs[0].numel if added else 0)) * row.op.repeat
+    return (row.cost.macs + _bias_elements(row)) * row.op.repeat
 
 
-def _recurrent_extra(row: Row) -> int:
-    """Biases and the arithmetic of the state, for every step, layer and direction."""
-    cell = str(row.op.attrs["cell"])
-    biases = 2 * _GATES[cell] if row.op.attrs.get("bias") else 0
+def _bias_elements(row: Row) -> int:
+    """How many elements a bias, or whatever is added to a product, is added to."""
+    if row.op.kind == "recurrent":
+        gates = _GATES[str(row.op.attrs["cell"])]
+        return 2 * gates * _hidden_elements(row) if row.op.attrs.get("bias") else 0
+    factors = _FACTORS.get(row.op.kind)
+    return row.outs[0].numel if factors is not None and len(row.ins) > factors else 0
+
+
+def _hidden_elements(row: Row) -> int:
+    """Elements of the hidden state of a recurrent layer, over all steps, layers and directions."""
     layers: Any = row.op.attrs["layers"]
     steps: Any = row.op.attrs["steps"]
-    return int(steps * sum(hidden for _, hidden, _ in layers) * (biases + _CELL_STATE_MACS[cell]))
+    return int(steps * sum(hidden for _, hidden, _ in layers))
 
 
 def _is_relu6(inputs: list[Value]) -> bool:

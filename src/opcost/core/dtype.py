@@ -15,6 +15,7 @@ BITS: dict[str, int] = {
     "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64,
     "complex32": 32, "complex64": 64, "complex128": 128,
     "qint8": 8, "quint8": 8, "qint32": 32, "quint4x2": 4, "quint2x4": 2,
+    "qint1": 1, "qint4": 4, "quint4": 4, "qint16": 16,
 }  # fmt: skip
 """Bits of one element. A type that is not listed is an error, never a silent four bytes."""
 

@@ -27,7 +27,9 @@ def t(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-def qkv(queries: int = L, keys: int = S, heads: int = H, value: int = E, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+def qkv(
+    queries: int = L, keys: int = S, heads: int = H, value: int = E, **kwargs: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     return t(B, H, queries, E, **kwargs), t(B, heads, keys, E, **kwargs), t(B, heads, keys, value, **kwargs)
 
 

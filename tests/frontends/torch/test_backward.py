@@ -13,7 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from opcost.errors import ForwardError, UnknownName
 
-N, I, M, O = 4, 5, 7, 3
+N, K, M, C = 4, 5, 7, 3
+"""Rows, and the features of two layers: in, between, out."""
 
 
 def t(*shape: int, requires_grad: bool = False) -> Tensor:
@@ -27,45 +28,45 @@ def macs(report: Any, phase: str = "backward") -> int:
 
 
 def two_layers() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(I, M), nn.ReLU(), nn.Linear(M, O))
+    return nn.Sequential(nn.Linear(K, M), nn.ReLU(), nn.Linear(M, C))
 
 
 # -- linear layers ---------------------------------------------------------------------------------------------------
 
 
 def test_the_first_layers_input_gradient_is_not_invented(count: Any) -> None:
-    first, second = N * I * M, N * M * O
-    report = count(two_layers(), t(N, I), backward=True)
+    first, second = N * K * M, N * M * C
+    report = count(two_layers(), t(N, K), backward=True)
     assert list(report.phases) == ["forward", "backward"]
     assert macs(report, "forward") == first + second
     assert macs(report) == first + 2 * second  # of the first layer only the weight's gradient
     # biases: each gradient is added up over the rows; relu: compare and select
-    assert report.phases["backward"].flops == 2 * macs(report) + N * M + N * O + 2 * N * M
+    assert report.phases["backward"].flops == 2 * macs(report) + N * M + N * C + 2 * N * M
 
 
 def test_gradients_belong_to_the_module_that_ran_forward(count: Any) -> None:
-    report = count(two_layers(), t(N, I), backward=True)
+    report = count(two_layers(), t(N, K), backward=True)
     by_module = {path: report.module(path).total.macs for path in ("0", "1", "2")}
-    assert by_module == {"0": 2 * N * I * M, "1": 0, "2": 3 * N * M * O}
+    assert by_module == {"0": 2 * N * K * M, "1": 0, "2": 3 * N * M * C}
 
 
 def test_an_input_that_requires_a_gradient_gets_one(count: Any) -> None:
-    report = count(two_layers(), t(N, I, requires_grad=True), backward=True)
-    assert macs(report) == 2 * (N * I * M + N * M * O)
+    report = count(two_layers(), t(N, K, requires_grad=True), backward=True)
+    assert macs(report) == 2 * (N * K * M + N * M * C)
 
 
 def test_a_frozen_first_layer_is_not_differentiated_at_all(count: Any) -> None:
     model = two_layers()
     model[0].requires_grad_(False)
-    report = count(model, t(N, I), backward=True)
-    assert macs(report) == N * M * O  # the weight's gradient of the second
-    assert report.totals.trainable_params == M * O + O
+    report = count(model, t(N, K), backward=True)
+    assert macs(report) == N * M * C  # the weight's gradient of the second
+    assert report.totals.trainable_params == M * C + C
 
 
 def test_a_frozen_last_layer_still_hands_its_gradient_on(count: Any) -> None:
     model = two_layers()
     model[2].requires_grad_(False)
-    assert macs(count(model, t(N, I), backward=True)) == N * M * O + N * I * M
+    assert macs(count(model, t(N, K), backward=True)) == N * M * C + N * K * M
 
 
 def test_tied_weights_have_both_their_gradients(count: Any) -> None:
@@ -92,16 +93,16 @@ def test_einsum_and_bilinear_gradients(count: Any) -> None:
     class Heads(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.weight = nn.Parameter(torch.empty(2, I, M))
+            self.weight = nn.Parameter(torch.empty(2, K, M))
 
         def forward(self, x: Tensor) -> Tensor:
             return torch.einsum("nhi,him->nhm", x, self.weight)
 
-    forward = N * 2 * I * M
-    assert macs(count(Heads(), t(N, 2, I), backward=True)) == forward
-    assert macs(count(Heads(), t(N, 2, I, requires_grad=True), backward=True)) == 2 * forward
+    forward = N * 2 * K * M
+    assert macs(count(Heads(), t(N, 2, K), backward=True)) == forward
+    assert macs(count(Heads(), t(N, 2, K, requires_grad=True), backward=True)) == 2 * forward
     # the weight's gradient of x1ᵀ W x2 is the product g x1 (elementwise) contracted with x2 over the rows
-    assert macs(count(nn.Bilinear(I, M, O), t(N, I), t(N, M), backward=True)) == N * O * I * M
+    assert macs(count(nn.Bilinear(K, M, C), t(N, K), t(N, M), backward=True)) == N * C * K * M
 
 
 # -- convolutions ----------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_a_trained_block_of_convolution_norm_and_pooling(count: Any) -> None:
 class Checkpointed(nn.Module):
     def __init__(self, *, reentrant: bool) -> None:
         super().__init__()
-        self.stem = nn.Linear(I, M)
+        self.stem = nn.Linear(K, M)
         self.block = nn.Sequential(nn.Linear(M, M), nn.ReLU(), nn.Linear(M, M))
         self.reentrant = reentrant
 
@@ -172,8 +173,8 @@ class Checkpointed(nn.Module):
 
 
 def test_a_recomputed_block_is_counted_in_the_backward_pass(count: Any) -> None:
-    stem, layer = N * I * M, N * M * M
-    report = count(Checkpointed(reentrant=False), t(N, I), backward=True)
+    stem, layer = N * K * M, N * M * M
+    report = count(Checkpointed(reentrant=False), t(N, K), backward=True)
     assert macs(report, "forward") == stem + 2 * layer
     # PyTorch stops recomputing once it has what was saved: the last product is not repeated.
     assert macs(report) == stem + 4 * layer + layer
@@ -182,25 +183,25 @@ def test_a_recomputed_block_is_counted_in_the_backward_pass(count: Any) -> None:
 
 
 def test_reentrant_checkpointing_recomputes_all_of_it(count: Any) -> None:
-    stem, layer = N * I * M, N * M * M
-    report = count(Checkpointed(reentrant=True), t(N, I), backward=True)
+    stem, layer = N * K * M, N * M * M
+    report = count(Checkpointed(reentrant=True), t(N, K), backward=True)
     assert macs(report, "forward") == stem + 2 * layer
     assert macs(report) == stem + 4 * layer + 2 * layer
 
 
 def test_checkpointing_costs_nothing_without_a_backward_pass(count: Any) -> None:
     for reentrant in (False, True):
-        assert count(Checkpointed(reentrant=reentrant), t(N, I)).totals.macs == N * I * M + 2 * N * M * M
+        assert count(Checkpointed(reentrant=reentrant), t(N, K)).totals.macs == N * K * M + 2 * N * M * M
 
 
 def test_no_gradient_is_left_behind(count: Any) -> None:
     for model in (two_layers(), Checkpointed(reentrant=True)):
-        kept = torch.ones(M, I)
+        kept = torch.ones(M, K)
         first = next(iter(model.parameters()))
         first.grad = kept
-        count(model, t(N, I), backward=True, optimizer="adamw")
+        count(model, t(N, K), backward=True, optimizer="adamw")
         assert first.grad is kept
-        assert torch.equal(kept, torch.ones(M, I))
+        assert torch.equal(kept, torch.ones(M, K))
         assert all(p.grad is None for p in model.parameters() if p is not first)
 
 
@@ -249,11 +250,11 @@ def test_half_of_a_causal_attention_halves_its_gradient_as_well(count: Any) -> N
 def test_an_lstm_has_its_gradients(count: Any) -> None:
     steps, hidden = 5, 6
     with torch.backends.mkldnn.flags(enabled=False):
-        report = count(nn.LSTM(I, hidden), t(steps, N, I), backward=True)
-    forward = steps * N * 4 * hidden * (I + hidden)
+        report = count(nn.LSTM(K, hidden), t(steps, N, K), backward=True)
+    forward = steps * N * 4 * hidden * (K + hidden)
     assert macs(report, "forward") == forward
     # not asked for: the input's gradient, and that of the state before the first step
-    assert macs(report) == 2 * forward - steps * N * 4 * hidden * I - N * 4 * hidden * hidden
+    assert macs(report) == 2 * forward - steps * N * 4 * hidden * K - N * 4 * hidden * hidden
 
 
 class Product(torch.autograd.Function):
@@ -274,31 +275,31 @@ def test_a_custom_function_is_counted_as_it_is_written(count: Any) -> None:
     class Custom(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.weight = nn.Parameter(torch.empty(I, M))
+            self.weight = nn.Parameter(torch.empty(K, M))
 
         def forward(self, x: Tensor) -> Tensor:
             return Product.apply(x, self.weight)
 
-    report = count(Custom(), t(N, I), backward=True)
-    assert (macs(report, "forward"), macs(report)) == (N * I * M, 3 * N * I * M)
+    report = count(Custom(), t(N, K), backward=True)
+    assert (macs(report, "forward"), macs(report)) == (N * K * M, 3 * N * K * M)
 
 
 def test_a_loss_computed_by_the_model_is_differentiated(count: Any) -> None:
     class Loss(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.head = nn.Linear(I, O)
+            self.head = nn.Linear(K, C)
 
         def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
             return {"loss": F.cross_entropy(self.head(x), labels)}
 
-    report = count(Loss(), t(N, I), torch.zeros(N, dtype=torch.int64), backward=True)
-    assert (macs(report, "forward"), macs(report)) == (N * I * O, N * I * O)
+    report = count(Loss(), t(N, K), torch.zeros(N, dtype=torch.int64), backward=True)
+    assert (macs(report, "forward"), macs(report)) == (N * K * C, N * K * C)
 
 
 # -- the update ------------------------------------------------------------------------------------------------------
 
-PARAMS = I * M + M
+PARAMS = K * M + M
 
 
 def update(report: Any) -> list[Any]:
@@ -306,7 +307,7 @@ def update(report: Any) -> list[Any]:
 
 
 def test_an_update_is_a_phase_of_its_own(count: Any) -> None:
-    report = count(nn.Linear(I, M), t(N, I), optimizer=True)
+    report = count(nn.Linear(K, M), t(N, K), optimizer=True)
     assert list(report.phases) == ["forward", "backward", "update"]
     # plain gradient descent: multiply by the rate, subtract
     assert report.phases["update"].flops == 2 * PARAMS
@@ -317,7 +318,7 @@ def test_an_update_is_a_phase_of_its_own(count: Any) -> None:
 
 
 def test_adamw_decays_follows_two_moments_and_divides(count: Any) -> None:
-    report = count(nn.Linear(I, M), t(N, I), optimizer="adamw")
+    report = count(nn.Linear(K, M), t(N, K), optimizer="adamw")
     assert {row.op.kind for row in update(report)} <= {"create", "elementwise", "view"}
     tensors = 2
     # decay 1; first moment lerp 3; second moment 1 + 3; root, divide, add epsilon 3; step 3; and each tensor's counter
@@ -325,29 +326,29 @@ def test_adamw_decays_follows_two_moments_and_divides(count: Any) -> None:
 
 
 def test_the_name_of_an_optimizer_may_be_written_anyhow_and_a_function_may_make_one(count: Any) -> None:
-    named = count(nn.Linear(I, M), t(N, I), optimizer="AdamW")
-    assert named.phases["update"] == count(nn.Linear(I, M), t(N, I), optimizer="adamw").phases["update"]
-    made = count(nn.Linear(I, M), t(N, I), optimizer=lambda params: torch.optim.SGD(params, lr=1.0, weight_decay=0.1))
+    named = count(nn.Linear(K, M), t(N, K), optimizer="AdamW")
+    assert named.phases["update"] == count(nn.Linear(K, M), t(N, K), optimizer="adamw").phases["update"]
+    made = count(nn.Linear(K, M), t(N, K), optimizer=lambda params: torch.optim.SGD(params, lr=1.0, weight_decay=0.1))
     assert made.phases["update"].flops == 4 * PARAMS  # add the decayed weight; multiply by the rate, subtract
 
 
 def test_a_frozen_parameter_is_not_updated(count: Any) -> None:
     model = two_layers()
     model[0].requires_grad_(False)
-    report = count(model, t(N, I), optimizer=True)
-    assert report.phases["update"].flops == 2 * (M * O + O)
+    report = count(model, t(N, K), optimizer=True)
+    assert report.phases["update"].flops == 2 * (M * C + C)
 
 
 def test_an_unknown_optimizer_names_the_nearest(count: Any) -> None:
-    with pytest.raises(UnknownName, match="did you mean .Adam"):
-        count(nn.Linear(I, M), t(N, I), optimizer="adamv")
+    with pytest.raises(UnknownName, match="did you mean 'Adam'"):
+        count(nn.Linear(K, M), t(N, K), optimizer="adamv")
 
 
 # -- what a backward pass leaves alone ---------------------------------------------------------------------------------
 
 
 def test_without_backward_there_is_one_phase(count: Any) -> None:
-    assert list(count(two_layers(), t(N, I)).phases) == ["forward"]
+    assert list(count(two_layers(), t(N, K)).phases) == ["forward"]
 
 
 def test_the_forward_pass_costs_the_same_with_and_without_a_backward_pass(count: Any) -> None:
@@ -360,7 +361,7 @@ def test_the_forward_pass_costs_the_same_with_and_without_a_backward_pass(count:
 
 def test_nothing_to_differentiate_is_said(count: Any) -> None:
     with pytest.raises(ForwardError, match="no parameter"):
-        count(nn.Linear(I, M).requires_grad_(False), t(N, I), backward=True)
+        count(nn.Linear(K, M).requires_grad_(False), t(N, K), backward=True)
 
 
 def test_a_model_whose_output_is_detached_has_no_gradient(count: Any) -> None:
@@ -369,4 +370,4 @@ def test_a_model_whose_output_is_detached_has_no_gradient(count: Any) -> None:
             return super().forward(x).detach()
 
     with pytest.raises(ForwardError, match="no output"):
-        count(Detached(I, M), t(N, I), backward=True)
+        count(Detached(K, M), t(N, K), backward=True)

@@ -171,7 +171,7 @@ def test_batch_norm_applies_four_operations_and_four_more_in_training(rank: int,
 
 
 NORMS: dict[str, tuple[nn.Module, int]] = {
-    # mean (1) and variance (3), subtract and multiply, weight, bias
+    # the mean is 1 and the variance 3, then subtract, multiply; weight and bias are one each
     "layer": (nn.LayerNorm(X[1:]), NUMEL * 8),
     "layer without bias": (nn.LayerNorm(X[1:], bias=False), NUMEL * 7),
     "layer without weight": (nn.LayerNorm(X[1:], elementwise_affine=False), NUMEL * 6),

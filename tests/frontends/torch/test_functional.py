@@ -170,7 +170,9 @@ def test_a_chain_is_multiplied_in_its_cheapest_order(count: Any) -> None:
     assert count(torch.chain_matmul, a, b, c).totals.macs == cheapest_of_three
     assert count(lambda *m: torch.linalg.multi_dot(m), a, b, c).totals.macs == cheapest_of_three
     # (A (B (C D))) comes first among the five orders of four matrices.
-    assert count(lambda *m: torch.linalg.multi_dot(m), a, b, c, d).totals.macs == 5 * 50 * 3 + 100 * 5 * 3 + 10 * 100 * 3
+    assert (
+        count(lambda *m: torch.linalg.multi_dot(m), a, b, c, d).totals.macs == 5 * 50 * 3 + 100 * 5 * 3 + 10 * 100 * 3
+    )
 
 
 def test_multi_dot_of_vectors_at_the_ends(count: Any) -> None:

@@ -90,7 +90,11 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return aten._flash_attention_forward(q, k, v, None, None, q.shape[1], k.shape[1], 0.0, False, False)[0]
 
 
-SPELLED_OUT = {"a.mm(a.t()).sum().backward(); again": gram, "aten._flash_attention_forward": flash, "torch._scaled_mm": scaled_mm}
+SPELLED_OUT = {
+    "a.mm(a.t()).sum().backward(); again": gram,
+    "aten._flash_attention_forward": flash,
+    "torch._scaled_mm": scaled_mm,
+}
 NAMES = {
     "F": F, "nn": nn, "torch": torch, "ThreeNet": ThreeNet, "SmallConvNet": SmallConvNet, "NetWithReuse": NetWithReuse,
     "RepeatedNet": RepeatedNet, "RecursiveScopeNet": RecursiveScopeNet,

@@ -22,10 +22,9 @@ def pad_packed(data: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tens
     return result
 
 
-def _pad(
-    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad(data: torch.Tensor, batch_sizes: torch.Tensor, *how: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """What PyTorch does: one copy for each stretch of steps in which equally many sequences run."""
+    batch_first, padding_value, total_length = how
     sizes = batch_sizes.tolist()
     padded = data.new_full((max(len(sizes), total_length), sizes[0], *data.shape[1:]), padding_value)
     lengths: list[int] = []

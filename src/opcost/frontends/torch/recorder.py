@@ -26,6 +26,7 @@ _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
 
+_HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
 
 ASSUMPTIONS = {
     "balanced": "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
@@ -175,7 +176,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         states: list[State] = []
-        parts: list[Any] = [func]
+        parts: list[Any] = [id(func)]  # operators live as long as the process, and their own hash is slow
         key: list[Any] | None = parts
         try:
             known = self._collect(args, states, parts)
@@ -196,7 +197,7 @@ class Recorder(TorchDispatchMode):
         """Record one operator and return what it would return."""
         if not isinstance(func, torch._ops.OpOverload):
             return higher_order.run(self, func, args, kwargs)
-        if (handler := special.HANDLERS.get(func)) is not None:
+        if (handler := _HANDLERS.get(id(func))) is not None:
             result = handler(self, func, args, kwargs, states)
             if result is not NotImplemented:
                 return result
@@ -257,12 +258,12 @@ class Recorder(TorchDispatchMode):
     def emit(self, entry: Entry, states: list[State], contents: list[torch.Tensor | None] | None = None) -> Any:
         """Record an operator whose entry is known, and make its outputs."""
         vids = [state.vid for state in states]
+        storages = self.storages
         outputs: list[Any] = []
-        made: list[int] = []
-        for position, (sig, base, same) in enumerate(entry.outs):
-            storage = None if base < 0 else self.storages[vids[base]]
-            vid = self.new_value(sig.spec, storage)
-            made.append(vid)
+        first = vid = len(storages)
+        for sig, base, same in entry.outs:
+            self.specs.append(sig.spec)
+            storages.append(vid if base < 0 else storages[vids[base]])
             if same:
                 state = states[base]
                 state.vid = vid
@@ -272,13 +273,14 @@ class Recorder(TorchDispatchMode):
             elif sig.stored is not None:
                 outputs.append(self._sparse(sig, vid))
             else:
-                outputs.append(recorded(sig, vid, None if contents is None else contents[position]))
+                outputs.append(recorded(sig, vid, None if contents is None else contents[vid - first]))
+            vid += 1
         if entry.written and contents is None:
             for index in entry.written:
                 self._unknown_storages.add(self.storages[vids[index]])
                 states[index].untouched = False  # type: ignore[union-attr]
         inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
-        self.ops.append(OpRecord(entry, inputs, tuple(made), self.where(), self.phase))
+        self.ops.append(OpRecord(entry, inputs, tuple(range(first, vid)), self.where(), self.phase))
         return outputs[0] if entry.pack is None else entry.pack(outputs)
 
 

@@ -64,11 +64,12 @@ def _as_written(model: Any = None, **_: Any) -> Any:
     return model if model is not None else lambda function: function
 
 
-def _checkpoint(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
     """Reentrant checkpointing by the other variant, since it demands `.backward()`, which writes to every `.grad`.
 
     It recomputes all of the function, and only where some argument requires a gradient.
     """
+    preserve, *args = given
     if not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
         with torch.no_grad():
             return function(*args)
@@ -78,7 +79,7 @@ def _checkpoint(function: Callable[..., Any], preserve: bool, *args: Any) -> Any
 
 def _without_grad(mode: Any) -> None:
     """Enter inference mode as if it were `no_grad`; leaving it is the same for both."""
-    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(False)
+    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
     mode._inference_mode_context.__enter__()
 
 

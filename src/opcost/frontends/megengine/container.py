@@ -1,0 +1,78 @@
+"""Where the parts of a dump lie in its file: four containers, told apart by their first bytes.
+
+    size, root, "mgv2"             FBS v2: one flatbuffer that holds the weights too
+    "MGBC", 8 + 4 bytes, length    FBS v1: the weights in one piece of this length, then a flatbuffer
+    "MGBS", 4 bytes, length        FBS v1 as old versions wrote it; operator ids do not know versions
+    "mgbtest0", count              a test case: one of the above, then `count` models that hold inputs and outputs
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from opcost.errors import SourceError
+from opcost.frontends.megengine.flatbuffer import U32, U64, Buffer, Bytes
+
+TESTCASE = b"mgbtest0"
+V2 = b"mgv2"
+V1 = b"MGBC"
+V1_UNVERSIONED = b"MGBS"
+V1_GRAPH = b"mgb1"
+
+_TESTCASE_HEADER = len(TESTCASE) + 4
+
+
+class Container(NamedTuple):
+    """What the head of a dump says."""
+
+    magic: bytes
+    graph: Buffer
+    weights: tuple[int, int]
+    """First byte and end of the weights of FBS v1; in FBS v2 they lie inside the graph."""
+    testcases: int
+
+
+def recognize(head: bytes) -> bool:
+    """Whether a file that begins like this is a dump."""
+    start = _TESTCASE_HEADER if head.startswith(TESTCASE) else 0
+    return head[start : start + 4] in (V1, V1_UNVERSIONED) or head[start + 8 : start + 12] == V2 or start > 0
+
+
+def locate(data: Bytes, size: int, what: str) -> Container:
+    """Find the graph and the weights in a file of this size; `what` names it in errors."""
+    start = testcases = 0
+    if bytes(data[: len(TESTCASE)]) == TESTCASE:
+        start, testcases = _TESTCASE_HEADER, _number(data, len(TESTCASE), 4, size, what)
+    magic = bytes(data[start : start + 4])
+    if magic in (V1, V1_UNVERSIONED):
+        length_at = start + (16 if magic == V1 else 8)
+        first = length_at + 8
+        length = _number(data, length_at, 8, size, what)
+        if length > size - first:
+            raise _cut(what, f"it claims {length} bytes of weights and has {max(size - first, 0)}", length_at)
+        return Container(magic, _graph(data, first + length, size, what), (first, first + length), testcases)
+    if bytes(data[start + 8 : start + 12]) != V2:
+        raise SourceError(
+            f"{what} is no MegEngine dump: it begins with {bytes(data[:12])!r}",
+            hint="opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2",
+        )
+    return Container(V2, _graph(data, start, size, what), (0, 0), testcases)
+
+
+def _graph(data: Bytes, at: int, size: int, what: str) -> Buffer:
+    """A flatbuffer that begins with its own length."""
+    length = _number(data, at, 4, size, what)
+    if length > size - at - 4:
+        raise _cut(what, f"its graph claims {length} bytes and {max(size - at - 4, 0)} are left", at)
+    return Buffer(data, at + 4, at + 4 + length, what)
+
+
+def _number(data: Bytes, at: int, width: int, size: int, what: str) -> int:
+    if at + width > size:
+        raise _cut(what, f"it ends after {size} bytes, inside its header", at)
+    found: int = (U32 if width == 4 else U64).unpack_from(data, at)[0]
+    return found
+
+
+def _cut(what: str, fault: str, at: int) -> SourceError:
+    return SourceError(f"{what} is cut short: {fault}, at byte {at}", hint="fetch or dump it again")

@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+# How long an example takes depends on what else the machine does; whether a law holds does not.
+settings.register_profile("opcost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("opcost")
 
 
 class _RepairTorchvision(MetaPathFinder):

@@ -134,3 +134,13 @@ def test_a_missing_framework_is_told_with_exit_code_3(tmp_path: Path, resnet: st
     assert done.returncode == 3
     assert "pip install torch" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_model_made_on_a_gpu_that_is_not_there_is_told_that_none_is_needed(
+    opcost_command: Callable, tmp_path: Path
+) -> None:
+    path = tmp_path / "on_gpu.py"
+    path.write_text("from torch import nn\ndef net():\n    return nn.Linear(8, 8).to('cuda:99')\n")
+    done = opcost_command("count", f"{path}:net", "-i", "1x8")
+    assert done.code == 2
+    assert "needs no GPU" in done.err

@@ -76,7 +76,9 @@ class PythonModel:
             given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
             raise SourceError(
                 f"{self.label}{given if self.settings else ''} could not be made: {type(exc).__name__}: {exc}",
-                hint="arguments are given with --set name=value; --debug shows where it happened",
+                hint="counting needs no GPU: make the model on the CPU"
+                if "cuda" in str(exc).lower()
+                else "arguments are given with --set name=value; --debug shows where it happened",
             ) from exc
 
 

@@ -219,6 +219,25 @@ def test_the_fused_lstm_computes_all_gradients(count: Any) -> None:
     assert (report.phases["forward"].macs, report.phases["backward"].macs) == (forward, 2 * forward)
 
 
+MODES = {nn.RNN: 1, nn.LSTM: 2, nn.GRU: 3}
+"""The number by which cuDNN's operator knows a cell."""
+
+
+@TYPES
+def test_cudnns_fused_layer_and_its_gradient(layer: Any, count: Any) -> None:
+    class Fused(layer):
+        def forward(self, x: Tensor) -> Tensor:
+            state = x.new_zeros(1, B, H)
+            cell = state if layer is nn.LSTM else None
+            weights = torch.empty(0).set_(self.weight_ih_l0.untyped_storage())
+            options = (MODES[layer], H, 0, 1, False, 0.0, True, False, [], None)
+            return torch.ops.aten._cudnn_rnn(x, self._flat_weights, 4, weights, state, cell, *options)[0]
+
+    report = count(Fused(X, H), t(T, B, X), backward=True)
+    forward = T * B * step_macs(GATES[layer])
+    assert (report.phases["forward"].macs, report.phases["backward"].macs) == (forward, 2 * forward)
+
+
 @TYPES
 @pytest.mark.usefixtures("plain_kernels")
 def test_packed_sequences_have_the_gradients_of_their_own_steps(layer: Any, count: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 from opcost.core.graph import Attrs, Phase
 from opcost.frontends.torch.tensor import Recorded, Signature
 
-SMALL = 1 << 16
+SMALL = 1 << 18
 """Tensors of at most so many elements may carry their real content (see `values`)."""
 
 

@@ -66,4 +66,16 @@ def whole_layer(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]
     return recorder.emit(entry, states)
 
 
+def cudnn_gradient(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """The gradients of cuDNN's whole stack, as large as what they are taken of; PyTorch has no kernel that says so."""
+    metas = [state.sig.meta() for state in states]
+    meta_args = substitute(args, iter(metas), META)
+    given = dict(zip([argument.name for argument in func._schema.arguments], meta_args, strict=True))
+    of_states = [None if given[name] is None else torch.empty_like(given[name]) for name in ("hx", "cx")]
+    of_weights = [torch.empty_like(weight) for weight in given["weight"]] if given["output_mask"][3] else []
+    result = (torch.empty_like(given["input"]), *of_states, of_weights)
+    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
+    return recorder.emit(entry, states)
+
+
 WHOLE_LAYERS = tuple(overload for pair in _LAYERS.values() for overload in pair)

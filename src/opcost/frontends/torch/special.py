@@ -159,6 +159,14 @@ def _copy_to_itself(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, 
     return args[0] if same and target.sig.spec.numel == source.sig.spec.numel else NotImplemented
 
 
+def _look_at(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`set_`: a new tensor looks at memory that is there, as cuDNN's layers do at all their weights in one."""
+    size = args[3] if len(args) > 3 else (args[1].nbytes() // states[0].sig.dtype.itemsize,)
+    tensor = states[0].sig.meta().resize_(size)
+    entry = describe(recorder, func, (tensor, *args[1:]), kwargs, [tensor], states, tensor, states[0].sig.device)
+    return recorder.emit(entry, states)
+
+
 def _to_sparse(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
     """How many values a sparse tensor stores decides what every operator on it costs."""
     if not recorder.knows(states[0]) and states[0].sig.stored is None:
@@ -219,4 +227,7 @@ HANDLERS: dict[Any, Handler] = {
     _aten._to_sparse_csr.default: _to_sparse,
     _aten._to_sparse_csc.default: _to_sparse,
     **dict.fromkeys(recurrent.WHOLE_LAYERS, recurrent.whole_layer),
+    _aten._cudnn_rnn_backward.default: recurrent.cudnn_gradient,
+    _aten.set_.source_Storage: _look_at,
+    _aten.set_.source_Storage_storage_offset: _look_at,
 }

@@ -1,0 +1,317 @@
+"""Convolutions: dense, grouped, packed, transposed, three-dimensional, deformable, and those that share no weights."""
+
+from __future__ import annotations
+
+from opcost.core.graph import Attr
+from opcost.frontends.megengine.layouts import filter_of, source_and_result
+from opcost.frontends.megengine.node import (
+    Extent,
+    Meaning,
+    Mismatch,
+    Node,
+    Rule,
+    Shape,
+    alike,
+    product,
+    window_count,
+)
+
+THEN = {"IDENTITY": (), "RELU": ("relu",), "SIGMOID": ("sigmoid",), "H_SWISH": ("hardswish",)}
+"""What a fused convolution does to its result."""
+
+TAPS = 4
+"""Source elements of one sample of a deformable convolution: bilinear interpolation."""
+
+_ACCUMULATORS = {"int8": "int32", "uint8": "int32", "qint8": "qint32", "quint8": "qint32", "qint4": "qint32",
+                 "quint4": "qint32", "qint1": "qint32"}  # fmt: skip
+
+
+def accumulated(dtype: str) -> str:
+    """The type in which products of elements of this type are summed and handed on, unless the operator says another."""
+    return _ACCUMULATORS.get(dtype, dtype)
+
+
+def _sums(node: Node) -> list[str]:
+    return [accumulated(node.dtypes[0])] * len(node.op.outputs)
+
+
+def _grouped(node: Node) -> bool:
+    return node.word("sparse") == "GROUP"
+
+
+# -- plain images ------------------------------------------------------------------------------------------------------
+
+
+def _plane(node: Node, kernel: tuple[Extent, ...], spatial: tuple[Extent, ...]) -> list[Extent]:
+    """Height and width after a convolution."""
+    found = []
+    for axis, size, extent in zip("hw", kernel, spatial, strict=True):
+        if size is None:
+            found.append(None)
+            continue
+        found.append(
+            window_count(
+                extent,
+                size=size,
+                stride=node.whole(f"stride_{axis}"),
+                pad=node.whole(f"pad_{axis}"),
+                dilate=node.whole(f"dilate_{axis}") or 1,
+            )
+        )
+    return found
+
+
+def _shapes(node: Node, x: int = 0, weight: int = 1) -> list[Shape]:
+    source = node.ranked(x, 4, 5)
+    form = node.word("format") or "NCHW"
+    before, after = source_and_result(form, len(source))
+    found = filter_of(form, node.dims(weight), grouped=_grouped(node))
+    channels = before.channel_count(source)
+    if None not in (channels, found.in_channels) and channels != found.in_channels and before.pack == 1:
+        raise Mismatch(f"a filter for {found.in_channels} channels meets {channels}")
+    plane = _plane(node, found.kernel, tuple(source[axis] for axis in before.spatial))
+    return [after.shape(source[before.batch], found.out_channels, plane)]
+
+
+def _meaning(node: Node) -> Meaning:
+    return _conv(node, inputs=tuple(range(len(node.shapes))), then=())
+
+
+def _biased_meaning(node: Node) -> Meaning:
+    """Convolution, bias, a second tensor added, and an activation in one."""
+    then = ("add",) if len(node.shapes) > 3 else ()
+    mode = node.word("nonlineMode")
+    return _conv(node, inputs=tuple(range(len(node.shapes))), then=(*then, *THEN.get(mode, (mode.lower(),))))
+
+
+def _conv(node: Node, *, inputs: tuple[int, ...], then: tuple[str, ...]) -> Meaning:
+    """A convolution that reads a filter; where the filter is packed, its MACs are told instead."""
+    attrs: dict[str, Attr] = {"then": then} if then else {}
+    form = node.word("format") or "NCHW"
+    if form == "NCHW":
+        if _grouped(node):
+            attrs["grouped"] = True
+        return Meaning("conv", attrs, inputs)
+    y = node.out_shapes[0]
+    weight = node.shapes[1]
+    if y is not None and weight is not None:
+        per_element = _per_output(form, weight, grouped=_grouped(node))
+        elements = product(y)
+        if per_element is not None and elements is not None:
+            attrs["macs"] = elements * per_element
+            attrs["bias"] = len(inputs) > 2
+    return Meaning("conv", attrs, inputs)
+
+
+def _per_output(form: str, weight: tuple[Extent, ...], *, grouped: bool) -> Extent:
+    """Products for one output element: the filter's elements shared out among the output channels."""
+    channels, elements = filter_of(form, weight, grouped=grouped).out_channels, product(weight)
+    return None if channels is None or elements is None or channels == 0 else elements // channels
+
+
+# -- transposed --------------------------------------------------------------------------------------------------------
+
+
+def _transposed_shapes(node: Node) -> list[Shape]:
+    """Filter, x, and sometimes a tensor whose shape the result takes."""
+    if len(node.shapes) > 2:
+        return [node.dims(2)]
+    x = node.ranked(1, 4, 5)
+    form = node.word("format") or "NCHW"
+    layout, _ = source_and_result(form, len(x))
+    found = filter_of(form, node.dims(0), grouped=_grouped(node))
+    spatial = []
+    for axis, place, size in zip("hw", layout.spatial, found.kernel, strict=True):
+        spatial.append(_grown(x[place], size, node, axis))
+    return [layout.shape(x[layout.batch], found.in_channels, spatial)]
+
+
+def _grown(extent: Extent, size: Extent, node: Node, axis: str) -> Extent:
+    """The extent from which a convolution makes this one, the smallest there is."""
+    if extent is None or size is None:
+        return None
+    span = (size - 1) * (node.whole(f"dilate_{axis}") or 1) + 1
+    grown = (extent - 1) * node.whole(f"stride_{axis}") + span - 2 * node.whole(f"pad_{axis}")
+    if grown < 1:
+        raise Mismatch(f"nothing is left of {extent} after removing the padding")
+    return grown
+
+
+def _transposed_meaning(node: Node) -> Meaning:
+    attrs: dict[str, Attr] = {"transposed": True}
+    form = node.word("format") or "NCHW"
+    if form in ("NCHW", "NCDHW"):
+        if _grouped(node):
+            attrs["grouped"] = True
+        return Meaning("conv", attrs, (1, 0))
+    x, weight = node.shapes[1], node.shapes[0]
+    if x is not None and weight is not None:
+        per_element = _per_output(form, weight, grouped=_grouped(node))
+        elements = product(x)
+        if per_element is not None and elements is not None:
+            attrs["macs"] = elements * per_element
+    return Meaning("conv", attrs, (1, 0))
+
+
+def _weight_gradient(node: Node) -> Meaning:
+    attrs: dict[str, Attr] = {"grads": ("weight",)}
+    if _grouped(node):
+        attrs["grouped"] = True
+    return Meaning("conv", attrs, (1, 0, 2))
+
+
+# -- three dimensions --------------------------------------------------------------------------------------------------
+
+
+def _filter_3d(node: Node, index: int) -> tuple[Extent, Extent, tuple[Extent, ...]]:
+    """Out channels, in channels (of all groups) and kernel."""
+    weight = node.ranked(index, 6 if _grouped(node) else 5)
+    group, rest = (weight[0], weight[1:]) if _grouped(node) else (1, weight)
+    last = node.word("format") == "NDHWC"
+    kernel, inner = (rest[1:4], rest[4]) if last else (rest[2:], rest[1])
+    return product((group, rest[0])), product((group, inner)), kernel
+
+
+def _volume(node: Node, shape: tuple[Extent, ...], channels: Extent, spatial: list[Extent]) -> Shape:
+    if node.word("format") == "NDHWC":
+        return (shape[0], *spatial, channels)
+    return (shape[0], channels, *spatial)
+
+
+def _spatial(node: Node, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    return shape[1:4] if node.word("format") == "NDHWC" else shape[2:]
+
+
+def _shapes_3d(node: Node) -> list[Shape]:
+    x = node.ranked(0, 5)
+    out, inner, kernel = _filter_3d(node, 1)
+    channels = x[4] if node.word("format") == "NDHWC" else x[1]
+    if None not in (channels, inner) and channels != inner:
+        raise Mismatch(f"a filter for {inner} channels meets {channels}")
+    spatial: list[Extent] = []
+    for axis, size, extent in zip("dhw", kernel, _spatial(node, x), strict=True):
+        if size is None:
+            spatial.append(None)
+            continue
+        stride, pad, dilate = (node.whole(f"{name}_{axis}") for name in ("stride", "pad", "dilate"))
+        spatial.append(window_count(extent, size=size, stride=stride, pad=pad, dilate=dilate or 1))
+    return [_volume(node, x, out, spatial)]
+
+
+def _transposed_shapes_3d(node: Node) -> list[Shape]:
+    if len(node.shapes) > 2:
+        return [node.dims(2)]
+    x = node.ranked(1, 5)
+    _, inner, kernel = _filter_3d(node, 0)
+    spatial = [_grown(e, k, node, a) for a, k, e in zip("dhw", kernel, _spatial(node, x), strict=True)]
+    return [_volume(node, x, inner, spatial)]
+
+
+def _meaning_3d(node: Node) -> Meaning:
+    if node.word("format") != "NDHWC":
+        return Meaning("conv", {"grouped": True} if _grouped(node) else {}, (0, 1))
+    out, elements = _filter_3d(node, 1)[0], product(node.dims(1))
+    y = product(node.out_shapes[0]) if node.out_shapes[0] is not None else None
+    if out and elements is not None and y is not None:
+        return Meaning("conv", {"macs": y * (elements // out)}, (0, 1))
+    return Meaning("conv", {}, (0, 1))
+
+
+# -- weights that are not shared ---------------------------------------------------------------------------------------
+
+
+def _local_filter(node: Node, *, grouped: bool) -> tuple[tuple[Extent, Extent], Extent, Extent]:
+    """Plane, out channels and products for one output of a filter (group, oh, ow, in, kh, kw, out)."""
+    weight = node.ranked(1, 7 if grouped else 6)
+    group, rest = (weight[0], weight[1:]) if grouped else (1, weight)
+    return (rest[0], rest[1]), product((group, rest[5])), product(rest[2:5])
+
+
+def _local_shapes(node: Node) -> list[Shape]:
+    plane, channels, _ = _local_filter(node, grouped=node.op.type == "GroupLocal")
+    return [(node.ranked(0, 4)[0], channels, *plane)]
+
+
+def _local_meaning(node: Node) -> Meaning:
+    _, _, per_output = _local_filter(node, grouped=node.op.type == "GroupLocal")
+    return _told(node, per_output)
+
+
+def _told(node: Node, per_output: Extent) -> Meaning:
+    """A convolution whose products for one output element are told."""
+    y = node.out_shapes[0]
+    elements = product(y) if y is not None else None
+    if elements is None or per_output is None:
+        return Meaning("conv", {}, (0, 1))
+    return Meaning("conv", {"macs": elements * per_output}, (0, 1))
+
+
+def _share_filter(node: Node) -> tuple[Extent, Extent, tuple[Extent, ...]]:
+    """Out channels, products for one output and kernel of a filter (group, gh, gw, in, kh, kw, out)."""
+    weight = node.ranked(1, 7 if _grouped(node) else 6)
+    group, rest = (weight[0], weight[1:]) if _grouped(node) else (1, weight)
+    return product((group, rest[5])), product(rest[2:5]), rest[3:5]
+
+
+def _share_shapes(node: Node) -> list[Shape]:
+    channels, _, kernel = _share_filter(node)
+    x = node.ranked(0, 4)
+    return [(x[0], channels, *_plane(node, kernel, x[2:]))]
+
+
+def _share_meaning(node: Node) -> Meaning:
+    return _told(node, _share_filter(node)[1])
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+def _deformable_meaning(node: Node) -> Meaning:
+    attrs: dict[str, Attr] = {"sampled": TAPS}
+    if _grouped(node):
+        attrs["grouped"] = True
+    return Meaning("conv", attrs, (0, 1))
+
+
+def _batch_shapes(node: Node) -> list[Shape]:
+    """Each image has a filter of its own: the filter begins with the batch."""
+    x, weight = node.ranked(0, 4, 5), node.dims(1)
+    form = node.word("format") or "NCHW"
+    before, after = source_and_result(form, len(x))
+    found = filter_of(form, weight[1:], grouped=_grouped(node))
+    plane = _plane(node, found.kernel, tuple(x[axis] for axis in before.spatial))
+    return [after.shape(x[before.batch], found.out_channels, plane)]
+
+
+def _batch_meaning(node: Node) -> Meaning:
+    y, weight = node.out_shapes[0], node.dims(1)
+    per_output = _per_output(node.word("format") or "NCHW", weight[1:], grouped=_grouped(node))
+    elements = product(y) if y is not None else None
+    mode = node.word("nonlineMode")
+    attrs: dict[str, Attr] = {"then": (*(("add",) if len(node.shapes) > 3 else ()), *THEN.get(mode, (mode.lower(),)))}
+    if elements is not None and per_output is not None:
+        attrs |= {"macs": elements * per_output, "bias": len(node.shapes) > 2}
+    return Meaning("conv", attrs)
+
+
+def _first_two(node: Node) -> Meaning:
+    """Masks say where to compute; the count is that of a whole convolution."""
+    return _conv(node, inputs=(0, 1), then=())
+
+
+RULES = {
+    "Convolution": Rule(_shapes, _meaning, _sums),
+    "ConvBias": Rule(_shapes, _biased_meaning, _sums),
+    "ConvolutionBackwardData": Rule(_transposed_shapes, _transposed_meaning, _sums),
+    "ConvolutionBackwardFilter": Rule(alike(2), _weight_gradient),
+    "Convolution3D": Rule(_shapes_3d, _meaning_3d, _sums),
+    "Convolution3DBackwardData": Rule(_transposed_shapes_3d, _transposed_meaning),
+    "Convolution3DBackwardFilter": Rule(alike(2), _weight_gradient),
+    "DeformableConv": Rule(_shapes, _deformable_meaning),
+    "BatchConvBias": Rule(_batch_shapes, _batch_meaning, _sums),
+    "Local": Rule(_local_shapes, _local_meaning),
+    "GroupLocal": Rule(_local_shapes, _local_meaning),
+    "LocalShare": Rule(_share_shapes, _share_meaning),
+    "MaskConvolution": Rule(_shapes, _first_two),
+    "RegionRestrictedConvolution": Rule(_shapes, _first_two),
+}

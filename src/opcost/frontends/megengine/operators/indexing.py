@@ -1,0 +1,171 @@
+"""Parts of tensors: slices, elements picked by index, and the same written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from opcost.frontends.megengine.node import (
+    Extent,
+    Meaning,
+    Mismatch,
+    Node,
+    Rule,
+    Shape,
+    Translator,
+    axis_of,
+    broadcast,
+    means,
+)
+
+
+class Index(NamedTuple):
+    """What is done to one axis; the numbers are positions of inputs, None where the file gives none."""
+
+    axis: int
+    begin: int | None
+    end: int | None
+    step: int | None
+    index: int | None
+
+
+def indices(node: Node, first: int, rank: int) -> Iterator[Index]:
+    """The axes that are indexed, in the order of the file; their numbers come as inputs from `first` on."""
+    items = node.op.get("items")
+    at = first
+    for item in items if isinstance(items, tuple) else ():
+        if not isinstance(item, tuple):
+            continue
+        axis, *present = item
+        places: list[int | None] = []
+        for given in present:
+            places.append(at if given else None)
+            at += 1 if given else 0
+        if at > len(node.shapes):
+            raise Mismatch(f"it has {len(node.shapes)} inputs and needs {at}")
+        yield Index(axis_of(axis if isinstance(axis, int) else 0, rank), places[0], places[1], places[2], places[3])
+
+
+def _sliced(node: Node, extent: Extent, found: Index) -> Extent:
+    """How many elements a slice takes from an axis."""
+    numbers: list[int | None] = []
+    for place in (found.begin, found.end, found.step):
+        if place is None:
+            numbers.append(None)
+            continue
+        value = node.value(place)
+        if not value:
+            return None
+        numbers.append(int(value[0]))
+    if extent is None:
+        return None
+    if numbers[2] == 0:
+        raise Mismatch("a slice has step 0")
+    return len(range(*slice(*numbers).indices(extent)))
+
+
+def _part_shapes(node: Node) -> list[Shape]:
+    """Slices shorten an axis, a number removes it; the last axis stays, since MegEngine has no tensor without axes."""
+    dims: list[Extent] = list(node.dims(0))
+    removed = []
+    for found in indices(node, 1, len(dims)):
+        if found.index is not None:
+            removed.append(found.axis)
+        else:
+            dims[found.axis] = _sliced(node, dims[found.axis], found)
+    left = [extent for axis, extent in enumerate(dims) if axis not in removed]
+    return [tuple(left) or (1,)]
+
+
+def _picked_shapes(node: Node) -> list[Shape]:
+    """Axes with an index tensor are replaced by its axes, where they stand if they are neighbours, else in front."""
+    dims: list[Extent] = list(node.dims(0))
+    picked: dict[int, int] = {}
+    for found in indices(node, 1, len(dims)):
+        if found.index is not None:
+            picked[found.axis] = found.index
+        else:
+            dims[found.axis] = _sliced(node, dims[found.axis], found)
+    if not picked:
+        return [tuple(dims)]
+    shape = broadcast([node.shapes[place] for place in picked.values()])
+    axes = sorted(picked)
+    neighbours = axes == list(range(axes[0], axes[-1] + 1))
+    at = axes[0] if neighbours else 0
+    rest = [extent for axis, extent in enumerate(dims) if axis not in picked]
+    return [(*rest[:at], *(shape or ()), *rest[at:])]
+
+
+def _mesh_shapes(node: Node) -> list[Shape]:
+    """Every axis with an index keeps its place and takes the length of its own index."""
+    dims: list[Extent] = list(node.dims(0))
+    for found in indices(node, 1, len(dims)):
+        if found.index is None:
+            dims[found.axis] = _sliced(node, dims[found.axis], found)
+        else:
+            index = node.dims(found.index)
+            dims[found.axis] = index[-1] if index else 1
+    return [tuple(dims)]
+
+
+def _written(node: Node) -> list[Shape]:
+    return [node.dims(0)]
+
+
+def _put(fn: str) -> Translator:
+    """Only what is put moves; the order of the inputs is x, indices, source."""
+
+    def meaning(node: Node) -> Meaning:
+        source = node.shapes[1] if len(node.shapes) > 1 else None
+        if source is None or None in source:
+            return Meaning("scatter", {"fn": fn})
+        elements = 1
+        for extent in source:
+            elements *= extent or 0
+        return Meaning("scatter", {"fn": fn, "elements": elements})
+
+    return meaning
+
+
+def _one_hot_shapes(node: Node) -> list[Shape]:
+    dims = list(node.dims(0))
+    dims[axis_of(node.whole("axis"), len(dims))] = 1
+    return [tuple(dims)]
+
+
+def _remap_shapes(node: Node) -> list[Shape]:
+    return [node.dims(1)[:-1]]
+
+
+def _diagonal(node: Node) -> list[Shape]:
+    """A vector becomes a matrix, a matrix gives its diagonal."""
+    dims, offset = node.ranked(0, 1, 2), node.whole("k")
+    if len(dims) == 1:
+        side = None if dims[0] is None else dims[0] + abs(offset)
+        return [(side, side)]
+    rows, columns = dims
+    if rows is None or columns is None:
+        return [(None,)]
+    return [(max(min(columns - offset, rows) if offset >= 0 else min(rows + offset, columns), 0),)]
+
+
+_PICK = means("gather")
+
+RULES = {
+    "Subtensor": Rule(_part_shapes, means("view")),
+    "SetSubtensor": Rule(_written, _put("copy")),
+    "IncrSubtensor": Rule(_written, _put("add")),
+    "IndexingMultiAxisVec": Rule(_picked_shapes, _PICK),
+    "IndexingSetMultiAxisVec": Rule(_written, _put("copy")),
+    "IndexingIncrMultiAxisVec": Rule(_written, _put("add")),
+    "MeshIndexing": Rule(_mesh_shapes, _PICK),
+    "BatchedMeshIndexing": Rule(_mesh_shapes, _PICK),
+    "SetMeshIndexing": Rule(_written, _put("copy")),
+    "BatchedSetMeshIndexing": Rule(_written, _put("copy")),
+    "IncrMeshIndexing": Rule(_written, _put("add")),
+    "BatchedIncrMeshIndexing": Rule(_written, _put("add")),
+    "IndexingOneHot": Rule(_one_hot_shapes, _PICK),
+    "IndexingSetOneHot": Rule(_written, lambda node: Meaning("scatter", inputs=(0, 1, 2))),
+    "IndexingRemap": Rule(_remap_shapes, _PICK),
+    "Diag": Rule(_diagonal, _PICK),
+}

@@ -1,0 +1,88 @@
+"""Recurrent layers, and single steps of them."""
+
+from __future__ import annotations
+
+from opcost.core.graph import Attr
+from opcost.frontends.megengine.node import Extent, Meaning, Mismatch, Node, Rule, Shape, product
+
+_PLAIN_CELLS = {"RELU": "rnn_relu", "TANH": "rnn_tanh"}
+
+
+def _layer_shapes(node: Node) -> list[Shape]:
+    """x (time, batch, features) and the states; out come y, the new states, and what a backward pass would need."""
+    steps, batch, _ = node.ranked(0, 3)
+    state = node.ranked(1, 3)
+    directions = 2 if node.flag("bidirectional") else 1
+    width = None if state[2] is None else directions * state[2]
+    states = [node.dims(index) for index in range(1, len(node.op.outputs) - 1)]
+    return [(steps, batch, width), *states, _reserved(node)]
+
+
+def _reserved(node: Node) -> Shape:
+    """How much a backward pass needs to keep is the kernel's own matter."""
+    return (None,) if node.word("fwd_mode") == "TRAINING" else (0,)
+
+
+def _layer_meaning(node: Node) -> Meaning:
+    steps, batch, features = node.ranked(0, 3)
+    hidden = node.ranked(1, 3)[2]
+    elements = product((steps, batch))
+    if elements is None or features is None or hidden is None:
+        return Meaning("recurrent", {"cell": _cell(node)}, (0,))
+    projected = node.whole("proj_size") or hidden
+    directions = 2 if node.flag("bidirectional") else 1
+    layers = []
+    for number in range(node.whole("num_layers")):
+        size = features if number == 0 else directions * projected
+        layers += [(size, hidden, projected)] * directions
+    attrs: dict[str, Attr] = {"cell": _cell(node), "steps": elements, "layers": tuple(layers), "bias": node.flag("bias")}
+    return Meaning("recurrent", attrs)
+
+
+def _cell(node: Node) -> str:
+    if node.op.type.startswith("LSTM"):
+        return "lstm"
+    mode = node.word("nonlineMode")
+    if mode not in _PLAIN_CELLS:
+        raise Mismatch(f"a recurrent layer with {mode or 'no'} activation is not known")
+    return _PLAIN_CELLS[mode]
+
+
+# -- one step: x, weight_ih, bias_ih, h, weight_hh, bias_hh, [c] --------------------------------------------------------
+
+
+def _plain_step(node: Node) -> list[Shape]:
+    batch = node.ranked(0, 2)[0]
+    return [(batch, node.ranked(1, 2)[0])]
+
+
+def _lstm_step(node: Node) -> list[Shape]:
+    """The two new states, and the gates."""
+    return [node.dims(3), node.dims(6), (node.ranked(0, 2)[0], node.ranked(1, 2)[0])]
+
+
+def _step_meaning(node: Node) -> Meaning:
+    batch, features = node.ranked(0, 2)
+    hidden: Extent = node.ranked(3, 2)[1]
+    if batch is None or features is None or hidden is None:
+        return Meaning("recurrent", {"cell": "lstm"})
+    mode = node.word("nonlineMode")
+    lstm = node.op.type == "LSTMCell"
+    attrs: dict[str, Attr] = {
+        "cell": "lstm" if lstm else _PLAIN_CELLS.get(mode, "rnn_relu"),
+        "steps": batch,
+        "layers": ((features, hidden, hidden),),
+        "bias": True,
+    }
+    if not lstm and mode == "IDENTITY":
+        # Two products and three additions without a function: no cell, but a matrix product.
+        return Meaning("matmul", {"depth": features + hidden, "bias": True, "then": ("add", "add")})
+    return Meaning("recurrent", attrs)
+
+
+RULES = {
+    "RNN": Rule(_layer_shapes, _layer_meaning),
+    "LSTM": Rule(_layer_shapes, _layer_meaning),
+    "RNNCell": Rule(_plain_step, _step_meaning),
+    "LSTMCell": Rule(_lstm_step, _step_meaning),
+}

@@ -1,0 +1,48 @@
+"""Reductions, running sums and the places of extrema."""
+
+from __future__ import annotations
+
+from opcost.frontends.megengine.node import Meaning, Node, Rule, Shape, axis_of, means, same
+from opcost.frontends.megengine.params import NO_AXIS
+
+_FUNCTIONS = {"SUM": "sum", "SUM_SQR": "dot", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "MEAN": "mean"}
+_RESULTS = {"FLOAT_O32xC32": "float32", "FLOAT_O16xC32": "float16", "QUINT_I8xO32": "qint32", "QINT_I8xO32": "qint32"}
+
+
+def _shapes(node: Node) -> list[Shape]:
+    """One axis to extent 1, or all axes to the shape that a second input names."""
+    axis = node.whole("axis")
+    if axis == NO_AXIS or len(node.shapes) > 1:
+        return [node.target(1)] if len(node.shapes) > 1 else [(1,)]
+    return _along(node, axis)
+
+
+def _along(node: Node, axis: int) -> list[Shape]:
+    dims = list(node.dims(0))
+    dims[axis_of(axis, len(dims))] = 1
+    return [tuple(dims)]
+
+
+def _meaning(node: Node) -> Meaning:
+    fn = _FUNCTIONS.get(node.word("mode"))
+    return Meaning("reduce", {"fn": fn}, (0,)) if fn else Meaning("unknown")
+
+
+def _dtypes(node: Node) -> list[str]:
+    return [_RESULTS.get(node.word("data_type"), node.dtypes[0])]
+
+
+def _extremum(node: Node) -> list[Shape]:
+    return _along(node, node.whole("axis"))
+
+
+def _places(node: Node) -> list[str]:
+    return ["int32"]
+
+
+RULES = {
+    "Reduce": Rule(_shapes, _meaning, _dtypes),
+    "Argmax": Rule(_extremum, means("reduce", fn="argmax"), _places),
+    "Argmin": Rule(_extremum, means("reduce", fn="argmin"), _places),
+    "Cumsum": Rule(same, means("reduce", fn="cumsum")),
+}

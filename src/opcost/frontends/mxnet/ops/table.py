@@ -1,0 +1,194 @@
+"""The table of operators, what a rule sees of a node, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from opcost.core.graph import NO_ATTRS, Attrs
+from opcost.errors import GraphError
+from opcost.frontends.mxnet.attribute import Attributes
+from opcost.frontends.mxnet.shape import Shape, Undetermined, dims, merge
+from opcost.frontends.mxnet.symbol import Symbol
+
+Type: TypeAlias = "str | None"
+"""An element type; None where it is not known."""
+
+
+class Call:
+    """One node with what is known of the tensors around it. A rule refines `ins` and `outs`, it never forgets."""
+
+    __slots__ = ("attrs", "in_types", "ins", "np_shape", "out_types", "outs", "subgraphs", "training", "version")
+
+    def __init__(
+        self,
+        attrs: Attributes,
+        ins: list[Shape],
+        outs: list[Shape],
+        in_types: list[Type],
+        out_types: list[Type],
+        *,
+        np_shape: bool = False,
+        version: int = 10901,
+        training: bool = False,
+        subgraphs: tuple[Symbol, ...] = (),
+    ) -> None:
+        self.attrs = attrs
+        self.ins = ins
+        self.outs = outs
+        self.in_types = in_types
+        self.out_types = out_types
+        self.np_shape = np_shape
+        self.version = version
+        self.training = training
+        self.subgraphs = subgraphs
+
+    def put_in(self, index: int, shape: Shape) -> None:
+        """Say what the shape of an input must be."""
+        if index < len(self.ins):
+            self.ins[index] = merge(self.ins[index], shape)
+
+    def put_out(self, index: int, shape: Shape) -> None:
+        """Say what the shape of an output must be."""
+        if index < len(self.outs):
+            self.outs[index] = merge(self.outs[index], shape)
+
+    def x(self, index: int = 0) -> tuple[int, ...]:
+        """The extents of an input; raises `Undetermined` where they are not all known."""
+        return dims(self.ins[index] if index < len(self.ins) else None)
+
+    def y(self, index: int = 0) -> tuple[int, ...]:
+        """The extents of an output."""
+        return dims(self.outs[index])
+
+    def type_in(self, index: int, dtype: Type) -> None:
+        if index < len(self.in_types) and self.in_types[index] is None:
+            self.in_types[index] = dtype
+
+    def type_out(self, index: int, dtype: Type) -> None:
+        if index < len(self.out_types) and self.out_types[index] is None:
+            self.out_types[index] = dtype
+
+    def given(self, shape: Iterable[int]) -> Shape:
+        """A shape from an attribute, in which an unknown extent is written 0, or -1 with NumPy's shapes."""
+        return tuple([None if extent == (-1 if self.np_shape else 0) else extent for extent in shape])
+
+    @property
+    def scalar(self) -> tuple[int, ...]:
+        """The shape of a single number."""
+        return () if self.np_shape else (1,)
+
+
+class Translation(NamedTuple):
+    """An operator in our words: see `opcost.core.kinds`."""
+
+    kind: str
+    attrs: Attrs = NO_ATTRS
+    inputs: tuple[int, ...] | None = None
+    """Which of the node's inputs, in the kind's order; None: all, as they come."""
+
+
+VIEW = Translation("view", NO_ATTRS, (0,))
+COPY = Translation("copy")
+UNKNOWN = Translation("unknown")
+
+Infer: TypeAlias = Callable[[Call], None]
+Translate: TypeAlias = Callable[[Call], Translation]
+
+
+def same_types(call: Call) -> None:
+    """All tensors around the node have one element type."""
+    found = next((dtype for dtype in (*call.in_types, *call.out_types) if dtype is not None), None)
+    if found is not None:
+        call.in_types[:] = [dtype or found for dtype in call.in_types]
+        call.out_types[:] = [dtype or found for dtype in call.out_types]
+
+
+def types_of(*inputs: int) -> Infer:
+    """These inputs and all outputs have one element type; the other inputs have their own."""
+
+    def infer(call: Call) -> None:
+        held = [call.in_types[index] for index in inputs if index < len(call.in_types)]
+        found = next((dtype for dtype in (*held, *call.out_types) if dtype is not None), None)
+        if found is not None:
+            for index in inputs:
+                call.type_in(index, found)
+            call.out_types[:] = [dtype or found for dtype in call.out_types]
+
+    return infer
+
+
+def output_type(name: str = "dtype", default: str | None = None) -> Infer:
+    """The output's element type is an attribute; without one it is `default`, or the first input's."""
+
+    def infer(call: Call) -> None:
+        if name in call.attrs:
+            call.type_out(0, call.attrs.dtype(name))
+        elif default is not None:
+            call.type_out(0, default)
+        else:
+            types_of(0)(call)
+
+    return infer
+
+
+def always_type(dtype: str) -> Infer:
+    """The outputs have this element type whatever comes in."""
+
+    def infer(call: Call) -> None:
+        call.out_types[:] = [held or dtype for held in call.out_types]
+
+    return infer
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What is known of an operator of MXNet's."""
+
+    infer: Infer
+    """Works out shapes, forwards and backwards, as far as they are known."""
+    translate: Translate
+    types: Infer = same_types
+    outputs: int | Callable[[Attributes], int] = 1
+    """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are nobody's input."""
+    slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ("data",)
+    """MXNet's names of the inputs: they tell a weight from an input, and name auxiliary states that old files left away."""
+
+    def output_count(self, attrs: Attributes) -> int:
+        return self.outputs(attrs) if callable(self.outputs) else self.outputs
+
+    def slot_names(self, attrs: Attributes) -> tuple[str, ...]:
+        return self.slots(attrs) if callable(self.slots) else self.slots
+
+
+_OPERATORS: dict[str, Operator] = {}
+
+
+def operators() -> dict[str, Operator]:
+    """The table as far as it is filled."""
+    return _OPERATORS
+
+
+def register(names: Iterable[str], operator: Operator) -> None:
+    """Add an operator under all its names; a second one of the same name is an error."""
+    for name in names:
+        if name in _OPERATORS:
+            raise GraphError(f"the MXNet operator {name!r} has two rules")
+        _OPERATORS[name] = operator
+
+
+def always(translation: Translation) -> Translate:
+    """A translation that no attribute changes."""
+    return lambda call: translation
+
+
+def elementwise(fn: str, inputs: tuple[int, ...] | None = None, **attrs: int) -> Translation:
+    """Arithmetic for each element of the output."""
+    return Translation("elementwise", {"fn": fn, **attrs}, inputs)
+
+
+__all__ = [
+    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Operator", "Translate", "Translation", "Type", "Undetermined", "always",
+    "always_type", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
+]  # fmt: skip

@@ -6,11 +6,11 @@ from opcost.core.graph import Graph
 
 
 def storage_bytes(graph: Graph) -> dict[int, int]:
-    """Bytes of each storage: those of the first value that stands in it, which is the one that made it."""
+    """Bytes of each storage: those of the value that made it, else of the first that stands in it."""
     sizes: dict[int, int] = {}
     known: dict[int, int] = {}
     for value in graph.values:
-        if value.storage not in sizes:
+        if value.id == value.storage or value.storage not in sizes:
             spec = value.spec
             nbytes = known.get(id(spec))
             if nbytes is None:

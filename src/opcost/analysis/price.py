@@ -42,6 +42,8 @@ def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Repor
         coverage=_coverage(rows, reasons),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
+        input_values=graph.inputs,
+        output_values=graph.outputs,
         calls=graph.calls,
         notes=graph.notes,
     )
@@ -130,12 +132,15 @@ def _parameters(graph: Graph) -> tuple[Parameter, ...]:
             full = f"{module.path}.{name}" if module.path else name
             names.setdefault(value.storage, []).append(full)
             kept = first.setdefault(value.storage, value)
-            if value.role == "param" and kept.role != "param":
+            if value.role == "param" and (kept.role != "param" or value.id == value.storage):
                 first[value.storage] = value
-    for value in values:  # a source without modules still has weights
-        if value.role in ("param", "buffer") and value.storage not in first:
-            first[value.storage] = value
-            names[value.storage] = [value.name]
+    held: dict[int, list[int]] = {}
+    for value in values:
+        if value.role in ("param", "buffer"):
+            held.setdefault(value.storage, []).append(value.id)
+            if value.storage not in first:  # a source without modules still has weights
+                first[value.storage] = value
+                names[value.storage] = [value.name]
     return tuple(
         Parameter(
             names=tuple(names[storage]),
@@ -143,6 +148,7 @@ def _parameters(graph: Graph) -> tuple[Parameter, ...]:
             trainable=value.trainable,
             used=storage in read,
             buffer=value.role == "buffer",
+            values=tuple(held.get(storage, ())),
         )
         for storage, value in first.items()
     )

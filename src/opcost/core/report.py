@@ -89,6 +89,8 @@ class Parameter:
     used: bool
     """Some executed operator read it."""
     buffer: bool = False
+    values: tuple[int, ...] = ()
+    """What operators call it when they read it: identities of tensors, as in `Op.inputs`."""
 
     @property
     def name(self) -> str:
@@ -143,6 +145,9 @@ class Report:
     coverage: Coverage
     inputs: tuple[tuple[str, TensorSpec], ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    input_values: tuple[int, ...] = ()
+    """The identities of the inputs, as in `Op.inputs`."""
+    output_values: tuple[int, ...] = ()
     calls: tuple[Call, ...] = ()
     """Every call of every module in the order of entry."""
     notes: tuple[Note, ...] = ()
@@ -247,6 +252,12 @@ class Report:
     def write(self, out: IO[str], view: str = "table", **options: Any) -> None:
         """Write a named view to an open text file."""
         out.write(self.render(view, **options))
+
+    def to_tensorboard(self, log_dir: str, **options: Any) -> str:
+        """Write the graph and the totals for TensorBoard into a folder; returns the path of the new file."""
+        from opcost.core.plugin import VIEWS, load
+
+        return str(load(VIEWS, "tensorboard").save(self, log_dir, **options))
 
 
 _NOTHING = Stats()

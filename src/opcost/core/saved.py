@@ -63,6 +63,8 @@ def _read_report(data: dict[str, Any]) -> Report:
             (_get(entry, "name", str), _pick(specs, _get(entry, "spec", int))) for entry in _objects(data, "inputs")
         ),
         outputs=_pick_all(specs, _get(data, "outputs", list)),
+        input_values=_counts(_get(data, "input_values", list)),
+        output_values=_counts(_get(data, "output_values", list)),
         calls=_read_calls(_get(data, "calls", dict), specs, paths),
         notes=tuple(
             Note(_get(entry, "code", str), _get(entry, "text", str), _get(entry, "where", str))
@@ -169,6 +171,7 @@ def _read_parameter(entry: object, specs: list[TensorSpec]) -> Parameter:
         trainable=_get(data, "trainable", bool),
         used=_get(data, "used", bool),
         buffer=_get(data, "buffer", bool),
+        values=_counts(_get(data, "values", list)),
     )
 
 

@@ -155,6 +155,7 @@ def to_dict(report: Report) -> dict[str, Any]:
             "trainable": parameter.trainable,
             "used": parameter.used,
             "buffer": parameter.buffer,
+            "values": list(parameter.values),
         }
         for parameter in report.parameters
     ]
@@ -174,6 +175,8 @@ def to_dict(report: Report) -> dict[str, Any]:
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in report.notes],
         "inputs": [{"name": name, "spec": out.spec(spec)} for name, spec in report.inputs],
         "outputs": out.spec_list(report.outputs),
+        "input_values": list(report.input_values),
+        "output_values": list(report.output_values),
         "parameters": parameters,
         "modules": modules,
         "rows": rows,

@@ -59,7 +59,7 @@ def _gradient(op: OpView) -> Cost:
 def _pairs(op: OpView, *, small: TensorSpec, large: TensorSpec, weight: TensorSpec) -> int:
     """Products of an element with a weight, seen from the side whose every element meets a whole kernel."""
     side = small if flag(op, "transposed") else large
-    return side.numel * prod(weight.dims[1:])
+    return side.numel * prod(weight.dims[2 if flag(op, "grouped") else 1 :])
 
 
 def _sampling(op: OpView, *, x: TensorSpec, y: TensorSpec, weight: TensorSpec) -> int:
@@ -67,9 +67,10 @@ def _sampling(op: OpView, *, x: TensorSpec, y: TensorSpec, weight: TensorSpec) -
     sampled = integer(op, "sampled", 0)
     if not sampled:
         return 0
-    channels = -1 - len(weight.dims[2:])
+    kernel = weight.dims[3 if flag(op, "grouped") else 2 :]
+    channels = -1 - len(kernel)
     positions = prod(y.dims[channels + 1 :]) * prod(y.dims[:channels])
-    return positions * x.dims[channels] * prod(weight.dims[2:]) * sampled * 2
+    return positions * x.dims[channels] * prod(kernel) * sampled * 2
 
 
 RULES = {"conv": conv}

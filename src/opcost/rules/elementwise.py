@@ -21,6 +21,11 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     "nan_check": 1, "nextafter": 1, "gcd": 1, "angle": 1, "conj": 1, "triangle": 1,
     # Two or more.
     "fma": 2,  # multiply, add: also an addition with a factor
+    "mul_mul_add": 3,  # a b + c d
+    "mul_high": 2,  # multiply, shift: the upper half of a product of integers
+    "round_shift_clamp": 4,  # round, shift, max, min
+    "add_mul_round_shift_clamp": 7,  # add, multiply and shift, then the four above
+    "colour": 5,  # three products, two additions
     "frac": 2,  # trunc, subtract
     "frexp": 1,  # for each of its two outputs
     "ldexp": 2,  # power of two, multiply
@@ -47,6 +52,7 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     "relu": 1,  # max
     "relu6": 2,  # max, min
     "add_relu": 2,  # add or multiply, max
+    "add_sigmoid": 5, "add_tanh": 6, "add_hardswish": 6,  # add, then the function
     "hardtanh": 2,  # max, min
     "threshold": 2,  # compare, select
     "leaky_relu": 3, "prelu": 3, "rrelu": 3,  # compare, multiply, select
@@ -69,6 +75,7 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     "hardshrink": 3,  # absolute, compare, select
     "softshrink": 4,  # absolute, subtract, max, copy the sign
     "tanhshrink": 6,  # tanh, subtract
+    "smooth_l1": 5,  # absolute, compare, square, scale, select
     "dropout": 2,  # multiply by a drawn mask, scale
     # The gates of a recurrent cell whose products are ready, for each hidden unit; s = sigmoid (4), t = tanh (5).
     "lstm_cell": 30,  # 4 additions, s of i f o, t of g, c' = f c + i g (3), h = o t(c') (1 + 5)
@@ -77,6 +84,9 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     "gru_cell_grad": 16,  # 5 products and 2 subtractions, 2 gradients of s and 1 of t
     "fake_quantize": 7,  # divide, add, round, clamp (2), subtract, multiply
     # Gradients: the derivative, then one multiplication with the incoming gradient or one selection.
+    "abs_grad": 2,  # sign, multiply
+    "asinh_grad": 4,  # g / sqrt(x² ± 1)
+    "atanh_grad": 3,  # g / (1 - x²)
     "relu_grad": 2,  # compare, select
     "threshold_grad": 2,  # compare, select
     "hardtanh_grad": 3,  # two comparisons, select

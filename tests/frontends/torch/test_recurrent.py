@@ -224,12 +224,13 @@ MODES = {nn.RNN: 1, nn.LSTM: 2, nn.GRU: 3}
 
 
 @TYPES
-def test_cudnns_fused_layer_and_its_gradient(layer: Any, count: Any) -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_cudnns_fused_layer_and_its_gradient(layer: Any, together: bool, count: Any) -> None:
     class Fused(layer):
         def forward(self, x: Tensor) -> Tensor:
             state = x.new_zeros(1, B, H)
             cell = state if layer is nn.LSTM else None
-            weights = torch.empty(0).set_(self.weight_ih_l0.untyped_storage())
+            weights = torch.empty(0).set_(self.weight_ih_l0.untyped_storage()) if together else None
             options = (MODES[layer], H, 0, 1, False, 0.0, True, False, [], None)
             return torch.ops.aten._cudnn_rnn(x, self._flat_weights, 4, weights, state, cell, *options)[0]
 

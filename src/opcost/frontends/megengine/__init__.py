@@ -1,0 +1,34 @@
+"""MegEngine dumps (`.mge`): FBS v1 and v2, read without MegEngine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+
+class MegEngineFrontEnd:
+    """Files that `megengine.jit.trace.dump` wrote."""
+
+    name = "megengine"
+    framework = "megengine"
+    suffixes = (".mge",)
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        from opcost.frontends.megengine.container import recognize
+
+        return recognize(head)
+
+    def owns(self, obj: object) -> bool:
+        return False
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.megengine.load import load
+
+        return load(source, options)
+
+
+FRONTEND = MegEngineFrontEnd()

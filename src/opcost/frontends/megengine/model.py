@@ -97,9 +97,14 @@ def read_model(path: str | Path) -> Model:
     """Read a dump; weights are listed with their place in the file and not loaded."""
     path = Path(path)
     with _mapped(path) as data:
-        container = locate(data, len(data), str(path))
-        reader = _V2(container) if container.magic == V2 else _V1(container)
-        return reader.read(str(path))
+        return parse_model(data, str(path))
+
+
+def parse_model(data: Bytes, name: str) -> Model:
+    """The same from bytes in memory; `name` stands in errors and in the report."""
+    container = locate(data, len(data), name)
+    reader = _V2(container) if container.magic == V2 else _V1(container)
+    return reader.read(name)
 
 
 @contextmanager
@@ -114,7 +119,7 @@ def _mapped(path: Path) -> Iterator[Bytes]:
 
 
 SMALL = 64
-"""Constants up to this many elements are read, since shapes and indices are computed from them."""
+"""Whole numbers up to this many are read, since shapes and indices are computed from them; others only one by one."""
 _CODES = {
     "float32": "f", "float16": "e", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "uint16": "H", "bool": "B",
 }  # fmt: skip
@@ -164,8 +169,11 @@ class _Reader:
             raise self.buffer.broken(f"operator {operator.index} ({operator.type}) has {held}", table.at)
         for variable, tensor in zip(operator.outputs, operator.tensors, strict=True):
             code = _CODES.get(tensor.dtype.name)
+            if code is None:
+                continue
             count = prod(tensor.shape)
-            if operator.type != INPUT and code is not None and tensor.nbytes and count <= SMALL:
+            limit = SMALL if code in "bBhHi" else 1
+            if operator.type != INPUT and tensor.nbytes and count <= limit:
                 self.numbers[variable] = struct.unpack_from(f"<{count}{code}", self.buffer.data, tensor.offset)
 
     @staticmethod

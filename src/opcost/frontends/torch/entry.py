@@ -17,15 +17,15 @@ SMALL = 1 << 18
 class Leaf:
     """A tensor of the user's: a parameter, a buffer, an input, a constant. Held so that its id stays its own."""
 
-    __slots__ = ("origin", "real", "sig", "tensor", "untouched", "vid")
+    __slots__ = ("content", "origin", "sig", "tensor", "untouched", "vid")
 
-    def __init__(self, tensor: torch.Tensor, sig: Signature, vid: int, real: torch.Tensor | None) -> None:
+    def __init__(self, tensor: torch.Tensor, sig: Signature, vid: int, content: torch.Tensor | None) -> None:
         self.tensor = tensor
         self.sig = sig
         self.vid = vid
         """The value it holds now; an in-place operator gives it a new one."""
         self.origin = vid
-        self.real = real
+        self.content = content
         self.untouched = True
         """Nothing was written to it, so the user's own tensor still tells its content."""
 

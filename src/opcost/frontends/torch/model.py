@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.errors import ForwardError, OpcostError
@@ -19,7 +20,7 @@ from opcost.frontends.torch.failure import Place, extra_of, forward_error, locat
 from opcost.frontends.torch.recorder import Recorder
 from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import quiet_globals
-from opcost.frontends.torch.subclass import parts
+from opcost.frontends.torch.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unwrap import type_name
@@ -47,7 +48,7 @@ class Run:
         self.recorder = recorder
         self.options = options
         self.paths = Paths(model)
-        self.paths.adopted = self._register
+        self.paths.adopted = self._register_late
         self.calls: list[list[Any]] = []
         self.path = ""
         self.failed: Place | None = None
@@ -90,7 +91,7 @@ class Run:
         try:
             if lazy.is_lazy(module):
                 lazy.settle(module, args, kwargs)
-                self._register(path, module)
+                self._register_late(path, module)
             if isinstance(module, nn.RNNBase):
                 with recurrent.whole_layers(self.recorder, apart=self.options.backward):
                     result = module._call_impl(*args, **kwargs)
@@ -107,6 +108,8 @@ class Run:
         return result
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
+            return rebuilt(tensor, lambda part, attribute: self._stand_in(part, f"{name}.{attribute}"))
         if tensor.numel() == 0:
             shape = "x".join(map(str, tensor.shape))
             self.recorder.note("empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing")
@@ -144,7 +147,7 @@ class Run:
                 raise
             except Exception as exc:
                 raise forward_error(exc, self.failed, model) from exc
-            outputs = tuple(dict.fromkeys(recorder.state(t).vid for t in tensors_in(result)))
+            outputs = tuple(dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t)))
             return self._graph(outputs)
 
     def _backward(self, result: Any, given: list[torch.Tensor]) -> None:
@@ -201,6 +204,11 @@ class Run:
         ]
         if params or buffers:
             self._registered[path] = params, buffers
+
+    def _register_late(self, path: str, module: nn.Module) -> None:
+        """The same while the run is on: looking at the tensors must not be recorded."""
+        with _disable_current_modes():
+            self._register(path, module)
 
     def _graph(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder

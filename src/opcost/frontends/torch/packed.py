@@ -13,7 +13,7 @@ _own = torch._C._VariableFunctions._pad_packed_sequence  # type: ignore[attr-def
 
 def readable(sizes: torch.Tensor) -> torch.Tensor:
     """The batch sizes as a tensor with memory, where their content is known."""
-    return sizes.real if type(sizes) is Recorded and sizes.real is not None else sizes
+    return sizes.content if type(sizes) is Recorded and sizes.content is not None else sizes
 
 
 def pad_packed(data: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:

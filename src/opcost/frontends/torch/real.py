@@ -23,13 +23,13 @@ _ITEM = torch.ops.aten._local_scalar_dense.default
 class _Seen:
     """A tensor that a real run made, as long as it lives."""
 
-    __slots__ = ("real", "ref", "sig", "vid")
+    __slots__ = ("content", "ref", "sig", "vid")
 
     def __init__(self, tensor: torch.Tensor, sig: Signature, vid: int) -> None:
         self.ref = weakref.ref(tensor)
         self.sig = sig
         self.vid = vid
-        self.real = None
+        self.content = None
 
 
 class RealRecorder(Recorder):

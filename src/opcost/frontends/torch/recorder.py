@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opcost.core.graph import Note, Phase, Role, TensorSpec
 from opcost.frontends.torch import higher_order, special, values
 from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
+from opcost.frontends.torch.memory import Memory
 from opcost.frontends.torch.packages import Packages
 from opcost.frontends.torch.subclass import is_foreign
 from opcost.frontends.torch.tensor import Recorded, Signature, Signatures, recorded, reshape
@@ -64,7 +65,7 @@ class Recorder(TorchDispatchMode):
         self.signatures = Signatures()
         self._memo: dict[tuple[Any, ...], Entry] = {}
         self._leaf_of: dict[int, Leaf] = {}
-        self._storage_at: dict[tuple[int, int, int], int] = {}
+        self._memory = Memory()
         self._unknown_storages: set[int] = set()
         self._assumed_storages: dict[int, str] = {}
         self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -84,11 +85,11 @@ class Recorder(TorchDispatchMode):
         if found is not None:
             return found
         sig = self.signatures.of(tensor, self.device if tensor.device.type == "meta" else tensor.device)
-        memory = _memory(tensor)
-        storage = self._storage_at.get(memory) if memory else None
-        vid = self.new_value(sig.spec, storage)
-        if memory and storage is None:
-            self._storage_at[memory] = vid
+        vid = len(self.specs)
+        storage, inside = self._memory.place(tensor, vid)
+        self.new_value(sig.spec, storage)
+        if inside:
+            self.storages = [vid if at in inside else at for at in self.storages]
         self.leaves[vid] = (name, role, trainable)
         leaf = Leaf(tensor, sig, vid, _content(tensor, role))
         self._leaf_of[id(tensor)] = leaf
@@ -101,7 +102,7 @@ class Recorder(TorchDispatchMode):
             self.leaf(alias, name, "input")
             return alias.requires_grad_() if tensor.requires_grad else alias
         leaf = self.leaf(tensor, name, "input")
-        stand_in = recorded(leaf.sig, leaf.vid, leaf.real)
+        stand_in = recorded(leaf.sig, leaf.vid, leaf.content)
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
     def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
@@ -142,12 +143,12 @@ class Recorder(TorchDispatchMode):
 
     def knows(self, state: State) -> bool:
         """Whether the content of this tensor is known and still true."""
-        return state.real is not None and self.storages[state.vid] not in self._unknown_storages
+        return state.content is not None and self.storages[state.vid] not in self._unknown_storages
 
     def content_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, where that is known."""
         state = self.state(tensor)
-        return state.real if self.knows(state) else None
+        return state.content if self.knows(state) else None
 
     def assume(self, tensor: torch.Tensor, how: str) -> None:
         """Mark a content that was not computed but assumed; `how` is a key of `ASSUMPTIONS`."""
@@ -201,10 +202,9 @@ class Recorder(TorchDispatchMode):
             result = handler(self, func, args, kwargs, states)
             if result is not NotImplemented:
                 return result
-        if known and (states or values.is_known_factory(func, args, kwargs)):
-            result = values.run(self, func, args, kwargs, states)
-            if result is not NotImplemented:
-                return result
+        known = known and values.computable(func, args, states)
+        if known and values.depends_on_content(func):
+            return values.run(self, func, args, kwargs, states)
         entry = self._memo.get(hashed := tuple(key)) if key is not None else None
         if entry is None:
             if is_composite(func):  # inside control flow operators arrive before autograd has taken them apart
@@ -213,6 +213,8 @@ class Recorder(TorchDispatchMode):
             entry = work_out(self, func, args, kwargs, states)
             if key is not None:
                 self._memo[hashed] = entry
+        if known and values.is_small(entry):
+            return values.run(self, func, args, kwargs, states, entry)
         result = self.emit(entry, states)
         if self.packages:
             self.add_packed(args)
@@ -233,7 +235,7 @@ class Recorder(TorchDispatchMode):
             if kind is Recorded:
                 states.append(arg)
                 push(arg.sig)
-                if known and (arg.real is None or not self.knows(arg)):
+                if known and (arg.content is None or not self.knows(arg)):
                     known = False
             elif kind in _PLAIN:
                 push(kind)
@@ -282,16 +284,6 @@ class Recorder(TorchDispatchMode):
         inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
         self.ops.append(OpRecord(entry, inputs, tuple(range(first, vid)), self.where(), self.phase))
         return outputs[0] if entry.pack is None else entry.pack(outputs)
-
-
-def _memory(tensor: torch.Tensor) -> tuple[int, int, int] | None:
-    """What tells whether two tensors are the same memory; None where there is no plain storage to ask."""
-    if tensor.layout is not torch.strided:
-        return None
-    try:
-        return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.numel())
-    except (NotImplementedError, RuntimeError):
-        return None
 
 
 def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:

@@ -66,6 +66,19 @@ def whole_layer(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]
     return recorder.emit(entry, states)
 
 
+def cudnn(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """cuDNN's whole stack. Weights that lie apart are put into one memory, which the gradient asks for."""
+    metas = [state.sig.meta() for state in states]
+    meta_args = substitute(args, iter(metas), META)
+    *made, together = func(*meta_args)
+    if together is None:
+        weights = meta_args[1]
+        together = weights[0].new_empty(sum(weight.numel() for weight in weights))
+    result = (*made, together)
+    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
+    return recorder.emit(entry, states)
+
+
 def cudnn_gradient(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
     """The gradients of cuDNN's whole stack, as large as what they are taken of; PyTorch has no kernel that says so."""
     metas = [state.sig.meta() for state in states]

@@ -23,8 +23,8 @@ def _item(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], stat
     state = states[0]
     if recorder.knows(state):
         recorder.decides(state)
-        assert state.real is not None
-        return state.real.item()
+        assert state.content is not None
+        return state.content.item()
     if isinstance(state, Leaf) and state.tensor.device.type != "meta" and state.untouched:
         return state.tensor.detach().item()
     raise unknown_value(recorder, f"the value of a {state.sig.spec.dtype} tensor, which the model asks for,")
@@ -43,9 +43,9 @@ def _by_mask(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
     feed = iter(metas)
     meta_args = substitute(args, feed, META)
     if func is _aten.masked_select.default:
-        assert masks[0].real is not None
+        assert masks[0].content is not None
         shape = torch.broadcast_shapes(states[0].sig.shape, states[1].sig.shape)
-        chosen = int(masks[0].real.expand(shape).sum())
+        chosen = int(masks[0].content.expand(shape).sum())
         result = torch.empty((chosen,), dtype=states[0].sig.dtype, device=META)
     else:
         position = iter(range(1, len(states)))
@@ -55,7 +55,7 @@ def _by_mask(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], s
                 indices.append(None)
                 continue
             at = next(position)
-            real = states[at].real
+            real = states[at].content
             if states[at].sig.dtype in (torch.bool, torch.uint8) and real is not None:
                 indices.extend(column.to(META) for column in real.nonzero().unbind(1))
             else:
@@ -71,10 +71,10 @@ def _pack_padded(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any
     if not recorder.knows(lengths):
         raise unknown_value(recorder, "the length of packed sequences")
     batch_first = args[2] if len(args) > 2 else kwargs["batch_first"]
-    assert lengths.real is not None
+    assert lengths.content is not None
     zeros = torch.zeros(padded.sig.shape[:2])
-    _, sizes = func(zeros.unsqueeze(-1), lengths.real, batch_first)
-    data = torch.empty((int(lengths.real.sum()), *padded.sig.shape[2:]), dtype=padded.sig.dtype, device=META)
+    _, sizes = func(zeros.unsqueeze(-1), lengths.content, batch_first)
+    data = torch.empty((int(lengths.content.sum()), *padded.sig.shape[2:]), dtype=padded.sig.dtype, device=META)
     metas = [state.sig.meta() for state in states]
     meta_args = substitute(args, iter(metas), META)
     entry = describe(recorder, func, meta_args, kwargs, metas, states, (data, sizes), device_of(recorder, kwargs, states))
@@ -227,6 +227,7 @@ HANDLERS: dict[Any, Handler] = {
     _aten._to_sparse_csr.default: _to_sparse,
     _aten._to_sparse_csc.default: _to_sparse,
     **dict.fromkeys(recurrent.WHOLE_LAYERS, recurrent.whole_layer),
+    _aten._cudnn_rnn.default: recurrent.cudnn,
     _aten._cudnn_rnn_backward.default: recurrent.cudnn_gradient,
     _aten.set_.source_Storage: _look_at,
     _aten.set_.source_Storage_storage_offset: _look_at,

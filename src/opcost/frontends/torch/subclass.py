@@ -6,7 +6,8 @@ lies inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -26,3 +27,10 @@ def parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]
             yield from parts(f"{name}_{attribute}", getattr(tensor, attribute))
     else:
         yield name, tensor
+
+
+def rebuilt(tensor: Any, change: Callable[[torch.Tensor, str], torch.Tensor]) -> torch.Tensor:
+    """A tensor of the same class around changed parts."""
+    inside, rest = tensor.__tensor_flatten__()
+    changed = {attribute: change(getattr(tensor, attribute), attribute) for attribute in inside}
+    return type(tensor).__tensor_unflatten__(changed, rest, tensor.size(), tensor.stride())  # type: ignore[no-any-return]

@@ -116,14 +116,14 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
-    `sig` is its signature, `vid` the value it stands for in the graph, `real` its content where that is small and
+    `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
     known (see `values`).
     """
 
-    __slots__ = ("real", "sig", "untouched", "vid")
+    __slots__ = ("content", "sig", "untouched", "vid")
     sig: Signature
     vid: int
-    real: torch.Tensor | None
+    content: torch.Tensor | None
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -146,13 +146,13 @@ class Recorded(torch.Tensor):
         return self._content("numpy").__array__(dtype)
 
     def _content(self, asked: str) -> torch.Tensor:
-        if self.real is None:
+        if self.content is None:
             raise DataDependent(
                 f"the model asks for .{asked}() of a {self.sig.spec.dtype} tensor of shape {self.sig.spec}, "
                 "which a count without data does not have",
                 hint="count with real=True (on the command line --real) to run the model on its own weights",
             )
-        return self.real
+        return self.content
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
@@ -165,12 +165,12 @@ def reshape(tensor: Recorded, sig: Signature) -> None:
     tensor.sig = sig
 
 
-def recorded(sig: Signature, vid: int, real: torch.Tensor | None = None) -> Recorded:
+def recorded(sig: Signature, vid: int, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
     tensor: Recorded = _make_wrapper(
         Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device
     )  # type: ignore[assignment]
     tensor.sig = sig
     tensor.vid = vid
-    tensor.real = real
+    tensor.content = content
     return tensor

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcost.frontends.torch.entry import SMALL, State
+from opcost.frontends.torch.entry import SMALL, Entry, State
 from opcost.frontends.torch.without_data import describe, device_of, substitute
 
 if TYPE_CHECKING:
@@ -20,28 +20,47 @@ if TYPE_CHECKING:
 CPU = torch.device("cpu")
 _aten = torch.ops.aten
 _SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
-"""Factories whose first list argument is the size."""
-_RANGES = frozenset(
-    {
-        _aten.arange.default, _aten.arange.start, _aten.arange.start_step, _aten.linspace.default, _aten.eye.default,
-        _aten.eye.m, _aten.scalar_tensor.default, _aten.logspace.default, _aten.tril_indices.default, _aten.triu_indices.default,
-        _aten.hann_window.default, _aten.range.step,
-    }
-)  # fmt: skip
+_STEPPED = frozenset({_aten.linspace.default, _aten.logspace.default})
+_RANGES = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})
+_GRIDS = frozenset({_aten.eye.default, _aten.eye.m, _aten.tril_indices.default, _aten.triu_indices.default})
 
 
-def is_known_factory(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether an operator without tensor arguments makes a small tensor of known content."""
+def computable(func: Any, args: Any, states: list[State]) -> bool:
+    """Whether an operator on known contents has a known result: not where it draws random numbers."""
+    return bool(states or _is_known_factory(func, args)) and torch.Tag.nondeterministic_seeded not in func.tags
+
+
+def _is_known_factory(func: Any, args: Any) -> bool:
+    """Whether an operator without tensor arguments makes a small tensor whose content follows from its arguments."""
+    if func in _SIZED:
+        return prod(args[0]) <= SMALL
+    if func in _STEPPED:
+        return bool(args[2] <= SMALL)
     if func in _RANGES:
-        return True
-    return func in _SIZED and prod(args[0]) <= SMALL
+        bounds = args if len(args) > 1 else (0, args[0])
+        step = bounds[2] if len(bounds) > 2 else 1
+        return bool(step and abs((bounds[1] - bounds[0]) / step) <= SMALL)
+    if func in _GRIDS:
+        return bool(args[0] * (args[1] if len(args) > 1 else args[0]) <= SMALL)
+    # Arithmetic on plain numbers (`torch.div(size, 2)`) makes a scalar.
+    return torch.Tag.pointwise in func.tags or func is _aten.scalar_tensor.default
 
 
-def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
-    """Compute the operator on known contents, and record it; NotImplemented where its result cannot be known."""
-    if torch.Tag.nondeterministic_seeded in func.tags:
-        return NotImplemented
-    contents = [state.real for state in states]
+def depends_on_content(func: Any) -> bool:
+    """Whether what the operator makes, and not only its numbers, depends on content (`nonzero`)."""
+    return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
+
+
+def is_small(entry: Entry) -> bool:
+    """Whether the results may carry their content: two small tensors can make a very large one (a mask of all pairs)."""
+    return all(out.sig.spec.numel <= SMALL for out in entry.outs)
+
+
+def run(
+    recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State], entry: Entry | None = None
+) -> Any:
+    """Compute the operator on known contents, and record it."""
+    contents = [state.content for state in states]
     feed = iter(contents)
     real_args = substitute(args, feed, CPU)
     real_kwargs = substitute(kwargs, feed, CPU)
@@ -49,9 +68,9 @@ def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states
     flat = [result] if isinstance(result, torch.Tensor) else list(result) if isinstance(result, (list, tuple)) else None
     if flat is None or not all(isinstance(item, torch.Tensor) for item in flat):
         return result
-    entry = describe(
-        recorder, func, real_args, real_kwargs, contents, states, result, device_of(recorder, kwargs, states)  # type: ignore[arg-type]
-    )
+    if entry is None:
+        device = device_of(recorder, kwargs, states)
+        entry = describe(recorder, func, real_args, real_kwargs, contents, states, result, device)  # type: ignore[arg-type]
     emitted = recorder.emit(entry, states, [item if item.numel() <= SMALL else None for item in flat])
     if (how := recorder.assumed(states)) is not None:
         for item in [emitted] if isinstance(emitted, torch.Tensor) else emitted:

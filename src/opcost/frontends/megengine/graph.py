@@ -1,0 +1,245 @@
+"""A dump as a `Graph`: its tensors as values, its operators in our kinds, its modules as its names tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from opcost.core.graph import Attr, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.frontends.megengine.dtypes import FLOATING, QUANTIZED
+from opcost.frontends.megengine.infer import Inferred, infer, label
+from opcost.frontends.megengine.inputs import asked_shapes, input_names
+from opcost.frontends.megengine.model import HOLDERS, SOURCES, Model, Operator, Tensor
+from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Unknown
+from opcost.frontends.megengine.operators import rules
+from opcost.frontends.megengine.scopes import Scopes, parents, scope_of
+from opcost.frontends.options import CountOptions
+
+_STATE = {"BatchNorm": (3, 4), "FakeQuant": (1, 2), "TQT": (1,), "LSQ": (1, 2, 3)}
+"""Inputs that hold running statistics or the scales of a quantization: state, not weights."""
+
+_LOOKS = (
+    "Reshape", "Broadcast", "Dimshuffle", "AxisAddRemove", "Split", "Subtensor", "Identity", "MarkDynamicVar",
+    "MarkNoBroadcastElemwise", "VirtualDep", "AssertEqual", "Sleep",
+)  # fmt: skip
+"""Operators whose results lie in the memory of their first input."""
+
+
+def build_graph(model: Model, options: CountOptions) -> Graph:
+    """Count-ready data from a dump, with the shapes that the user asked for."""
+    found = infer(model, asked_shapes(model, options))
+    return _Builder(model, found).graph()
+
+
+class _Builder:
+    def __init__(self, model: Model, found: Inferred) -> None:
+        self.model = model
+        self.found = found
+        self.scopes = Scopes(model)
+        self.specs: dict[tuple[object, str], TensorSpec] = {}
+        self.inputs = {variable: name for name, variable in input_names(model).items()}
+        self.storage = list(range(len(model.variables)))
+        self.notes: list[Note] = list(found.notes)
+
+    def graph(self) -> Graph:
+        ops = [self._op(op) for op in self.model.operators if op.type not in SOURCES]
+        values = self._values()
+        if self.model.testcases:
+            self.notes.append(Note("testcase", f"the file also holds {self.model.testcases} sets of inputs and outputs"))
+        return Graph(
+            source=self.model.path,
+            framework="megengine",
+            values=tuple(values),
+            ops=tuple(op._replace(id=index) for index, op in enumerate(ops)),
+            modules=self._modules(ops, values),
+            inputs=tuple(self.inputs),
+            outputs=self.model.outputs,
+            notes=tuple(self.notes),
+            meta={"format": self.model.format, "megengine": self.model.version},
+        )
+
+    # -- operators ------------------------------------------------------------------------------------------------
+
+    def _op(self, op: Operator) -> Op:
+        node = self.found.nodes[op.index]
+        meaning = self._meaning(node)
+        inputs = op.inputs if meaning.inputs is None else tuple(op.inputs[i] for i in meaning.inputs)
+        outputs = op.outputs
+        if meaning.outputs is not None:  # the kind's own results first, the others after them
+            first = [op.outputs[i] for i in meaning.outputs]
+            outputs = (*first, *(variable for variable in op.outputs if variable not in first))
+        if op.type in _LOOKS and op.inputs and not self._is_number(op):
+            for variable in op.outputs:
+                self.storage[variable] = self.storage[op.inputs[0]]
+        return Op(
+            op.index,
+            meaning.kind,
+            f"mge::{op.type}",
+            inputs,
+            outputs,
+            self._attrs(op, meaning.attrs),
+            self.scopes.of_op[op.index],
+        )
+
+    def _meaning(self, node: Node) -> Meaning:
+        rule = rules().get(node.op.type)
+        if rule is None:
+            return Meaning("unknown")
+        if self._is_number(node.op):
+            return Meaning("view")
+        try:
+            return rule.meaning(node)
+        except Unknown:
+            return Meaning("unknown")
+        except Mismatch as fault:
+            self.notes.append(Note("unknown", f"{label(node.op)} is not counted: {fault}"))
+            return Meaning("unknown")
+
+    def _is_number(self, op: Operator) -> bool:
+        """Whether the result is known before anything runs, as part of working out shapes."""
+        return len(op.outputs) == 1 and op.outputs[0] in self.found.numbers
+
+    @staticmethod
+    def _attrs(op: Operator, ours: Mapping[str, Attr]) -> dict[str, Attr]:
+        """What the rule reads, and beside it what the file says."""
+        attrs: dict[str, Attr] = {**op.param.fields, **ours}
+        if op.name:
+            attrs["name"] = op.name
+        return attrs
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def _values(self) -> list[Value]:
+        roles, names = self._tensors()
+        values = []
+        for variable, stored in enumerate(self.model.variables):
+            role: Role = "input" if variable in self.inputs else roles.get(variable, "activation")
+            name = self.inputs.get(variable) or names.get(variable) or stored.name or f"v{variable}"
+            values.append(Value(variable, name, self._spec(variable), role, self.storage[variable]))
+        return values
+
+    def _tensors(self) -> tuple[dict[int, Role], dict[int, str]]:
+        """Role and name of every tensor that comes with the file."""
+        state, weights = set(), set()
+        for op in self.model.operators:
+            for place, variable in enumerate(op.inputs):
+                (state if place in _STATE.get(op.type, ()) else weights).add(variable)
+        roles: dict[int, Role] = {}
+        names: dict[int, str] = {}
+        for op in self.model.operators:
+            if op.type not in HOLDERS:
+                continue
+            for variable, tensor in zip(op.outputs, op.tensors, strict=True):
+                name = self.model.variables[variable].name or tensor.name or op.name
+                names[variable] = name or f"tensor{op.index}"
+                roles[variable] = "buffer" if variable in state - weights else _role(tensor, name)
+        return roles, names
+
+    def _spec(self, variable: int) -> TensorSpec:
+        key = (self.found.shapes[variable], self.found.dtypes[variable])
+        spec = self.specs.get(key)
+        if spec is None:
+            spec = self.specs[key] = TensorSpec(*key)
+        return spec
+
+    # -- modules --------------------------------------------------------------------------------------------------
+
+    def _modules(self, ops: list[Op], values: list[Value]) -> tuple[Module, ...]:
+        """The tree of the names: every path that an operator or a weight belongs to, and all paths above it."""
+        held: dict[str, list[tuple[str, int]]] = {}
+        buffers: dict[str, list[tuple[str, int]]] = {}
+        for value in values:
+            if value.role in ("param", "buffer"):
+                path = self.scopes.of_tensor.get(value.id, "")
+                (held if value.role == "param" else buffers).setdefault(path, []).append((_inside(value.name, path), value.id))
+        paths = [""]
+        for path in dict.fromkeys([*(op.module for op in ops), *held, *buffers]):
+            paths += [*parents(path), path]
+        paths = list(dict.fromkeys(paths))
+        crossing = _crossing(ops, values, self.model.outputs)
+        types = self._types(ops, paths)
+        return tuple(
+            Module(
+                path=path,
+                type=types[path],
+                parameters=tuple(held.get(path, ())),
+                buffers=tuple(buffers.get(path, ())),
+                calls=1,
+                inputs=tuple(values[i].spec for i in crossing[path][0]) if path in crossing else (),
+                outputs=tuple(values[i].spec for i in crossing[path][1]) if path in crossing else (),
+            )
+            for path in _tree_order(paths)
+        )
+
+    def _types(self, ops: list[Op], paths: list[str]) -> dict[str, str]:
+        """A dump does not say which class a module was of; a layer is called after its first operator."""
+        types = dict.fromkeys(paths, "Module")
+        for op in reversed(ops):
+            if op.module in self.scopes.layers and op.kind != "view":
+                types[op.module] = op.raw.rpartition(":")[2]
+        types[""] = "Model"
+        return types
+
+
+def _role(tensor: Tensor, name: str) -> Role:
+    """Weights are numbers with a fraction, or their quantized form; a single one is a weight only by its name.
+
+    MegEngine calls the numbers of a formula `const<2>` or after the operator that made them, `Fill[0]`.
+    """
+    if tensor.dtype.name not in FLOATING | QUANTIZED:
+        return "const"
+    named = bool(scope_of(name)) or (name.isidentifier() and name[0].islower())
+    return "param" if named or prod(tensor.shape) != 1 else "const"
+
+
+def _inside(name: str, path: str) -> str:
+    """A tensor's name inside its module; a name made by the optimizer must not look like a path."""
+    own = name.removeprefix(f"{path}.") if path else name
+    return own.replace(".", "/") if not own.isidentifier() else own
+
+
+def _crossing(ops: list[Op], values: list[Value], outputs: tuple[int, ...]) -> dict[str, tuple[list[int], list[int]]]:
+    """For each module, the values that it takes from outside and those that it hands out."""
+    maker = {variable: op.module for op in ops for variable in op.outputs}
+    around: dict[str, tuple[str, ...]] = {}
+
+    def chain(path: str) -> tuple[str, ...]:
+        found = around.get(path)
+        if found is None:
+            found = around[path] = tuple(dict.fromkeys(("", *parents(path), path)))
+        return found
+
+    taken: dict[str, dict[int, None]] = {}
+    given: dict[str, dict[int, None]] = {}
+    for op in ops:
+        for variable in op.inputs:
+            if values[variable].role not in ("input", "activation"):
+                continue
+            made = maker.get(variable)
+            inside = set(chain(made)) if made is not None else set()
+            for path in chain(op.module):
+                if path not in inside:
+                    taken.setdefault(path, {})[variable] = None
+            if made is not None:
+                users = set(chain(op.module))
+                for path in chain(made):
+                    if path not in users:
+                        given.setdefault(path, {})[variable] = None
+    for variable in outputs:
+        for path in chain(maker[variable]) if variable in maker else ():
+            given.setdefault(path, {})[variable] = None
+    return {path: (list(taken.get(path, ())), list(given.get(path, ()))) for path in {*taken, *given}}
+
+
+def _tree_order(paths: list[str]) -> list[str]:
+    """Parents first, each followed by all that is below it, in the order of appearance."""
+    children: dict[str, list[str]] = {}
+    for path in paths[1:]:
+        children.setdefault(path.rpartition(".")[0], []).append(path)
+    order: list[str] = []
+    stack = [""]
+    while stack:
+        path = stack.pop()
+        order.append(path)
+        stack += reversed(children.get(path, []))
+    return order

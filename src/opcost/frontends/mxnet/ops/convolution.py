@@ -1,0 +1,246 @@
+"""Convolutions: plain, transposed, deformable, and the correlation of two images."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, always, register, same_types
+from opcost.frontends.mxnet.shape import Extent, Mismatch, merge, show
+
+BILINEAR_TAPS = 4
+"""Source elements of one value between the elements of an image."""
+
+
+class Window:
+    """The attributes that every convolution has, with MXNet's defaults filled in."""
+
+    __slots__ = ("dilate", "filters", "groups", "kernel", "last", "pad", "stride")
+
+    def __init__(self, attrs: Attributes) -> None:
+        self.kernel = attrs.integers("kernel")
+        rank = len(self.kernel)
+        self.stride = attrs.integers("stride", ()) or (1,) * rank
+        self.dilate = attrs.integers("dilate", ()) or (1,) * rank
+        self.pad = attrs.integers("pad", ()) or (0,) * rank
+        self.filters = attrs.integer("num_filter")
+        self.groups = attrs.integer("num_group", 1)
+        self.last = channels_last(attrs)
+        if not rank or not len(self.stride) == len(self.dilate) == len(self.pad) == rank:
+            raise AttributeFault("kernel, stride, dilate and pad do not have the same number of axes")
+        if min(*self.kernel, *self.stride, *self.dilate, self.groups, self.filters) < 1 or min(self.pad) < 0:
+            raise AttributeFault("kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0")
+
+    def reach(self, axis: int) -> int:
+        """Elements from the first to the last one under the kernel."""
+        return self.dilate[axis] * (self.kernel[axis] - 1) + 1
+
+    def split(self, shape: tuple[Extent, ...], what: str = "data") -> tuple[Extent, Extent, tuple[Extent, ...]]:
+        """Batch, channels and space of an image, whatever its layout."""
+        if len(shape) != len(self.kernel) + 2:
+            raise Mismatch(f"the {what} is {show(shape)}, and a kernel of {len(self.kernel)} axes takes {len(self.kernel) + 2}")
+        if self.last:
+            return shape[0], shape[-1], shape[1:-1]
+        return shape[0], shape[1], shape[2:]
+
+    def join(self, batch: Extent, channels: Extent, space: tuple[Extent, ...]) -> tuple[Extent, ...]:
+        return (batch, *space, channels) if self.last else (batch, channels, *space)
+
+
+def channels_last(attrs: Attributes) -> bool:
+    """Whether the layout attribute puts channels behind the space."""
+    return attrs.text("layout", "NCHW").endswith("C")
+
+
+def divided(number: Extent, divisor: int, what: str) -> Extent:
+    """A number of channels shared out to groups."""
+    if number is None:
+        return None
+    if number % divisor:
+        raise Mismatch(f"{number} {what} cannot be shared out to {divisor} groups")
+    return number // divisor
+
+
+def _convolution(call: Call, weight: int = 1, bias: int = 2) -> None:
+    window = Window(call.attrs)
+    rank = len(window.kernel)
+    batch, channels, space = (None, None, (None,) * rank)
+    if call.ins[0] is not None:
+        batch, channels, space = window.split(call.ins[0])
+    out_batch, _, out_space = window.split(call.outs[0]) if call.outs[0] is not None else (None, None, (None,) * rank)
+    inner = divided(channels, window.groups, "channels")
+    divided(window.filters, window.groups, "filters")
+    call.put_in(weight, window.join(window.filters, inner, window.kernel))
+    held = call.ins[weight]
+    if channels is None and held is not None:
+        per_group = window.split(held, "weight")[1]
+        channels = None if per_group is None else per_group * window.groups
+    call.put_in(bias, (window.filters,))
+    swept = tuple(_swept(extent, window, axis) for axis, extent in enumerate(space))
+    call.put_out(0, window.join(batch, window.filters, swept))
+    source = tuple(
+        out + window.reach(axis) - 1 - 2 * window.pad[axis] if out is not None and window.stride[axis] == 1 else None
+        for axis, out in enumerate(out_space)
+    )
+    call.put_in(0, window.join(out_batch if batch is None else batch, channels, source))
+
+
+def _swept(extent: Extent, window: Window, axis: int) -> Extent:
+    """How many places a kernel takes along an axis."""
+    if extent is None:
+        return None
+    room = extent + 2 * window.pad[axis] - window.reach(axis)
+    if room < 0:
+        raise Mismatch(f"a kernel that reaches {window.reach(axis)} does not fit {extent} padded by {window.pad[axis]}")
+    return room // window.stride[axis] + 1
+
+
+def _deconvolution(call: Call) -> None:
+    window = Window(call.attrs)
+    rank = len(window.kernel)
+    target = call.attrs.integers("target_shape", ())
+    adj = call.attrs.integers("adj", ()) or (0,) * rank
+    if len(adj) != rank:
+        raise AttributeFault("adj and kernel do not have the same number of axes")
+    call.put_in(2, (window.filters,))
+    per_group = divided(window.filters, window.groups, "filters")
+    call.put_in(1, window.join(None, per_group, window.kernel))
+    batch, channels, space = (None, None, (None,) * rank)
+    if call.ins[0] is not None:
+        batch, channels, space = window.split(call.ins[0])
+    weight = call.ins[1]
+    channels = merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
+    divided(channels, window.groups, "channels")
+    call.put_in(1, window.join(channels, per_group, window.kernel))
+    if any(target):
+        spread: tuple[Extent, ...] = target
+    else:
+        spread = tuple(
+            None
+            if extent is None
+            else window.stride[axis] * (extent - 1) + window.reach(axis) - 2 * window.pad[axis] + adj[axis]
+            for axis, extent in enumerate(space)
+        )
+    call.put_out(0, window.join(batch, window.filters, spread))
+    if call.outs[0] is not None:
+        call.put_in(0, window.join(call.outs[0][0], channels, (None,) * rank))
+
+
+def _with_bias(call: Call) -> Translation:
+    return Translation("conv")
+
+
+def _transposed(call: Call) -> Translation:
+    return Translation("conv", {"transposed": True})
+
+
+def _deformable(offsets: int) -> Operator:
+    """A convolution whose kernel elements lie at learned places; so many inputs before the weight say where."""
+    weight = 1 + offsets
+
+    def infer(call: Call) -> None:
+        window = Window(call.attrs)
+        _convolution(call, weight, weight + 1)
+        swept = call.outs[0]
+        if swept is None:
+            return
+        batch, _, space = window.split(swept)
+        places = window.kernel[0] * window.kernel[-1] * call.attrs.integer("num_deformable_group", 1)
+        call.put_in(1, (batch, 2 * places, *space))
+        if offsets == 2:
+            call.put_in(2, (batch, places, *space))
+
+    def translate(call: Call) -> Translation:
+        order = (0, *range(weight, len(call.ins)), *range(1, weight))
+        has_bias = len(call.ins) > weight + 1
+        # Without a bias the places would stand where a bias does, so they are left away.
+        return Translation("conv", {"sampled": BILINEAR_TAPS}, order if has_bias else order[:2])
+
+    slots = ("data", "offset", "mask")[: 1 + offsets] + ("weight", "bias")
+    return Operator(infer, translate, slots=slots)
+
+
+def _correlation(call: Call) -> None:
+    pad, kernel = call.attrs.integer("pad_size", 0), call.attrs.integer("kernel_size", 1)
+    reach = call.attrs.integer("max_displacement", 1)
+    step, apart = call.attrs.integer("stride1", 1), call.attrs.integer("stride2", 1)
+    call.put_in(1, call.ins[0])
+    call.put_in(0, call.ins[1])
+    if call.ins[0] is None:
+        return
+    batch, _, *space = _image(call.ins[0])
+    border = reach + (kernel - 1) // 2
+    swept = [None if extent is None else ceil((extent + 2 * pad - 2 * border) / step) for extent in space]
+    if any(extent is not None and extent < 1 for extent in swept):
+        raise Mismatch(f"displacements of {reach} do not fit an image of {show(call.ins[0])}")
+    call.put_out(0, (batch, (2 * (reach // apart) + 1) ** 2, *swept))
+
+
+def _image(shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    if len(shape) != 4:
+        raise Mismatch(f"the data is {show(shape)}, not batch, channels, height and width")
+    return shape
+
+
+def _correlate(call: Call) -> Translation:
+    depth = call.x()[1] * call.attrs.integer("kernel_size", 1) ** 2
+    if call.attrs.flag("is_multiply", default=True):
+        return Translation("matmul", {"depth": depth})
+    elements = depth
+    for extent in call.y():
+        elements *= extent
+    return Translation("elementwise", {"fn": "fma", "elements": elements})  # subtract, absolute
+
+
+def _unfold(call: Call) -> None:
+    """`im2col`: every place of the kernel becomes a column."""
+    kernel = call.attrs.integers("kernel")
+    rank = len(kernel)
+    window = _sweep(call.attrs, rank)
+    x = call.ins[0]
+    if x is None:
+        return
+    if len(x) != rank + 2:
+        raise Mismatch(f"the data is {show(x)}, and a kernel of {rank} axes takes {rank + 2}")
+    places: Extent = 1
+    for axis, extent in enumerate(x[2:]):
+        swept = _swept(extent, window, axis)
+        places = None if places is None or swept is None else places * swept
+    elements = x[1]
+    for size in kernel:
+        elements = None if elements is None else elements * size
+    call.put_out(0, (x[0], elements, places))
+
+
+def _fold(call: Call) -> None:
+    """`col2im`: columns are added up into an image again."""
+    kernel = call.attrs.integers("kernel")
+    x = call.ins[0]
+    if x is None or len(x) != 3:
+        return
+    channels = x[1]
+    for size in kernel:
+        channels = None if channels is None else channels // size
+    call.put_out(0, (x[0], channels, *call.attrs.integers("output_size")))
+
+
+def _sweep(attrs: Attributes, rank: int) -> Window:
+    filled = Attributes({**attrs.raw, "num_filter": "1"})
+    if len(filled.integers("kernel")) != rank:
+        raise AttributeFault("the kernel has no axes")
+    return Window(filled)
+
+
+register(
+    ("Convolution", "_npx_convolution", "Convolution_v1"),
+    Operator(_convolution, _with_bias, slots=("data", "weight", "bias")),
+)
+register(
+    ("Deconvolution", "_npx_deconvolution"),
+    Operator(_deconvolution, _transposed, slots=("data", "weight", "bias")),
+)
+register(("_contrib_DeformableConvolution", "_npx_deformable_convolution"), _deformable(1))
+register(("_contrib_ModulatedDeformableConvolution", "_npx_modulated_deformable_convolution"), _deformable(2))
+register(("Correlation",), Operator(_correlation, _correlate, same_types, slots=("data1", "data2")))
+register(("im2col",), Operator(_unfold, always(Translation("copy"))))
+register(("col2im",), Operator(_fold, always(Translation("scatter", {"fn": "add"}, (0,)))))

@@ -1,0 +1,229 @@
+"""Arithmetic element by element: functions of one tensor, of two, of a tensor and a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.table import (
+    VIEW,
+    Call,
+    Infer,
+    Operator,
+    Translation,
+    always,
+    always_type,
+    elementwise,
+    register,
+    same_types,
+    types_of,
+)
+from opcost.frontends.mxnet.shape import broadcast, merge, product
+
+
+def same_shapes(call: Call) -> None:
+    """All tensors around the node have one shape."""
+    shape = None
+    for held in (*call.ins, *call.outs):
+        shape = merge(shape, held)
+    if shape is not None:
+        call.ins[:] = [merge(held, shape) for held in call.ins]
+        call.outs[:] = [merge(held, shape) for held in call.outs]
+
+
+def broadcasting(call: Call) -> None:
+    """The inputs stretch to the output's shape."""
+    call.put_out(0, broadcast(call.ins))
+
+
+def like_first(call: Call) -> None:
+    """The first input and all outputs have one shape."""
+    for index in range(len(call.outs)):
+        call.put_out(index, call.ins[0])
+        call.put_in(0, call.outs[index])
+
+
+UNARY: dict[str, str] = {
+    "relu": "relu", "sigmoid": "sigmoid", "hard_sigmoid": "hardsigmoid", "softsign": "softsign", "tanh": "tanh",
+    "log_sigmoid": "logsigmoid", "mish": "mish", "softplus": "softplus", "silu": "silu", "gelu": "gelu",
+    "exp": "exp", "expm1": "expm1", "log": "log", "log10": "log10", "log2": "log2", "log1p": "log1p",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt", "rcbrt": "rsqrt", "square": "square", "abs": "abs", "absolute": "abs",
+    "sign": "sign", "round": "round", "rint": "round", "ceil": "ceil", "floor": "floor", "trunc": "trunc", "fix": "trunc",
+    "around": "round", "negative": "neg", "reciprocal": "reciprocal",
+    "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+    "sinh": "sinh", "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "degrees": "rad2deg", "radians": "deg2rad", "rad2deg": "rad2deg", "deg2rad": "deg2rad",
+    "erf": "erf", "erfinv": "erfinv", "gamma": "lgamma", "gammaln": "lgamma", "digamma": "digamma",
+    "logical_not": "logical", "bitwise_not": "bitwise", "invert": "bitwise", "nan_to_num": "nan_to_num",
+    "smooth_l1": "smooth_l1",
+}  # fmt: skip
+"""Functions of one tensor by their name without prefix, in the words of our rules."""
+
+TESTS: dict[str, str] = {
+    name: "nan_check" for name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf")
+}
+"""Functions that answer true or false, in NumPy's dialect."""
+
+BINARY: dict[str, str] = {
+    "add": "add", "plus": "add", "sub": "sub", "minus": "sub", "subtract": "sub", "mul": "mul", "multiply": "mul",
+    "div": "div", "true_divide": "div", "floor_divide": "floor_divide", "mod": "remainder", "fmod": "remainder",
+    "power": "pow", "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "hypot": "hypot", "arctan2": "atan2",
+    "copysign": "copysign", "ldexp": "ldexp", "lcm": "gcd", "gcd": "gcd", "logaddexp": "logaddexp",
+    "bitwise_and": "bitwise", "bitwise_or": "bitwise", "bitwise_xor": "bitwise",
+    "bitwise_left_shift": "shift", "bitwise_right_shift": "shift",
+}  # fmt: skip
+"""Functions of two tensors, or of a tensor and a number, by their name without prefix."""
+
+COMPARE: dict[str, str] = {
+    "equal": "compare", "not_equal": "compare", "greater": "compare", "greater_equal": "compare", "lesser": "compare",
+    "lesser_equal": "compare", "less": "compare", "less_equal": "compare",
+    "logical_and": "logical", "logical_or": "logical", "logical_xor": "logical",
+}  # fmt: skip
+"""The same with an answer of true or false: a float in MXNet's own operators, a truth value in NumPy's."""
+
+_CAMEL_SCALAR = {
+    "plus": "Plus", "minus": "Minus", "rminus": "RMinus", "mul": "Mul", "div": "Div", "rdiv": "RDiv", "mod": "Mod",
+    "rmod": "RMod", "power": "Power", "rpower": "RPower", "maximum": "Maximum", "minimum": "Minimum", "hypot": "Hypot",
+    "equal": "Equal", "not_equal": "NotEqual", "greater": "Greater", "greater_equal": "GreaterEqual", "lesser": "Lesser",
+    "lesser_equal": "LesserEqual", "logical_and": "LogicalAnd", "logical_or": "LogicalOr", "logical_xor": "LogicalXor",
+}  # fmt: skip
+"""How files up to 0.8 spell the operators of a tensor and a number."""
+
+_CAMEL = {
+    "plus": "Plus", "minus": "Minus", "mul": "Mul", "div": "Div", "mod": "Mod", "power": "Power", "maximum": "Maximum",
+    "minimum": "Minimum", "hypot": "Hypot", "equal": "Equal", "not_equal": "Not_Equal", "greater": "Greater",
+    "greater_equal": "Greater_Equal", "lesser": "Lesser", "lesser_equal": "Lesser_Equal", "logical_and": "Logical_And",
+    "logical_or": "Logical_Or", "logical_xor": "Logical_Xor",
+}  # fmt: skip
+
+
+def _fresh(names: Iterable[str], operator: Operator, taken: set[str]) -> None:
+    """Register the names that are not registered yet: some functions go by the same name in several dialects."""
+    new = [name for name in dict.fromkeys(names) if name not in taken]
+    taken.update(new)
+    register(new, operator)
+
+
+def _register_unary(taken: set[str]) -> None:
+    for name, fn in {**UNARY, **TESTS}.items():
+        types: Infer = always_type("bool") if name in TESTS or fn == "logical" else same_types
+        operator = Operator(same_shapes, always(elementwise(fn)), types)
+        plain = Operator(same_shapes, always(elementwise(fn)))
+        _fresh((name, f"_sparse_{name}"), plain, taken)
+        _fresh((f"_npi_{name}", f"_np_{name}", f"_npx_{name}"), operator, taken)
+
+
+def _register_binary(taken: set[str]) -> None:
+    for name, fn in {**BINARY, **COMPARE}.items():
+        translate = always(elementwise(fn))
+        same = Operator(same_shapes, translate, slots=("lhs", "rhs"))
+        stretched = Operator(broadcasting, translate, slots=("lhs", "rhs"))
+        numpy_types = always_type("bool") if name in COMPARE else same_types
+        numpy = Operator(broadcasting, translate, numpy_types, slots=("lhs", "rhs"))
+        single = Operator(same_shapes, translate)
+        numpy_single = Operator(same_shapes, translate, numpy_types)
+        old = [f"_{_CAMEL[name]}"] if name in _CAMEL else []
+        _fresh((f"elemwise_{name}", f"_sparse_elemwise_{name}", f"_{name}", *old), same, taken)
+        _fresh((f"broadcast_{name}", f"_sparse_broadcast_{name}"), stretched, taken)
+        _fresh((f"_npi_{name}",), numpy, taken)
+        for reverse in ("", "r"):
+            camel = _CAMEL_SCALAR.get(f"{reverse}{name}")
+            _fresh((f"_{reverse}{name}_scalar", *([f"_{camel}Scalar"] if camel else ())), single, taken)
+            _fresh((f"_npi_{reverse}{name}_scalar",), numpy_single, taken)
+
+
+_ACTIVATIONS = {
+    "relu": "relu", "sigmoid": "sigmoid", "softrelu": "softplus", "softsign": "softsign", "tanh": "tanh",
+    "log_sigmoid": "logsigmoid", "mish": "mish", "silu": "silu",
+}  # fmt: skip
+_LEAKY = {
+    "leaky": "leaky_relu", "elu": "elu", "selu": "selu", "gelu": "gelu", "gelu_erf": "gelu", "gelu_tanh": "gelu_tanh",
+    "prelu": "prelu", "rrelu": "rrelu",
+}  # fmt: skip
+
+
+def activation(name: str) -> str:
+    """The function of an `act_type`, in the words of our rules."""
+    if name not in _ACTIVATIONS:
+        raise AttributeFault(f"the act_type {name!r} is not known")
+    return _ACTIVATIONS[name]
+
+
+def _leaky(call: Call) -> None:
+    like_first(call)
+    x = call.ins[0]
+    if call.attrs.text("act_type", "leaky") == "prelu" and x is not None and len(call.ins) > 1 and call.ins[1] is None:
+        # The weight is one for each channel unless its variable says otherwise.
+        call.put_in(1, (x[1] if len(x) > 1 else 1,))
+
+
+def _leaked(call: Call) -> Translation:
+    act = call.attrs.text("act_type", "leaky")
+    if act not in _LEAKY:
+        raise AttributeFault(f"the act_type {act!r} is not known")
+    return elementwise(_LEAKY[act])
+
+
+def _leaky_outputs(attrs: Attributes) -> int:
+    return 2 if attrs.text("act_type", "leaky") == "rrelu" else 1
+
+
+def _dropout(call: Call) -> Translation:
+    """In use, dropout hands its input on."""
+    drawn = call.training or call.attrs.text("mode", "training") == "always"
+    return Translation("random", {"fn": "dropout"}) if drawn and call.attrs.number("p", 0.5) > 0 else VIEW
+
+
+def _sum_of_all(call: Call) -> Translation:
+    elements = (len(call.ins) - 1) * (product(call.y()) or 0)
+    return elementwise("add", elements=elements)
+
+
+def _where(call: Call) -> None:
+    """A condition may be a vector that picks rows."""
+    shape = merge(merge(call.ins[1], call.ins[2]), call.outs[0])
+    for index in (1, 2):
+        call.put_in(index, shape)
+    call.put_out(0, shape)
+    condition = call.ins[0]
+    if shape is not None and (condition is None or len(condition) == len(shape)):
+        call.put_in(0, shape)
+
+
+_TAKEN: set[str] = set()
+_register_unary(_TAKEN)
+_register_binary(_TAKEN)
+
+register(
+    ("Activation", "_npx_activation"), Operator(same_shapes, lambda c: elementwise(activation(c.attrs.text("act_type"))))
+)
+register(
+    ("LeakyReLU", "_npx_leaky_relu"), Operator(_leaky, _leaked, outputs=_leaky_outputs, slots=("data", "gamma"))
+)
+register(("clip", "_npi_clip", "_sparse_clip"), Operator(same_shapes, always(elementwise("clamp"))))
+register(("_contrib_div_sqrt_dim", "_npx_div_sqrt_dim"), Operator(same_shapes, always(elementwise("div"))))
+register(("Dropout", "_npx_dropout"), Operator(like_first, _dropout))
+register(
+    ("add_n", "ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n", "_npx_add_n"), Operator(same_shapes, _sum_of_all)
+)
+register(("_grad_add", "_scatter_elemwise_div"), Operator(same_shapes, always(elementwise("add"))))
+register(("_scatter_plus_scalar", "_scatter_minus_scalar"), Operator(same_shapes, always(elementwise("add"))))
+register(
+    ("where", "_sparse_where"),
+    Operator(_where, always(elementwise("where")), types_of(1, 2), slots=("condition", "x", "y")),
+)
+register(
+    ("_npi_where",), Operator(broadcasting, always(elementwise("where")), types_of(1, 2), slots=("condition", "x", "y"))
+)
+register(
+    ("_npi_where_lscalar", "_npi_where_rscalar"),
+    Operator(broadcasting, always(elementwise("where")), types_of(1), slots=("condition", "x")),
+)
+register(("_npi_where_scalar2",), Operator(same_shapes, always(elementwise("where")), always_type("float32")))
+register(
+    ("_contrib_round_ste", "_sparse__contrib_round_ste", "_npx_round_ste"), Operator(same_shapes, always(elementwise("round")))
+)
+register(
+    ("_contrib_sign_ste", "_sparse__contrib_sign_ste", "_npx_sign_ste"), Operator(same_shapes, always(elementwise("sign")))
+)
+register(("_contrib_quadratic", "_npx_quadratic"), Operator(same_shapes, always(elementwise("polynomial"))))

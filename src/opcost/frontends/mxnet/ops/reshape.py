@@ -1,0 +1,272 @@
+"""Other looks at the same elements: reshaping, flattening, dropping and adding axes, handing on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opcost.frontends.mxnet.attribute import AttributeFault
+from opcost.frontends.mxnet.ops.elementwise import like_first
+from opcost.frontends.mxnet.ops.table import VIEW, Call, Operator, always, register, types_of
+from opcost.frontends.mxnet.shape import Extent, Mismatch, Shape, axis_of, complete, dims, product, show
+
+COPY, INFER, REST, MERGE, SPLIT = 0, -1, -2, -3, -4
+"""Codes in the target of a reshape."""
+
+
+def _reshape(call: Call) -> None:
+    x = call.ins[0]
+    target = call.attrs.integers("shape", ())
+    legacy = call.attrs.integers("target_shape", ())
+    if x is None:
+        return
+    if target:
+        _settle(call, _coded(target, x, reverse=call.attrs.flag("reverse")))
+    elif legacy:
+        _settle(call, _by_target(legacy, x, keep_highest=call.attrs.flag("keep_highest")))
+    else:
+        _settle(call, call.outs[0])
+
+
+def _settle(call: Call, shape: Shape) -> None:
+    """The output's shape, and an unknown extent of the input from the number of elements."""
+    call.put_out(0, shape)
+    x, y = call.ins[0], call.outs[0]
+    if x is not None and y is not None and None not in y and x.count(None) == 1:
+        known = product(extent for extent in x if extent is not None) or 1
+        elements = product(y) or 0
+        call.put_in(0, tuple(elements // known if extent is None else extent for extent in x))
+    x = call.ins[0]
+    if x is not None and y is not None and None not in x and y.count(None) == 1:
+        known = product(extent for extent in y if extent is not None) or 1
+        elements = product(x) or 0
+        call.put_out(0, tuple(elements // known if extent is None else extent for extent in y))
+
+
+def _coded(target: Sequence[int], x: Sequence[Extent], *, reverse: bool) -> Shape:
+    """MXNet's reshape: 0 copies an extent, -1 is worked out, -2 copies the rest, -3 merges two, -4 splits one.
+
+    An extent that is worked out is put where its code stands in the target, which after -2, -3 or -4 is not where it
+    belongs: so does MXNet.
+    """
+    source = list(reversed(x)) if reverse else list(x)
+    codes = list(reversed(target)) if reverse else list(target)
+    found: list[Extent] = []
+    inferred = -1
+    at = place = 0
+    while place < len(codes):
+        code = codes[place]
+        if code == COPY:
+            found.append(_take(source, at))
+            at += 1
+        elif code == INFER:
+            if inferred >= 0:
+                raise AttributeFault("more than one extent of the new shape is to be worked out")
+            inferred = place
+            found.append(1)
+            at += 1
+        elif code == REST:
+            found.extend(source[at:])
+            at = max(at, len(source))
+        elif code == MERGE:
+            found.append(product((_take(source, at), _take(source, at + 1))))
+            at += 2
+        elif code == SPLIT:
+            found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
+            at += 1
+            place += 2
+        elif code > 0:
+            found.append(code)
+            at += 1
+        else:
+            raise AttributeFault(f"{code} is no code of a new shape")
+        place += 1
+    if 0 <= inferred < len(found):
+        rest = product(found)
+        elements = product(x)
+        found[inferred] = None if rest is None or elements is None else elements // rest if rest else 0
+    if reverse:
+        found.reverse()
+    return tuple(found)
+
+
+def _take(source: Sequence[Extent], at: int) -> Extent:
+    if at >= len(source):
+        raise Mismatch(f"{show(tuple(source))} has too few axes for the new shape")
+    return source[at]
+
+
+def _split(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
+    if len(parts) != 2 or parts[0] == parts[1] == INFER or 0 in parts:
+        raise AttributeFault("a split needs two extents, of which one may be worked out")
+    left, right = parts
+    if extent is None:
+        return (None if left == INFER else left, None if right == INFER else right)
+    left = extent // right if left == INFER else left
+    right = extent // left if right == INFER and left else right
+    if left * right != extent:
+        raise Mismatch(f"{extent} cannot be split into {left} and {right}")
+    return left, right
+
+
+def _by_target(target: Sequence[int], x: Sequence[Extent], *, keep_highest: bool) -> Shape:
+    """The reshape of the oldest files: 0 is worked out, and the first extent may be kept."""
+    found: list[Extent] = list(target)
+    if keep_highest:
+        found[0] = x[0] if x else None
+    free = [index for index in range(1 if keep_highest else 0, len(found)) if found[index] == 0]
+    if len(free) == 1:
+        found[free[0]] = 1
+        rest, elements = product(found), product(x)
+        found[free[0]] = None if rest is None or elements is None else elements // rest if rest else 0
+    return tuple(None if extent == 0 else extent for extent in found)
+
+
+def _numpy_reshape(call: Call) -> None:
+    """NumPy's reshape: -1 is worked out, nothing else."""
+    target = call.attrs.integers("newshape", call.attrs.integers("shape", ()))
+    if any(extent < -1 for extent in target) or target.count(-1) > 1:
+        raise AttributeFault("the new shape has a code that NumPy does not know")
+    _settle(call, tuple(None if extent == -1 else extent for extent in target))
+
+
+def _coded_numpy_reshape(call: Call) -> None:
+    """`npx.reshape`: -1 is worked out, -2 copies, -3 drops an axis of extent 1, -4 copies the rest, -5 merges, -6 splits."""
+    x = call.ins[0]
+    target = call.attrs.integers("newshape")
+    if x is None:
+        return
+    if all(extent >= 0 for extent in target):
+        _settle(call, target)
+        return
+    reverse = call.attrs.flag("reverse")
+    source = list(reversed(x)) if reverse else list(x)
+    codes = list(reversed(target)) if reverse else list(target)
+    found: list[Extent] = []
+    at = place = 0
+    while place < len(codes):
+        code = codes[place]
+        if code == -2:
+            found.append(_take(source, at))
+        elif code == -3:
+            if _take(source, at) not in (1, None):
+                raise Mismatch(f"only an axis of extent 1 can be dropped, not one of {source[at]}")
+        elif code == -4:
+            found.extend(source[at:])
+            at = max(at, len(source)) - 1
+        elif code == -5:
+            found.append(product((_take(source, at), _take(source, at + 1))))
+            at += 1
+        elif code == -6:
+            found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
+            place += 2
+        elif code >= -1:
+            found.append(None if code == -1 else code)
+        else:
+            raise AttributeFault(f"{code} is no code of a new shape")
+        at += 1
+        place += 1
+    _settle(call, tuple(reversed(found)) if reverse else tuple(found))
+
+
+def _reshape_like(call: Call) -> None:
+    """The shape of another tensor, or only some of its axes."""
+    x, like = call.ins
+    if x is None or like is None:
+        return
+    lhs = _range(call, "lhs", len(x))
+    rhs = _range(call, "rhs", len(like))
+    _settle(call, (*x[: lhs[0]], *like[rhs[0] : rhs[1]], *x[lhs[1] :]))
+
+
+def _range(call: Call, side: str, rank: int) -> tuple[int, int]:
+    begin, end = call.attrs.maybe_integer(f"{side}_begin"), call.attrs.maybe_integer(f"{side}_end")
+    first = 0 if begin is None else begin + rank if begin < 0 else begin
+    last = rank if end is None else end + rank if end < 0 else end
+    if not 0 <= first <= last <= rank:
+        raise AttributeFault(f"{side}_begin and {side}_end do not fit {rank} axes")
+    return first, last
+
+
+def _flatten(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None:
+        if not x:
+            raise Mismatch("the data is a scalar")
+        call.put_out(0, (x[0], product(x[1:])))
+        if call.outs[0] is not None:
+            call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
+
+
+def _expand_dims(call: Call) -> None:
+    x, y = call.ins[0], call.outs[0]
+    rank = len(x) + 1 if x is not None else len(y) if y is not None else 0
+    if not rank:
+        return
+    axis = axis_of(call.attrs.integer("axis"), rank)
+    if x is not None:
+        call.put_out(0, (*x[:axis], 1, *x[axis:]))
+    y = call.outs[0]
+    if y is not None:
+        call.put_in(0, (*y[:axis], *y[axis + 1 :]))
+
+
+def _squeeze(call: Call) -> None:
+    x = call.ins[0]
+    if x is None:
+        return
+    named = call.attrs.maybe_integers("axis")
+    if named is None:
+        if complete(x):
+            call.put_out(0, tuple(extent for extent in dims(x) if extent != 1) or call.scalar)
+        return
+    axes = {axis_of(axis, len(x)) for axis in named}
+    for axis in axes:
+        if x[axis] not in (1, None):
+            raise Mismatch(f"axis {axis} of {show(x)} is not of extent 1")
+    call.put_out(0, tuple(extent for axis, extent in enumerate(x) if axis not in axes) or call.scalar)
+
+
+def _at_least(rank: int) -> Operator:
+    """`atleast_1d` and its relatives."""
+
+    def infer(call: Call) -> None:
+        for index, x in enumerate(call.ins):
+            if x is None:
+                continue
+            if len(x) >= rank:
+                call.put_out(index, x)
+            elif rank == 3 and len(x) == 2:
+                call.put_out(index, (*x, 1))
+            elif rank == 3 and len(x) == 1:
+                call.put_out(index, (1, *x, 1))
+            else:
+                call.put_out(index, (*(1,) * (rank - len(x)), *x))
+
+    return Operator(infer, always(VIEW), outputs=lambda attrs: attrs.integer("num_args", 1))
+
+
+_VIEW = always(VIEW)
+
+register(("Reshape", "reshape"), Operator(_reshape, _VIEW))
+register(("_np_reshape",), Operator(_numpy_reshape, _VIEW))
+register(("_npx_reshape", "_npi_reshape"), Operator(_coded_numpy_reshape, _VIEW))
+register(("reshape_like", "_npx_reshape_like"), Operator(_reshape_like, _VIEW, types_of(0), slots=("lhs", "like")))
+register(("Flatten", "flatten", "_npx_batch_flatten"), Operator(_flatten, _VIEW))
+register(("expand_dims", "_npi_expand_dims"), Operator(_expand_dims, _VIEW))
+register(("squeeze", "_np_squeeze", "_npi_squeeze"), Operator(_squeeze, _VIEW))
+register(
+    (
+        "_copy", "identity", "_copyto", "_npi_copyto", "_np_copy", "_npi_copy", "BlockGrad", "stop_gradient",
+        "_sparse_stop_gradient", "_npx_stop_gradient", "MakeLoss", "make_loss", "_sparse_make_loss", "_CrossDeviceCopy",
+        "_contrib_gradientmultiplier", "_npx_constraint_check", "cast_storage", "_sparse_cast_storage",
+    ),
+    Operator(like_first, _VIEW),
+)  # fmt: skip
+register(
+    ("IdentityAttachKLSparseReg",), Operator(like_first, _VIEW, types_of(0), slots=("data", "moving_avg"))
+)
+register(
+    ("_identity_with_attr_like_rhs",), Operator(like_first, _VIEW, types_of(0), slots=("lhs", "like"))
+)
+for _rank in (1, 2, 3):
+    register((f"_np_atleast_{_rank}d", f"_npi_atleast_{_rank}d"), _at_least(_rank))

@@ -1,0 +1,71 @@
+"""Where the time went: one row per operator and device, plain data. All times are integer nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from opcost.core.cost import Cost
+from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
+
+
+class Kernel(NamedTuple):
+    """Work on a device that an operator launched."""
+
+    name: str
+    device: str
+    stream: str
+    start_ns: int
+    duration_ns: int
+
+
+class ProfileRow(NamedTuple):
+    """One execution of one operator as it was measured; None where the trace does not say."""
+
+    id: int
+    name: str
+    """The operator's own name in the model (`layer1.0.conv1`, MegEngine's variable, an ONNX node)."""
+    type: str
+    """The framework's word for what it is (`aten::conv2d`, `ConvolutionForward`, `Conv`)."""
+    kind: str = ""
+    """Our word (see `core.kinds`), empty where nobody translated it."""
+    module: str = ""
+    phase: Phase = "forward"
+    device: str = ""
+    stream: str = ""
+    provider: str = ""
+    rank: int = 0
+    step: int | None = None
+    host_start_ns: int | None = None
+    host_ns: int | None = None
+    """Duration on the host, with everything called inside."""
+    host_self_ns: int | None = None
+    device_ns: int | None = None
+    """Sum of the kernels that this operator launched itself."""
+    device_total_ns: int | None = None
+    """The same with those of the operators called inside."""
+    kernels: tuple[Kernel, ...] = ()
+    ins: tuple[TensorSpec, ...] = ()
+    outs: tuple[TensorSpec, ...] = ()
+    attrs: Attrs = NO_ATTRS
+    cost: Cost | None = None
+    count: int = 1
+    """Executions that this row stands for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What was measured, in the order of execution."""
+
+    meta: Mapping[str, str]
+    """Source, format, versions, device names, threads, precision switches, clocks, ..."""
+    rows: tuple[ProfileRow, ...]
+    unattributed: tuple[Kernel, ...] = ()
+    """Device work that no operator in the trace launched; always shown, never dropped."""
+    wall_ns: int | None = None
+    timed_ns: tuple[int, ...] = ()
+    """Durations of runs that were timed without a profiler, if any."""
+    notes: tuple[Note, ...] = ()
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""

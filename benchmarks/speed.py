@@ -15,13 +15,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from models import MODELS  # noqa: E402
-from tools import TOOLS, quietly  # noqa: E402
+from models import MODELS
+from tools import TOOLS, quietly
 
 
 def best(run: Callable[[], Any], repeat: int) -> float:
@@ -44,7 +46,7 @@ def compare(name: str, repeat: int) -> dict[str, Any]:
         subject = MODELS[name]()
         try:
             macs = quietly(count, subject)
-            results[tool] = {"seconds": best(lambda: quietly(count, subject), repeat), "macs": macs}
+            results[tool] = {"seconds": best(partial(quietly, count, subject), repeat), "macs": macs}
         except Exception as exc:
             results[tool] = {"fault": f"{type(exc).__name__}: {exc}".split("\n")[0][:120]}
     return results

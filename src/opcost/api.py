@@ -72,7 +72,7 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
         if isinstance(resolved, ModelFile):
             graph = resolved.frontend.load(resolved.path, options)
         else:
-            model = resolved.build()
+            model = resolved.build(real=options.real)
             graph = owner(model).load(model, options)
     else:
         graph = owner(source).load(source, options)

@@ -47,7 +47,10 @@ class RealRecorder(Recorder):
                 f"{name} has no data (it lies on the meta device), so the model cannot run for real",
                 hint="count without real=True, or make the model with its weights",
             )
-        return super().leaf(tensor, name, role, trainable=trainable)
+        leaf = super().leaf(tensor, name, role, trainable=trainable)
+        if role == "buffer":  # not every operator that writes to a buffer says so: batch normalization does not
+            self._save(tensor, self.storages[leaf.vid])
+        return leaf
 
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A copy of the input, or, where only a shape was given, reproducible noise."""
@@ -128,10 +131,13 @@ class RealRecorder(Recorder):
                 _gather(args[index] if index < len(args) else kwargs.get(argument.name), written)
         for tensor in written:
             root = self.storages[self.state(tensor).vid]
-            theirs = root in self.leaves and self.leaves[root][1] != "input"
-            if theirs and root not in self._saved and tensor.layout is torch.strided:
-                memory = tensor.untyped_storage()
-                self._saved[root] = (memory, memory.clone())
+            if root in self.leaves and self.leaves[root][1] != "input":
+                self._save(tensor, root)
+
+    def _save(self, tensor: torch.Tensor, root: int) -> None:
+        if root not in self._saved and tensor.layout is torch.strided:
+            memory = tensor.untyped_storage()
+            self._saved[root] = (memory, memory.clone())
 
     def restore(self) -> None:
         """Put the content of all memory of the user's back that the run wrote to."""

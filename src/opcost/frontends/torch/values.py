@@ -37,9 +37,8 @@ def _is_known_factory(func: Any, args: Any) -> bool:
     if func in _STEPPED:
         return bool(args[2] <= SMALL)
     if func in _RANGES:
-        bounds = args if len(args) > 1 else (0, args[0])
-        step = bounds[2] if len(bounds) > 2 else 1
-        return bool(step and abs((bounds[1] - bounds[0]) / step) <= SMALL)
+        start, end, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        return bool(step and abs((end - start) / step) <= SMALL)
     if func in _GRIDS:
         return bool(args[0] * (args[1] if len(args) > 1 else args[0]) <= SMALL)
     # Arithmetic on plain numbers (`torch.div(size, 2)`) makes a scalar.

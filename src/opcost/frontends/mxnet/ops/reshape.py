@@ -245,6 +245,14 @@ def _at_least(rank: int) -> Operator:
     return Operator(infer, always(VIEW), outputs=lambda attrs: attrs.integer("num_args", 1))
 
 
+def _with_average(call: Call) -> None:
+    """Handed on, while a running average of every unit is kept."""
+    like_first(call)
+    x = call.ins[0]
+    if x is not None and len(x) > 1:
+        call.put_in(1, (x[1],))
+
+
 _VIEW = always(VIEW)
 
 register(("Reshape", "reshape"), Operator(_reshape, _VIEW))
@@ -263,7 +271,7 @@ register(
     Operator(like_first, _VIEW),
 )  # fmt: skip
 register(
-    ("IdentityAttachKLSparseReg",), Operator(like_first, _VIEW, types_of(0), slots=("data", "moving_avg"))
+    ("IdentityAttachKLSparseReg",), Operator(_with_average, _VIEW, types_of(0), slots=("data", "moving_avg"))
 )
 register(
     ("_identity_with_attr_like_rhs",), Operator(like_first, _VIEW, types_of(0), slots=("lhs", "like"))

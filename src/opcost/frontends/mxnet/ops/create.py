@@ -1,0 +1,182 @@
+"""Tensors made from nothing: constants, ranges, random numbers."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.elementwise import like_first
+from opcost.frontends.mxnet.ops.table import (
+    Call,
+    Infer,
+    Operator,
+    Translation,
+    always,
+    always_type,
+    output_type,
+    register,
+    types_of,
+)
+from opcost.frontends.mxnet.shape import axis_of, complete, dims, merge
+
+_CREATE = always(Translation("create"))
+_RANDOM = always(Translation("random"))
+_FLOAT = output_type("dtype", "float32")
+_MOST_ELEMENTS = 1 << 62
+
+
+def _shaped(call: Call) -> None:
+    """The shape is an attribute; where it is absent or in part unknown, whoever reads the tensor tells the rest."""
+    raw = call.attrs.raw.get("shape", call.attrs.raw.get("size"))
+    if raw is not None and raw != "None":
+        name = "shape" if "shape" in call.attrs else "size"
+        shape = call.attrs.integers(name)
+        if shape or call.np_shape:
+            call.put_out(0, call.given(shape))
+
+
+def _drawn(call: Call) -> None:
+    """A number drawn without a shape is a scalar."""
+    _shaped(call)
+    if "shape" not in call.attrs and "size" not in call.attrs:
+        call.put_out(0, call.scalar)
+
+
+def _range(call: Call) -> None:
+    start, step = call.attrs.number("start"), call.attrs.number("step", 1.0)
+    repeat = call.attrs.integer("repeat", 1)
+    if step == 0 or repeat < 1:
+        raise AttributeFault("a range has the step 0, or is repeated less than once")
+    if "stop" not in call.attrs:
+        if call.attrs.flag("infer_range"):
+            return
+        start, stop = 0.0, start
+    else:
+        stop = call.attrs.number("stop")
+    steps = (stop - start) / step
+    if not -_MOST_ELEMENTS < steps < _MOST_ELEMENTS:
+        raise AttributeFault(f"a range from {start} to {stop} in steps of {step}")
+    call.put_out(0, (max(ceil(steps), 0) * repeat,))
+
+
+def _range_like(call: Call) -> None:
+    x = call.ins[0]
+    if x is None:
+        return
+    axis = call.attrs.maybe_integer("axis")
+    call.put_out(0, x if axis is None else (x[axis_of(axis, len(x))],))
+
+
+def _spaced(call: Call) -> None:
+    call.put_out(0, (call.attrs.integer("num", 50),))
+
+
+def _eye(call: Call) -> None:
+    rows = call.attrs.integer("N")
+    columns = call.attrs.integer("M", 0)
+    call.put_out(0, (rows, columns or rows))
+
+
+def _identity(call: Call) -> None:
+    shape = call.attrs.integers("shape")
+    call.put_out(0, shape if len(shape) == 2 else (shape[0], shape[0]))
+
+
+def _indices(call: Call) -> None:
+    shape = call.attrs.integers("dimensions")
+    call.put_out(0, (len(shape), *shape))
+
+
+def _window(call: Call) -> None:
+    call.put_out(0, (call.attrs.integer("M"),))
+
+
+def _sampled(call: Call) -> None:
+    """One draw, or a tensor of them, for every element of the parameters."""
+    x = None
+    for held in call.ins:
+        x = merge(x, held)
+    for index in range(len(call.ins)):
+        call.put_in(index, x)
+    if x is not None:
+        call.put_out(0, (*x, *call.attrs.integers("shape", ())))
+
+
+def _multinomial(call: Call) -> None:
+    """Draws from distributions that lie along the last axis."""
+    x = call.ins[0]
+    if x is None or not x:
+        return
+    shape = call.attrs.integers("shape", ())
+    drawn = (*x[:-1], *shape) or (1,)
+    for index in range(len(call.outs)):
+        call.put_out(index, drawn)
+
+
+def _multinomial_outputs(attrs: Attributes) -> int:
+    return 2 if attrs.flag("get_prob") else 1
+
+
+def _multinomial_types(call: Call) -> None:
+    call.type_out(0, call.attrs.dtype("dtype", "int32"))
+    call.type_out(1, call.in_types[0])
+
+
+def _numpy_drawn(call: Call) -> None:
+    """`size` wins; without it the parameters' own shape, or a scalar."""
+    size = call.attrs.maybe_integers("size")
+    if size is not None:
+        call.put_out(0, size)
+    elif all(complete(shape) for shape in call.ins):
+        from opcost.frontends.mxnet.shape import broadcast
+
+        call.put_out(0, broadcast([dims(shape) for shape in call.ins]) if call.ins else call.scalar)
+
+
+_LIKE: Infer = types_of(0)
+
+register(
+    ("_zeros", "_ones", "_full", "_npi_full", "_npi_zeros", "_npi_ones", "_zeros_without_dtype", "_npi_empty"),
+    Operator(_shaped, _CREATE, _FLOAT, slots=()),
+)
+register(
+    ("zeros_like", "_sparse_zeros_like", "ones_like", "_np_zeros_like", "_np_ones_like", "_npi_zeros_like", "_npi_ones_like",
+     "_npi_full_like"),
+    Operator(like_first, _CREATE, output_type("dtype"), slots=("like",)),
+)  # fmt: skip
+register(("_arange", "_npi_arange"), Operator(_range, _CREATE, _FLOAT, slots=()))
+register(
+    ("_contrib_arange_like", "_npx_arange_like"), Operator(_range_like, _CREATE, _LIKE, slots=("like",))
+)
+register(("_linspace", "_npi_linspace", "_npi_logspace"), Operator(_spaced, _CREATE, _FLOAT, slots=()))
+register(("_eye", "_npi_eye"), Operator(_eye, _CREATE, _FLOAT, slots=()))
+register(("_npi_identity",), Operator(_identity, _CREATE, _FLOAT, slots=()))
+register(("_npi_indices",), Operator(_indices, _CREATE, output_type("dtype", "int32"), slots=()))
+register(("_npi_hanning", "_npi_hamming", "_npi_blackman"), Operator(_window, _CREATE, _FLOAT, slots=()))
+
+_PLAIN = ("uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial")
+register(
+    [name for base in _PLAIN for name in (f"_random_{base}", f"random_{base}")] + ["uniform", "normal"],
+    Operator(_drawn, _RANDOM, _FLOAT, slots=()),
+)
+register(
+    ("_random_randint", "random_randint", "_npi_random_randint"),
+    Operator(_drawn, _RANDOM, output_type("dtype", "int32"), slots=()),
+)
+register(
+    [f"_random_{base}_like" for base in _PLAIN], Operator(like_first, _RANDOM, _LIKE, slots=("like",))
+)
+register(
+    [name for base in _PLAIN for name in (f"_sample_{base}", f"sample_{base}")],
+    Operator(_sampled, _RANDOM, output_type("dtype", "float32")),
+)
+register(
+    ("_sample_multinomial", "sample_multinomial"),
+    Operator(_multinomial, _RANDOM, _multinomial_types, _multinomial_outputs),
+)
+register(
+    ("_npi_uniform", "_npi_normal", "_npi_gamma", "_npi_exponential", "_npi_gumbel", "_npi_logistic", "_npi_rayleigh",
+     "_npi_weibull", "_npi_pareto", "_npi_bernoulli", "_npi_uniform_n", "_npi_normal_n"),
+    Operator(_numpy_drawn, _RANDOM, _FLOAT),
+)  # fmt: skip
+register(("_shuffle", "shuffle", "_npi_shuffle"), Operator(like_first, _RANDOM))

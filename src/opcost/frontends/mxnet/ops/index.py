@@ -1,0 +1,186 @@
+"""Elements looked up or put by index."""
+
+from __future__ import annotations
+
+from opcost.frontends.mxnet.ops.elementwise import like_first
+from opcost.frontends.mxnet.ops.reduce import reduced
+from opcost.frontends.mxnet.ops.table import (
+    Call,
+    Infer,
+    Operator,
+    Translation,
+    always,
+    always_type,
+    output_type,
+    register,
+    types_of,
+)
+from opcost.frontends.mxnet.shape import Mismatch, axis_of, complete, replaced, show
+
+_GATHER = Translation("gather")
+
+
+def _embedding(call: Call) -> None:
+    rows, width = call.attrs.integer("input_dim"), call.attrs.integer("output_dim")
+    call.put_in(1, (rows, width))
+    x, y = call.ins[0], call.outs[0]
+    if x is not None:
+        call.put_out(0, (*x, width))
+    elif y is not None:
+        call.put_in(0, y[:-1])
+
+
+def _embedding_types(call: Call) -> None:
+    dtype = call.in_types[1] or call.out_types[0] or call.attrs.dtype("dtype")
+    call.type_in(1, dtype)
+    call.type_out(0, dtype)
+
+
+def _take(call: Call) -> None:
+    x, indices = call.ins
+    if x is None or indices is None:
+        return
+    axis = axis_of(call.attrs.integer("axis", 0), len(x))
+    call.put_out(0, (*x[:axis], *indices, *x[axis + 1 :]))
+
+
+def _batch_take(call: Call) -> None:
+    call.put_out(0, call.ins[1])
+    call.put_in(1, call.outs[0])
+
+
+def _pick(call: Call) -> None:
+    x = call.ins[0]
+    if x is None:
+        return
+    axis = axis_of(call.attrs.integer("axis", -1), len(x))
+    kept = reduced(x, (axis,), keepdims=True, least=())
+    left = reduced(x, (axis,), keepdims=False, least=call.scalar)
+    call.put_out(0, kept if call.attrs.flag("keepdims") else left)
+    index = call.ins[1]
+    call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
+
+
+def _one_hot(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None:
+        call.put_out(0, (*x, call.attrs.integer("depth")))
+
+
+def _gather_nd(call: Call) -> None:
+    x, indices = call.ins
+    if x is None or indices is None or not indices or indices[0] is None:
+        return
+    axes = indices[0]
+    if len(indices) < 2 or axes > len(x):
+        raise Mismatch(f"indices of {show(indices)} do not fit {show(x)}")
+    call.put_out(0, (*indices[1:], *x[axes:]))
+
+
+def _scatter_nd(call: Call) -> None:
+    call.put_out(0, call.given(call.attrs.integers("shape")))
+
+
+def _boolean_mask(call: Call) -> None:
+    """How many elements the mask lets through depends on the data."""
+    x, mask = call.ins
+    if x is not None and x:
+        axis = axis_of(call.attrs.integer("axis", 0), len(x))
+        call.put_in(1, (x[axis],) if mask is None else mask)
+        call.put_out(0, replaced(x, axis, None))
+
+
+def _nonzero(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None:
+        call.put_out(0, (None, len(x)))
+
+
+def _ravel(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and x:
+        call.put_out(0, x[1:])
+
+
+def _unravel(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None:
+        call.put_out(0, (len(call.attrs.integers("shape")), *x))
+
+
+def _shape_array(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None:
+        call.put_out(0, (len(x),))
+
+
+def _size_array(call: Call) -> None:
+    call.put_out(0, (1,))
+
+
+def _index_array(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and complete(x):
+        axes = call.attrs.maybe_integers("axes")
+        call.put_out(0, (*x, len(x) if axes is None else len(axes)))
+
+
+def _index_type(call: Call) -> None:
+    """`batch_take` has whole numbers as indices."""
+    call.type_in(1, "int32")
+    types_of(0)(call)
+
+
+_FIRST: Infer = types_of(0)
+
+register(
+    ("Embedding", "_npx_embedding", "_sparse_Embedding", "_contrib_SparseEmbedding"),
+    Operator(_embedding, always(Translation("embedding", {}, (1, 0))), _embedding_types, slots=("data", "weight")),
+)
+register(("take", "_npi_take"), Operator(_take, always(_GATHER), _FIRST, slots=("a", "indices")))
+register(("batch_take",), Operator(_batch_take, always(_GATHER), _index_type, slots=("a", "indices")))
+register(("pick", "_npx_pick", "choose_element_0index"), Operator(_pick, always(_GATHER), _FIRST, slots=("data", "index")))
+register(
+    ("one_hot", "_npx_one_hot"),
+    Operator(_one_hot, always(Translation("create")), output_type("dtype", "float32"), slots=("indices",)),
+)
+register(
+    ("gather_nd", "_npi_gather_nd", "_npx_gather_nd"), Operator(_gather_nd, always(_GATHER), _FIRST, slots=("data", "indices"))
+)
+register(
+    ("scatter_nd", "_npx_scatter_nd"),
+    Operator(_scatter_nd, always(Translation("scatter", {}, (0, 1))), _FIRST, slots=("data", "indices")),
+)
+register(
+    ("_scatter_set_nd", "_npi_scatter_set_nd"),
+    Operator(like_first, always(Translation("scatter", {}, (0, 2, 1))), types_of(0, 1), slots=("lhs", "rhs", "indices")),
+)
+register(
+    ("_contrib_index_copy", "_npx_index_copy"),
+    Operator(like_first, always(Translation("scatter")), types_of(0, 2), slots=("old_tensor", "index", "new_tensor")),
+)
+register(
+    ("_npx_index_add", "_npx_index_update"),
+    Operator(like_first, always(Translation("scatter", {"fn": "add"})), types_of(0, 2), slots=("a", "index", "val")),
+)
+register(
+    ("_slice_assign", "_crop_assign", "_npi_slice_assign", "_slice_assign_scalar", "_crop_assign_scalar",
+     "_npi_slice_assign_scalar", "fill_element_0index", "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor"),
+    Operator(like_first, always(Translation("copy")), _FIRST),
+)  # fmt: skip
+register(
+    ("_contrib_boolean_mask", "_npi_boolean_mask"),
+    Operator(_boolean_mask, always(_GATHER), _FIRST, slots=("data", "index")),
+)
+register(
+    ("_npx_nonzero", "_npi_nonzero"), Operator(_nonzero, always(Translation("gather")), always_type("int64"))
+)
+register(("_ravel_multi_index", "ravel_multi_index"), Operator(_ravel, always(Translation("copy"))))
+register(("_unravel_index", "unravel_index"), Operator(_unravel, always(Translation("copy"))))
+register(
+    ("shape_array", "_npx_shape_array"), Operator(_shape_array, always(Translation("create")), always_type("int64"))
+)
+register(("size_array", "_npx_size_array"), Operator(_size_array, always(Translation("create")), always_type("int64")))
+register(
+    ("_contrib_index_array", "_npx_index_array"), Operator(_index_array, always(Translation("create")), always_type("int64"))
+)

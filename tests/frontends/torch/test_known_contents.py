@@ -1,0 +1,67 @@
+"""Small tensors that keep their content, and what must not follow from that. Each test is named for a fault it keeps away."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import opcost
+
+
+class Forward(nn.Module):
+    """A module around a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def test_the_real_part_of_a_tensor_is_not_its_known_content() -> None:
+    report = opcost.count(Forward(lambda x: torch.fft.fft(x).real + x), shapes=(4, 8))
+    assert report.outputs[0].shape == (4, 8)
+    assert report.outputs[0].dtype == "float32"
+
+
+def test_arithmetic_on_plain_numbers_has_a_value() -> None:
+    def chunked(x: torch.Tensor) -> torch.Tensor:
+        return x.view(x.size(0), torch.div(x.size(1), 4, rounding_mode="trunc"), 4)
+
+    assert opcost.count(Forward(chunked), shapes=(2, 12)).outputs[0].shape == (2, 3, 4)
+
+
+def test_a_mask_of_all_pairs_is_not_allocated() -> None:
+    tokens = 100_000  # all pairs as booleans would take 10 GB
+
+    def causal(x: torch.Tensor) -> torch.Tensor:
+        at = torch.arange(tokens)
+        return x + (at[:, None] >= at[None, :]).sum()
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report = opcost.count(Forward(causal), shapes=(1,))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+    assert max(row.outs[0].numel for row in report.rows) == tokens * tokens
+
+
+def test_a_huge_range_is_not_allocated() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report = opcost.count(Forward(lambda x: x + torch.arange(10**10).sum()), shapes=(1,))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+    assert report.rows[0].outs[0].shape == (10**10,)
+
+
+def test_writing_an_unknown_number_makes_the_content_unknown() -> None:
+    def decides(x: torch.Tensor) -> torch.Tensor:
+        flags = torch.zeros(3)
+        flags[0] = x.sum()
+        return x if flags.sum() > 0 else -x
+
+    with pytest.raises(opcost.OpcostError, match="depends on values"):
+        opcost.count(Forward(decides), shapes=(2,))

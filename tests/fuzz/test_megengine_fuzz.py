@@ -72,7 +72,9 @@ def changed(dumps: list[bytes], rng: random.Random) -> bytes:
 
 def _place_in_the_graph(data: bytearray, rng: random.Random) -> int:
     """FBS v1 has its graph at the end; in FBS v2 tables lie between the weights, and the root comes first."""
-    return rng.randrange(max(len(data) - 4096, 0), len(data)) if data[:3] == b"MGB" else rng.randrange(min(len(data), 512))
+    return (
+        rng.randrange(max(len(data) - 4096, 0), len(data)) if data[:3] == b"MGB" else rng.randrange(min(len(data), 512))
+    )
 
 
 @pytest.mark.parametrize("form", FORMATS)

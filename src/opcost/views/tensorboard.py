@@ -158,6 +158,7 @@ class _Protos:
                 node_def_pb2,
                 step_stats_pb2,
                 summary_pb2,
+                tensor_description_pb2,
                 tensor_pb2,
                 tensor_shape_pb2,
                 types_pb2,
@@ -173,7 +174,7 @@ class _Protos:
         self.record_writer = RecordWriter
         self._attr, self._shape = attr_value_pb2, tensor_shape_pb2
         self._graph, self._node, self._versions = graph_pb2, node_def_pb2, versions_pb2
-        self._stats, self._config = step_stats_pb2, config_pb2
+        self._stats, self._config, self._described = step_stats_pb2, config_pb2, tensor_description_pb2
         self._event, self._summary = event_pb2, summary_pb2
         self._tensor, self._types = tensor_pb2, types_pb2
 
@@ -222,7 +223,7 @@ class _Protos:
     def run_metadata(self, log: Log) -> Any:
         """Memory and FLOPs of every node, as memory used and time taken."""
         stats = []
-        start = 0
+        start = 1  # a start at zero is left out on the way to the browser, and missing there
         for node in log.nodes:
             cost = node.row.cost if node.row is not None else None
             flops = cost.flops * node.row.op.repeat if cost is not None and node.row is not None else 0
@@ -235,6 +236,12 @@ class _Protos:
                     all_end_rel_micros=micros,
                     op_end_rel_micros=micros,
                     memory=[self._stats.AllocatorMemoryUsed(allocator_name=allocator, total_bytes=used)],
+                    output=[
+                        self._stats.NodeOutput(
+                            slot=slot, tensor_description=self._described.TensorDescription(shape=self._dims(spec))
+                        )
+                        for slot, spec in enumerate(node.outs)
+                    ],
                 )
             )
             start += micros

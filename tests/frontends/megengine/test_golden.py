@@ -192,9 +192,7 @@ def test_a_fused_convolution_costs_what_its_parts_cost() -> None:
 
 @pytest.mark.parametrize("net", NETS)
 def test_the_same_net_costs_the_same_in_both_formats(net: str) -> None:
-    totals = {
-        path.name: opcost.count(path).totals.macs for path in sorted((DATA / "mge").glob(f"{net}.*.mge"))
-    }
+    totals = {path.name: opcost.count(path).totals.macs for path in sorted((DATA / "mge").glob(f"{net}.*.mge"))}
     assert len(set(totals.values())) == 1, totals
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import warnings
@@ -17,6 +18,7 @@ from helpers_state import differences, fingerprint
 from torch import Tensor, nn
 
 import opcost
+from opcost.frontends.torch.tensor import Recorded
 
 B, D = 4, 6
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -245,6 +247,27 @@ def test_nothing_is_different_after_a_count(name: str, options: str) -> None:
     before = fingerprint(model, given)
     opcost.count(model, given, **OPTIONS[options])
     assert differences(before, fingerprint(model, given)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["statistics", "caches", "switches", "rewritten weights", "backward inside", "hooks", "computed weights"]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_the_comparison_sees_what_these_models_do_change_when_they_run(name: str) -> None:
+    model, given = MODELS[name](), x()
+    before = fingerprint(model, given)
+    model(given)
+    assert differences(before, fingerprint(model, given)) != []
+
+
+@pytest.mark.parametrize("options", ["forward", "backward", "optimizer"])
+@pytest.mark.filterwarnings("ignore")
+def test_no_tensor_without_data_outlives_a_count(options: str) -> None:
+    models = [make() for make in MODELS.values()]
+    for model in models:
+        opcost.count(model, x(), **OPTIONS[options])
+    gc.collect()
+    assert [thing for thing in gc.get_objects() if type(thing) is Recorded] == []
 
 
 class Fails(nn.Module):

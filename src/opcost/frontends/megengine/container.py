@@ -1,9 +1,9 @@
 """Where the parts of a dump lie in its file: four containers, told apart by their first bytes.
 
-    size, root, "mgv2"             FBS v2: one flatbuffer that holds the weights too
-    "MGBC", 8 + 4 bytes, length    FBS v1: the weights in one piece of this length, then a flatbuffer
-    "MGBS", 4 bytes, length        FBS v1 as old versions wrote it; operator ids do not know versions
-    "mgbtest0", count              a test case: one of the above, then `count` models that hold inputs and outputs
+size, root, "mgv2"             FBS v2: one flatbuffer that holds the weights too
+"MGBC", 8 + 4 bytes, length    FBS v1: the weights in one piece of this length, then a flatbuffer
+"MGBS", 4 bytes, length        FBS v1 as old versions wrote it; operator ids do not know versions
+"mgbtest0", count              a test case: one of the above, then `count` models that hold inputs and outputs
 """
 
 from __future__ import annotations

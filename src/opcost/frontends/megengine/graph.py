@@ -45,7 +45,9 @@ class _Builder:
         ops = [self._op(op) for op in self.model.operators if op.type not in SOURCES]
         values = self._values()
         if self.model.testcases:
-            self.notes.append(Note("testcase", f"the file also holds {self.model.testcases} sets of inputs and outputs"))
+            self.notes.append(
+                Note("testcase", f"the file also holds {self.model.testcases} sets of inputs and outputs")
+            )
         return Graph(
             source=self.model.path,
             framework="megengine",
@@ -151,7 +153,9 @@ class _Builder:
         for value in values:
             if value.role in ("param", "buffer"):
                 path = self.scopes.of_tensor.get(value.id, "")
-                (held if value.role == "param" else buffers).setdefault(path, []).append((_inside(value.name, path), value.id))
+                (held if value.role == "param" else buffers).setdefault(path, []).append(
+                    (_inside(value.name, path), value.id)
+                )
         paths = [""]
         for path in dict.fromkeys([*(op.module for op in ops), *held, *buffers]):
             paths += [*parents(path), path]

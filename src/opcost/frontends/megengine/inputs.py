@@ -31,7 +31,9 @@ def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ..
     names = input_names(model)
     wanted = _by_name(options, list(names))
     dtypes = _dtypes(options, list(names))
-    stored = {variable: tensor for op in model.operators for variable, tensor in zip(op.outputs, op.tensors, strict=False)}
+    stored = {
+        variable: tensor for op in model.operators for variable, tensor in zip(op.outputs, op.tensors, strict=False)
+    }
     for name, dtype in dtypes.items():
         held = stored[names[name]].dtype.name
         if dtype != held:

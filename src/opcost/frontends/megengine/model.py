@@ -263,9 +263,7 @@ class _V1(_Reader):
             names = table.texts(5)
             count = len(names) or output_count(kind, len(inputs), len(tensors), param)
             outputs = tuple(range(len(variables), len(variables) + count))
-            variables.extend(
-                Variable(name=names[i] if i < len(names) else "") for i in range(count)
-            )
+            variables.extend(Variable(name=names[i] if i < len(names) else "") for i in range(count))
             operator = Operator(
                 index=index,
                 type=kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -99,11 +100,11 @@ def _flex_attention(recorder: Recorder, func: Any, query: Any, key: Any, value: 
     return recorder.emit(entry, states)
 
 
-_CONTROL_FLOW = {
+_CONTROL_FLOW: dict[str, Callable[..., Any]] = {
     "cond": _cond,
     "while_loop": _while,
     "map_impl": _map,
     "map": _map,
     "scan": _scan,
 }
-_HANDLERS = {**_CONTROL_FLOW, "flex_attention": _flex_attention}
+_HANDLERS: dict[str, Callable[..., Any]] = {**_CONTROL_FLOW, "flex_attention": _flex_attention}

@@ -85,7 +85,7 @@ class Run:
         """Called in place of every module call."""
         outer = self.path
         path = self.paths.path(module, outer)
-        call = [path, self._specs((args, kwargs)), (), len(self.recorder.ops), 0]
+        call: list[Any] = [path, self._specs((args, kwargs)), (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self.path = path
         try:

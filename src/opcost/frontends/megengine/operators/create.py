@@ -61,6 +61,8 @@ RULES = {
     "MultinomialRNG": Rule(_multinomial_shapes, means("random"), lambda node: ["int32"]),
     "ShuffleRNG": Rule(_shuffled, means("gather"), lambda node: [node.dtypes[0], "int32"]),
     "Dropout": Rule(
-        _with_mask, lambda node: Meaning("random", {"fn": "dropout"}, outputs=(0,)), lambda node: [node.dtypes[0], "uint8"]
+        _with_mask,
+        lambda node: Meaning("random", {"fn": "dropout"}, outputs=(0,)),
+        lambda node: [node.dtypes[0], "uint8"],
     ),
 }

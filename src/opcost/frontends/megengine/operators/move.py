@@ -39,7 +39,9 @@ def _reshape_shapes(node: Node) -> list[Shape]:
                 raise Mismatch(f"{shape_text(x)} has {elements} elements, which do not divide into {fixed}")
             target[left[0]] = elements // fixed if fixed else 0
     elif elements is not None and fixed is not None and elements != fixed:
-        raise Mismatch(f"{shape_text(x)} has {elements} elements, the new shape {shape_text(tuple(target))} has {fixed}")
+        raise Mismatch(
+            f"{shape_text(x)} has {elements} elements, the new shape {shape_text(tuple(target))} has {fixed}"
+        )
     return [tuple(target)]
 
 

@@ -35,7 +35,12 @@ def _layer_meaning(node: Node) -> Meaning:
     for number in range(node.whole("num_layers")):
         size = features if number == 0 else directions * projected
         layers += [(size, hidden, projected)] * directions
-    attrs: dict[str, Attr] = {"cell": _cell(node), "steps": elements, "layers": tuple(layers), "bias": node.flag("bias")}
+    attrs: dict[str, Attr] = {
+        "cell": _cell(node),
+        "steps": elements,
+        "layers": tuple(layers),
+        "bias": node.flag("bias"),
+    }
     return Meaning("recurrent", attrs)
 
 

@@ -1,0 +1,195 @@
+"""Images at other sizes, and values between their elements."""
+
+from __future__ import annotations
+
+import struct
+
+from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.table import (
+    Call,
+    Operator,
+    Translation,
+    always,
+    always_type,
+    elementwise,
+    register,
+    same_types,
+    types_of,
+)
+from opcost.frontends.mxnet.shape import Extent, Mismatch, product, show, total
+
+_BILINEAR = Translation("resize", {"fn": "bilinear"}, (0,))
+
+
+def _image(shape: tuple[Extent, ...]) -> tuple[Extent, Extent, Extent, Extent]:
+    if len(shape) != 4:
+        raise Mismatch(f"the data is {show(shape)}, not batch, channels, height and width")
+    return shape[0], shape[1], shape[2], shape[3]
+
+
+def _scaled(extent: Extent, factor: float) -> Extent:
+    return None if extent is None else int(factor * extent)
+
+
+def _single(number: float) -> float:
+    """A number in the precision in which MXNet keeps it."""
+    return float(struct.unpack("<f", struct.pack("<f", number))[0])
+
+
+def _upsample(call: Call) -> None:
+    if call.ins[0] is None:
+        return
+    scale = call.attrs.integer("scale")
+    if scale < 1:
+        raise AttributeFault(f"the scale is {scale}")
+    batch, channels, height, width = _image(call.ins[0])
+    if call.attrs.text("sample_type") == "bilinear":
+        size = 2 * scale - scale % 2
+        call.put_in(1, (channels, 1, size, size))
+    elif call.attrs.text("multi_input_mode", "concat") == "concat":
+        channels = total(None if shape is None else _image(shape)[1] for shape in call.ins)
+    call.put_out(0, (batch, channels, _scaled(height, scale), _scaled(width, scale)))
+
+
+def _upsampled(call: Call) -> Translation:
+    """Bilinear upsampling is a transposed convolution of each channel with a learned kernel."""
+    if call.attrs.text("sample_type") == "bilinear":
+        return Translation("conv", {"transposed": True})
+    if call.attrs.text("multi_input_mode", "concat") == "sum" and len(call.ins) > 1:
+        return elementwise("add", elements=(len(call.ins) - 1) * (product(call.y()) or 0))
+    return Translation("resize", {"fn": "nearest"})
+
+
+def _upsample_slots(attrs: Attributes) -> tuple[str, ...]:
+    return ("data", "weight") if attrs.text("sample_type", "nearest") == "bilinear" else ("data",)
+
+
+def _resize(call: Call) -> None:
+    if call.ins[0] is None:
+        return
+    batch, channels, *space = _image(call.ins[0])
+    call.put_out(0, (batch, channels, *_target(call, space)))
+
+
+def _target(call: Call, space: list[Extent]) -> list[Extent]:
+    mode = call.attrs.text("mode", "size")
+    if mode == "like":
+        like = call.ins[1]
+        return [None, None] if like is None else list(_image(like)[2:])
+    if mode == "size":
+        if "scale_height" in call.attrs:
+            scales = _scales(call.attrs)
+            return [_scaled(extent, scale) for extent, scale in zip(space, scales, strict=True)]
+        return [call.attrs.integer("height", 1), call.attrs.integer("width", 1)]
+    if mode == "odd_scale":
+        return [
+            None if extent is None else int((extent - extent % 2) * scale) + extent % 2
+            for extent, scale in zip(space, _scales(call.attrs), strict=True)
+        ]
+    shifts = {"to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1), "to_odd_up": (1, 1)}
+    if mode not in shifts:
+        raise AttributeFault(f"the mode {mode!r} is not known")
+    parity, shift = shifts[mode]
+    return [None if extent is None else extent if extent % 2 == parity else extent + shift for extent in space]
+
+
+def _scales(attrs: Attributes) -> tuple[float, float]:
+    return _single(attrs.number("scale_height")), _single(attrs.number("scale_width"))
+
+
+def _resize_slots(attrs: Attributes) -> tuple[str, ...]:
+    return ("data", "like") if attrs.text("mode", "size") == "like" else ("data",)
+
+
+def _sampler(call: Call) -> None:
+    x, grid = call.ins
+    if x is not None and grid is not None:
+        batch, channels, _, _ = _image(x)
+        _, _, height, width = _image(grid)
+        call.put_out(0, (batch, channels, height, width))
+
+
+def _transformer(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None:
+        batch, channels, _, _ = _image(x)
+        call.put_in(1, (batch, 6))
+        call.put_out(0, (batch, channels, *call.attrs.integers("target_shape")))
+
+
+def _grid(call: Call) -> None:
+    x = call.ins[0]
+    if x is None:
+        return
+    if call.attrs.text("transform_type") == "affine":
+        call.put_in(0, (None, 6))
+        call.put_out(0, (x[0], 2, *call.attrs.integers("target_shape")))
+    else:
+        call.put_out(0, x)
+
+
+def _gridded(call: Call) -> Translation:
+    """An affine place is two products and two sums, a warped one a sum."""
+    if call.attrs.text("transform_type") == "affine":
+        return elementwise("fma", elements=2 * (product(call.y()) or 0))
+    return elementwise("add")
+
+
+_INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "area", 3: "bicubic", 4: "bicubic"}
+
+
+def _image_resize(call: Call) -> None:
+    """Height, width and channels, with a batch before them or not."""
+    x = call.ins[0]
+    if x is None or len(x) not in (3, 4):
+        return
+    size = call.attrs.integers("size")
+    width, height = (size[0], size[0]) if len(size) == 1 else (size[0], size[1])
+    rows, columns = x[-3], x[-2]
+    if len(size) == 1 and call.attrs.flag("keep_ratio") and rows is not None and columns is not None:
+        if rows > columns:
+            height = rows * size[0] // columns
+        else:
+            width = columns * size[0] // rows
+    call.put_out(0, (*x[:-3], height, width, x[-1]))
+
+
+def _image_resized(call: Call) -> Translation:
+    return Translation("resize", {"fn": _INTERPOLATIONS.get(call.attrs.integer("interp", 1), "bilinear")})
+
+
+def _image_crop(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and len(x) in (3, 4):
+        call.put_out(0, (*x[:-3], call.attrs.integer("height"), call.attrs.integer("width"), x[-1]))
+
+
+def _to_tensor(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and len(x) in (3, 4):
+        call.put_out(0, (*x[:-3], x[-1], x[-3], x[-2]))
+
+
+def _normalize(call: Call) -> None:
+    call.put_out(0, call.ins[0])
+    call.put_in(0, call.outs[0])
+
+
+register(("UpSampling", "_npx_upsampling"), Operator(_upsample, _upsampled, slots=_upsample_slots))
+register(
+    ("_contrib_BilinearResize2D", "_npx_bilinear_resize2d"),
+    Operator(_resize, always(_BILINEAR), types_of(0), slots=_resize_slots),
+)
+register(("BilinearSampler",), Operator(_sampler, always(Translation("sample")), slots=("data", "grid")))
+register(
+    ("SpatialTransformer",),
+    Operator(_transformer, always(Translation("sample")), same_types, slots=("data", "loc")),
+)
+register(("GridGenerator",), Operator(_grid, _gridded))
+register(("_image_resize", "_npx__image_resize"), Operator(_image_resize, _image_resized))
+register(("_image_crop", "_npx__image_crop"), Operator(_image_crop, always(Translation("copy"))))
+register(
+    ("_image_to_tensor", "_npx__image_to_tensor"),
+    Operator(_to_tensor, always(elementwise("div")), always_type("float32")),
+)
+register(("_image_normalize", "_npx__image_normalize"), Operator(_normalize, always(elementwise("fma"))))

@@ -1,0 +1,44 @@
+"""Batches of sequences of different lengths."""
+
+from __future__ import annotations
+
+from opcost.frontends.mxnet.ops.elementwise import like_first
+from opcost.frontends.mxnet.ops.table import VIEW, Call, Operator, Translation, elementwise, register, types_of
+from opcost.frontends.mxnet.shape import Mismatch, show
+
+
+def _batch(call: Call) -> None:
+    """The lengths are one for each sequence; steps lie along axis 0 and the batch along 1, or the other way round."""
+    x = call.ins[0]
+    if x is None:
+        return
+    if len(x) < 2:
+        raise Mismatch(f"the data is {show(x)}, which has no steps and batch")
+    call.put_in(1, (x[0 if call.attrs.integer("axis", 0) else 1],))
+
+
+def _masked(call: Call) -> None:
+    like_first(call)
+    _batch(call)
+
+
+def _last(call: Call) -> None:
+    _batch(call)
+    x = call.ins[0]
+    if x is not None:
+        call.put_out(0, (x[0 if call.attrs.integer("axis", 0) else 1], *x[2:]))
+
+
+def _mask(call: Call) -> Translation:
+    return elementwise("masked_fill") if len(call.ins) > 1 else VIEW
+
+
+def _reverse(call: Call) -> Translation:
+    return Translation("gather") if len(call.ins) > 1 else Translation("copy")
+
+
+_SLOTS = ("data", "sequence_length")
+
+register(("SequenceMask", "_npx_sequence_mask"), Operator(_masked, _mask, types_of(0), slots=_SLOTS))
+register(("SequenceReverse", "_npx_sequence_reverse"), Operator(_masked, _reverse, types_of(0), slots=_SLOTS))
+register(("SequenceLast", "_npx_sequence_last"), Operator(_last, _reverse, types_of(0), slots=_SLOTS))

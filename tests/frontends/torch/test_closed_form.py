@@ -1,0 +1,141 @@
+"""Outputs worked out by hand are what PyTorch's own kernels make: the same shapes, strides and types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opcost.frontends.torch.closed_form import _FORMS, closed_form
+from opcost.frontends.torch.without_data import META, substitute
+
+aten = torch.ops.aten
+extents = st.integers(1, 5)
+dtypes = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64])
+shapes = st.lists(extents, min_size=0, max_size=4).map(tuple)
+
+
+def tensor(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, *, transposed: bool = False) -> torch.Tensor:
+    made = torch.ones(shape, dtype=dtype)
+    return made.transpose(0, -1) if transposed and len(shape) > 1 else made
+
+
+def flat(result: Any) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def real_tensors(args: Any) -> list[torch.Tensor]:
+    found = []
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            found.append(arg)
+        elif isinstance(arg, list):
+            found += real_tensors(arg)
+    return found
+
+
+def assert_as_pytorch(func: Any, *args: Any, **kwargs: Any) -> bool:
+    """Compare with the real kernel where the closed form answers at all; says whether it did."""
+    metas = iter([torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=META) for t in real_tensors(args)])
+    answer = closed_form(func, substitute(args, metas, META), kwargs)
+    if answer is NotImplemented:
+        return False
+    for ours, theirs in zip(flat(answer), flat(func(*args, **kwargs)), strict=True):
+        assert tuple(ours.shape) == tuple(theirs.shape)
+        assert ours.dtype is theirs.dtype
+        assert [s for n, s in zip(ours.shape, ours.stride(), strict=True) if n > 1] == [
+            s for n, s in zip(theirs.shape, theirs.stride(), strict=True) if n > 1
+        ]
+    return True
+
+
+ELEMENTWISE = [func for func in _FORMS if torch.Tag.pointwise in func.tags]
+
+
+@pytest.mark.parametrize("func", ELEMENTWISE, ids=str)
+@given(shape=shapes, dtype=dtypes, transposed=st.booleans())
+def test_elementwise(func: Any, shape: tuple[int, ...], dtype: torch.dtype, transposed: bool) -> None:
+    tensors = sum(str(argument.type) == "Tensor" for argument in func._schema.arguments)
+    numbers = [2.0] if tensors == 1 and "Scalar" in func._overloadname else []
+    args = [tensor(shape, dtype, transposed=transposed) for _ in range(tensors)]
+    if dtype is torch.int64 and closed_form(func, [a.to(META) for a in args] + numbers, {}) is NotImplemented:
+        return
+    if func in (aten.clamp.default, aten.clamp_min.default):
+        numbers = [0.5]
+    assert_as_pytorch(func, *args, *numbers)
+
+
+@given(shape=st.lists(extents, min_size=1, max_size=4), data=st.data())
+def test_broadcasting(shape: list[int], data: st.DataObject) -> None:
+    other = [data.draw(st.sampled_from([1, n])) for n in shape][data.draw(st.integers(0, len(shape) - 1)) :]
+    for func in (aten.add.Tensor, aten.mul.Tensor, aten.sub.Tensor, aten.div.Tensor):
+        assert assert_as_pytorch(func, tensor(tuple(shape)), tensor(tuple(other)))
+        assert assert_as_pytorch(func, tensor(tuple(other)), tensor(tuple(shape)))
+
+
+@given(m=extents, k=extents, n=extents, b=extents)
+def test_products(m: int, k: int, n: int, b: int) -> None:
+    assert assert_as_pytorch(aten.mm.default, tensor((m, k)), tensor((n, k)).t())
+    assert assert_as_pytorch(aten.addmm.default, tensor((n,)), tensor((m, k)), tensor((k, n)))
+    assert assert_as_pytorch(aten.bmm.default, tensor((b, m, k)), tensor((b, k, n)))
+
+
+@given(
+    batch=extents,
+    groups=st.integers(1, 3),
+    channels=st.integers(2, 4),
+    size=st.integers(5, 9),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 2),
+    dilation=st.integers(1, 2),
+    rank=st.integers(1, 3),
+)
+def test_convolution(
+    batch: int, groups: int, channels: int, size: int, kernel: int, stride: int, padding: int, dilation: int, rank: int
+) -> None:
+    x = tensor((batch, channels * groups, *[size] * rank))
+    weight = tensor((2 * groups, channels, *[kernel] * rank))
+    settings = ([stride] * rank, [padding] * rank, [dilation] * rank, False, [0] * rank, groups)
+    assert_as_pytorch(aten.convolution.default, x, weight, tensor((2 * groups,)), *settings)
+
+
+def test_convolution_answers_the_plain_case() -> None:
+    settings = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    assert assert_as_pytorch(aten.convolution.default, tensor((2, 3, 8, 8)), tensor((4, 3, 3, 3)), None, *settings)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@given(shape=st.lists(extents, min_size=2, max_size=4).filter(lambda s: s[0] > 1))
+def test_batch_norm(training: bool, shape: list[int]) -> None:
+    c = (shape[1],)
+    vectors = [tensor(c), tensor(c), tensor(c), tensor(c)]
+    assert assert_as_pytorch(aten.native_batch_norm.default, tensor(tuple(shape)), *vectors, training, 0.1, 1e-5)
+
+
+@given(shape=st.lists(extents, min_size=1, max_size=4), tail=st.integers(1, 2))
+def test_layer_norm(shape: list[int], tail: int) -> None:
+    normalized = shape[-tail:]
+    vectors = [tensor(tuple(normalized)), tensor(tuple(normalized))]
+    assert assert_as_pytorch(aten.native_layer_norm.default, tensor(tuple(shape)), normalized, *vectors, 1e-5)
+
+
+@given(shape=st.lists(extents, min_size=1, max_size=4), axis=st.integers(0, 3), keep=st.booleans())
+def test_reductions_softmax_and_moves(shape: list[int], axis: int, keep: bool) -> None:
+    axis %= len(shape)
+    x = tensor(tuple(shape))
+    assert assert_as_pytorch(aten.mean.dim, x, [axis], keep)
+    assert assert_as_pytorch(aten.sum.dim_IntList, x, [axis - len(shape)], keep)
+    assert assert_as_pytorch(aten._softmax.default, x, axis, False)
+    assert assert_as_pytorch(aten._log_softmax.default, x, axis, False)
+    assert assert_as_pytorch(aten.cat.default, [x, x, x], axis)
+    assert assert_as_pytorch(aten.clone.default, x)
+    assert assert_as_pytorch(aten.roll.default, x, [1], [axis])
+
+
+@given(rows=extents, width=extents, shape=shapes)
+def test_embedding(rows: int, width: int, shape: tuple[int, ...]) -> None:
+    assert assert_as_pytorch(aten.embedding.default, tensor((rows, width)), torch.zeros(shape, dtype=torch.int64))

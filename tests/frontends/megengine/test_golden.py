@@ -202,6 +202,6 @@ def test_weights_are_found_by_place_and_not_copied(any_dump: Path) -> None:
     for op in model.operators:
         for tensor in op.tensors:
             if op.type in HOLDERS:
-                assert 0 < tensor.offset
+                assert tensor.offset > 0
                 assert tensor.offset + tensor.nbytes <= size
                 assert tensor.nbytes * 8 >= prod(tensor.shape)

@@ -71,15 +71,15 @@ def _column_texts(column: Sequence[Cell], *, least: int = 0) -> list[str]:
     """The cells of a column at one width."""
     if not all(map(_is_number, column)):
         texts = [str(cell) for cell in column]
-        room = max(least, *map(width_of, texts))
+        room = max([least, *map(width_of, texts)])
         return [pad(text, room, left=True) for text in texts]
     whole = all(_is_whole(cell) for cell in column)
     texts = [str(cell) if whole else format(float(cell), "g") for cell in column]
     if not whole:
         decimals = [_decimals(text) for text in texts]
-        most = max(decimals)
+        most = max(decimals, default=0)
         texts = [text + " " * (most - own) for text, own in zip(texts, decimals, strict=True)]
-    room = max(least, *map(len, texts))
+    room = max([least, *map(len, texts)])
     return [text.rjust(room) for text in texts]
 
 

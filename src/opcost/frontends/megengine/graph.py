@@ -122,7 +122,8 @@ class _Builder:
 
     def _tensors(self) -> tuple[dict[int, Role], dict[int, str]]:
         """Role and name of every tensor that comes with the file."""
-        state, weights = set(), set()
+        state: set[int] = set()
+        weights: set[int] = set()
         for op in self.model.operators:
             for place, variable in enumerate(op.inputs):
                 (state if place in _STATE.get(op.type, ()) else weights).add(variable)

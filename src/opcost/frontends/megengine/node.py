@@ -136,7 +136,8 @@ def product(extents: Sequence[Extent]) -> Extent:
     """The product of extents, unknown if one of them is; an axis of extent 0 decides alone."""
     if 0 in extents:
         return 0
-    return None if None in extents else prod(extents)  # type: ignore[type-var]
+    known = [extent for extent in extents if extent is not None]
+    return prod(known) if len(known) == len(extents) else None
 
 
 def axis_of(axis: int, rank: int) -> int:

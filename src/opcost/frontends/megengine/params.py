@@ -130,20 +130,26 @@ _TABLES: dict[int, tuple[str, str]] = {
     40: ("Resize", f"{_IMAGE} format:Format=1"),
     41: (
         "Convolution3D",
-        "mode:ConvMode=0 pad_d:u=0 pad_h:u=0 pad_w:u=0 stride_d:u=1 stride_h:u=1 stride_w:u=1 dilate_d:u=1 dilate_h:u=1 "
-        "dilate_w:u=1 sparse:Sparse=0 data_type:u=0 format:Format3D=0",
+        (
+            "mode:ConvMode=0 pad_d:u=0 pad_h:u=0 pad_w:u=0 stride_d:u=1 stride_h:u=1 stride_w:u=1 dilate_d:u=1 dilate_h:u=1 "
+            "dilate_w:u=1 sparse:Sparse=0 data_type:u=0 format:Format3D=0"
+        ),
     ),
     44: ("TopK", "mode:TopK=0"),
     45: ("RelayoutFormat", "mode:Relayout=0 oc:u=0 group:u=1"),
     47: (
         "LocalShare",
-        f"mode:ConvMode=0 {_DILATED} spatial_groups_h:u=1 spatial_groups_w:u=1 sparse:Sparse=0 format:Format=0 "
-        "computeMode:Compute=0",
+        (
+            f"mode:ConvMode=0 {_DILATED} spatial_groups_h:u=1 spatial_groups_w:u=1 sparse:Sparse=0 format:Format=0 "
+            "computeMode:Compute=0"
+        ),
     ),
     48: (
         "ROIAlign",
-        "mode:RoiPool=0 format:Format=0 spatial_scale:f=1 offset:f=0 pooled_height:u=1 pooled_width:u=1 sample_height:u=2 "
-        "sample_width:u=2",
+        (
+            "mode:RoiPool=0 format:Format=0 spatial_scale:f=1 offset:f=0 pooled_height:u=1 pooled_width:u=1 sample_height:u=2 "
+            "sample_width:u=2"
+        ),
     ),
     49: (
         "DeformablePSROIPooling",
@@ -203,10 +209,12 @@ _TABLES: dict[int, tuple[str, str]] = {
     94: ("GeneralNorm", "affine:b=1 eps:f=1e-5 axis_start:q=0 axis_end:q=0"),
     95: (
         "MultiHeadAttn",
-        "num_heads:u=1 embeding_size:u=0 k_size:u=0 v_size:u=0 qproj_size:u=0 kproj_size:u=0 vproj_size:u=0 oproj_size:u=0 "
-        "qbias:b=0 kbias:b=0 vbias:b=0 obias:b=0 sm_scaler:f=1 input_order:u=0 attn_mask_type:Mask=0 "
-        "tensor_combination_type:Tensors=0 add_zero_attn:b=0 need_weights:b=0 reslink:b=0 training:b=1 seed:q=0 "
-        "attn_prob:f=0 out_prob:f=0",
+        (
+            "num_heads:u=1 embeding_size:u=0 k_size:u=0 v_size:u=0 qproj_size:u=0 kproj_size:u=0 vproj_size:u=0 oproj_size:u=0 "
+            "qbias:b=0 kbias:b=0 vbias:b=0 obias:b=0 sm_scaler:f=1 input_order:u=0 attn_mask_type:Mask=0 "
+            "tensor_combination_type:Tensors=0 add_zero_attn:b=0 need_weights:b=0 reslink:b=0 training:b=1 seed:q=0 "
+            "attn_prob:f=0 out_prob:f=0"
+        ),
     ),
     96: ("Resize3D", f"{_IMAGE} format:Format3D=1 align_corners:b=0"),
     97: ("Cross", "axisa:i=-1 axisb:i=-1 axisc:i=-1"),

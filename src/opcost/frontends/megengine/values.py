@@ -124,8 +124,8 @@ def _slice(node: Node) -> Numbers | None:
         return None
     for found in indices(node, 1, 1):
         given = [None if place is None else node.value(place) for place in (found.begin, found.end, found.step)]
-        if found.index is not None:
-            picked = node.value(found.index)
+        if found.picks is not None:
+            picked = node.value(found.picks)
             if not picked or not -len(numbers) <= int(picked[0]) < len(numbers):
                 return None
             return (numbers[int(picked[0])],)

@@ -41,7 +41,17 @@ FRONTEND = TorchFrontEnd()
 
 def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
     """Call a factory so that large tensors are made without memory; small ones stay real."""
+    from opcost.errors import SourceError
     from opcost.frontends.torch.weightless import weightless
 
-    with weightless():
-        return factory(*args, **(kwargs or {}))
+    try:
+        with weightless():
+            return factory(*args, **(kwargs or {}))
+    except (RuntimeError, TypeError, NotImplementedError) as exc:
+        if "meta" not in str(exc):
+            raise
+        name = getattr(factory, "__qualname__", repr(factory))
+        raise SourceError(
+            f"{name} asks for the values of its weights while it is being made, and they have none here: {exc}",
+            hint="make the model with its weights and pass it, or on the command line count with --real",
+        ) from exc

@@ -14,6 +14,7 @@ from torch import nn
 from opcost.core.graph import Graph
 from opcost.errors import SourceError, UnknownName
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.exported import by_position
 from opcost.frontends.torch.inputs import make_inputs
 from opcost.frontends.torch.lazy import countable
 from opcost.frontends.torch.model import Run, RunOptions, one_at_a_time
@@ -32,6 +33,8 @@ def load(source: Any, options: CountOptions) -> Graph:
         options = _with_example(source, options)
     device = device_of(model)
     args, kwargs, names = make_inputs(model, options, device)
+    if is_exported(source):
+        args, kwargs = by_position(source, args, kwargs)
     run_options = RunOptions(
         backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer)
     )

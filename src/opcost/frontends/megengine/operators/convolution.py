@@ -44,7 +44,7 @@ def _grouped(node: Node) -> bool:
 
 def _plane(node: Node, kernel: tuple[Extent, ...], spatial: tuple[Extent, ...]) -> list[Extent]:
     """Height and width after a convolution."""
-    found = []
+    found: list[Extent] = []
     for axis, size, extent in zip("hw", kernel, spatial, strict=True):
         if size is None:
             found.append(None)

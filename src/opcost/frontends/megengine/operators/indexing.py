@@ -26,7 +26,7 @@ class Index(NamedTuple):
     begin: int | None
     end: int | None
     step: int | None
-    index: int | None
+    picks: int | None
 
 
 def indices(node: Node, first: int, rank: int) -> Iterator[Index]:
@@ -69,7 +69,7 @@ def _part_shapes(node: Node) -> list[Shape]:
     dims: list[Extent] = list(node.dims(0))
     removed = []
     for found in indices(node, 1, len(dims)):
-        if found.index is not None:
+        if found.picks is not None:
             removed.append(found.axis)
         else:
             dims[found.axis] = _sliced(node, dims[found.axis], found)
@@ -82,8 +82,8 @@ def _picked_shapes(node: Node) -> list[Shape]:
     dims: list[Extent] = list(node.dims(0))
     picked: dict[int, int] = {}
     for found in indices(node, 1, len(dims)):
-        if found.index is not None:
-            picked[found.axis] = found.index
+        if found.picks is not None:
+            picked[found.axis] = found.picks
         else:
             dims[found.axis] = _sliced(node, dims[found.axis], found)
     if not picked:
@@ -100,10 +100,10 @@ def _mesh_shapes(node: Node) -> list[Shape]:
     """Every axis with an index keeps its place and takes the length of its own index."""
     dims: list[Extent] = list(node.dims(0))
     for found in indices(node, 1, len(dims)):
-        if found.index is None:
+        if found.picks is None:
             dims[found.axis] = _sliced(node, dims[found.axis], found)
         else:
-            index = node.dims(found.index)
+            index = node.dims(found.picks)
             dims[found.axis] = index[-1] if index else 1
     return [tuple(dims)]
 

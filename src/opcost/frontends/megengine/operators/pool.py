@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcost.core.graph import Attr
 from opcost.frontends.megengine.layouts import image
 from opcost.frontends.megengine.node import (
     Extent,
@@ -36,7 +37,7 @@ def _meaning(node: Node) -> Meaning:
 def _gradient(node: Node) -> Meaning:
     """x, y and the gradient of y come in."""
     window = node.whole("window_h") * node.whole("window_w")
-    attrs = {"fn": _WINDOWED.get(node.word("mode"), "avg"), "window": window, "grad": True}
+    attrs: dict[str, Attr] = {"fn": _WINDOWED.get(node.word("mode"), "avg"), "window": window, "grad": True}
     return Meaning("pool", attrs, (2, 0, 1))
 
 

@@ -67,7 +67,7 @@ def _warp_shapes(node: Node) -> list[Shape]:
     target = node.target(last)
     matrices = node.ranked(1, 3)
     form = node.word("format")
-    if "_" in form and form not in ("NCHW44_DOT",):
+    if "_" in form and form != "NCHW44_DOT":
         x = node.ranked(0, 4, 5)
         before = image(form.partition("_")[0])
         after = image("NCHW4" if "NCHW4" in form.partition("_")[2] else form.partition("_")[2])

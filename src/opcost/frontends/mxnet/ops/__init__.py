@@ -9,7 +9,8 @@ from opcost.frontends.mxnet.ops.table import Operator, operators
 
 FAMILIES = (
     "contraction", "control", "convolution", "create", "elementwise", "index", "linalg", "loss", "move", "norm", "pool",
-    "quantized", "recurrent", "reduce", "reshape", "resize", "sequence", "sort", "vision",
+    "recurrent", "reduce", "reshape", "resize", "sequence", "sort", "vision",
+    "quantized",  # the last, for it builds on the rules of full precision
 )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ UNARY: dict[str, str] = {
     "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
     "sinh": "sinh", "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "degrees": "rad2deg", "radians": "deg2rad", "rad2deg": "rad2deg", "deg2rad": "deg2rad",
-    "erf": "erf", "erfinv": "erfinv", "gamma": "lgamma", "gammaln": "lgamma", "digamma": "digamma",
+    "erf": "erf", "erfinv": "erfinv", "gammaln": "lgamma", "digamma": "digamma",
     "logical_not": "logical", "bitwise_not": "bitwise", "invert": "bitwise", "nan_to_num": "nan_to_num",
     "smooth_l1": "smooth_l1",
 }  # fmt: skip
@@ -226,4 +226,5 @@ register(
 register(
     ("_contrib_sign_ste", "_sparse__contrib_sign_ste", "_npx_sign_ste"), Operator(same_shapes, always(elementwise("sign")))
 )
+register(("gamma", "_sparse_gamma", "_npx_gamma"), Operator(same_shapes, always(elementwise("lgamma"))))
 register(("_contrib_quadratic", "_npx_quadratic"), Operator(same_shapes, always(elementwise("polynomial"))))

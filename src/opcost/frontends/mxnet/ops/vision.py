@@ -8,7 +8,6 @@ from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.pool import adaptive_window
 from opcost.frontends.mxnet.ops.table import (
     Call,
-    Infer,
     Operator,
     Translate,
     Translation,
@@ -150,22 +149,18 @@ def _pooled_size(call: Call) -> tuple[int, ...]:
     return size if len(size) == 2 else (size[0], size[0])
 
 
-def _regions() -> Infer:
+def _regions(call: Call) -> None:
     """One small image for every region; its channels are the data's unless `output_dim` says otherwise."""
-
-    def infer(call: Call) -> None:
-        x, regions = call.ins[0], call.ins[1]
-        if x is None or regions is None:
-            return
-        if len(x) != 4 or len(regions) != 2:
-            raise Mismatch(f"the data is {show(x)} and the regions are {show(regions)}")
-        depth: Extent = call.attrs.integer("output_dim") if "output_dim" in call.attrs else x[1]
-        if call.attrs.flag("position_sensitive"):
-            height, width = _pooled_size(call)
-            depth = None if depth is None else depth // (height * width)
-        call.put_out(0, (regions[0], depth, *_pooled_size(call)))
-
-    return infer
+    x, regions = call.ins[0], call.ins[1]
+    if x is None or regions is None:
+        return
+    if len(x) != 4 or len(regions) != 2:
+        raise Mismatch(f"the data is {show(x)} and the regions are {show(regions)}")
+    height, width = _pooled_size(call)
+    depth: Extent = call.attrs.integer("output_dim") if "output_dim" in call.attrs else x[1]
+    if call.attrs.flag("position_sensitive"):
+        depth = None if depth is None else depth // (height * width)
+    call.put_out(0, (regions[0], depth, height, width))
 
 
 def _pooled(fn: str) -> Translate:
@@ -214,16 +209,16 @@ register(
 register(("_contrib_Proposal", "Proposal"), _proposal(whole_batch=False))
 register(("_contrib_MultiProposal", "MultiProposal"), _proposal(whole_batch=True))
 register(
-    ("ROIPooling", "_npx_roi_pooling"), Operator(_regions(), _pooled("adaptive_max"), types_of(0, 1), slots=_ROI_SLOTS)
+    ("ROIPooling", "_npx_roi_pooling"), Operator(_regions, _pooled("adaptive_max"), types_of(0, 1), slots=_ROI_SLOTS)
 )
 register(
-    ("_contrib_PSROIPooling",), Operator(_regions(), _pooled("adaptive_avg"), types_of(0, 1), slots=_ROI_SLOTS)
+    ("_contrib_PSROIPooling",), Operator(_regions, _pooled("adaptive_avg"), types_of(0, 1), slots=_ROI_SLOTS)
 )
 register(
     ("_contrib_ROIAlign", "_npx_roi_align", "_contrib_RROIAlign"),
-    Operator(_regions(), _aligned, types_of(0, 1), slots=_ROI_SLOTS),
+    Operator(_regions, _aligned, types_of(0, 1), slots=_ROI_SLOTS),
 )
 register(
     ("_contrib_DeformablePSROIPooling",),
-    Operator(_regions(), _deformed, types_of(0, 1), slots=("data", "rois", "trans")),
+    Operator(_regions, _deformed, types_of(0, 1), slots=("data", "rois", "trans")),
 )

@@ -1,0 +1,104 @@
+"""The speed of any function: latency, throughput, percentiles and memory, right also where devices run behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opcost.core.units import format_bytes, format_time
+from opcost.errors import InputError
+from opcost.recorders.synchronise import wait_for
+from opcost.recorders.timing import percentile, timed_runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Durations of single calls, each waited for to its end, and the memory that they needed at most."""
+
+    durations_ns: tuple[int, ...]
+    items: int = 1
+    """What one call works through, such as the images of a batch."""
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Per device: how far above the level before the calls its memory rose; missing where nobody can tell."""
+
+    def percentile_ns(self, percent: float) -> int:
+        """The duration that so many percent of the calls do not exceed."""
+        return percentile(self.durations_ns, percent)
+
+    @property
+    def latency_ns(self) -> int:
+        """The median duration."""
+        return self.percentile_ns(50)
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Items per second, one call after the other."""
+        return self.items * len(self.durations_ns) * 1e9 / max(sum(self.durations_ns), 1)
+
+    def __str__(self) -> str:
+        p10, p50, p90, p99 = (format_time(self.percentile_ns(p)) for p in (10, 50, 90, 99))
+        lines = [
+            f"latency     {p50} (p10 {p10}, p90 {p90}, p99 {p99}, {len(self.durations_ns)} calls)",
+            f"throughput  {self.throughput_per_s:,.1f} per second",
+        ]
+        lines += [f"memory      {format_bytes(size)} on {device}" for device, size in self.memory_bytes.items()]
+        return "\n".join(lines)
+
+
+def measure(
+    function: Callable[..., Any],
+    *args: Any,
+    warmup: int = 3,
+    repeat: int = 20,
+    seconds: float | None = None,
+    items: int = 1,
+    **kwargs: Any,
+) -> Measurement:
+    """How long `function(*args, **kwargs)` takes, waited for to its end on whatever device it runs.
+
+    After `warmup` calls come `repeat` timed ones, or as many as fit into `seconds`. `items` says what one call works
+    through (the batch size), for the throughput.
+    """
+    if repeat < 1 or warmup < 0 or items < 1:
+        raise InputError(f"repeat={repeat}, warmup={warmup}, items={items}: at least one call of one item is needed")
+    for _ in range(warmup):
+        wait_for(function(*args, **kwargs))
+    wait_for(None)
+    before = _levels(fresh=True)
+    durations = timed_runs(
+        lambda: function(*args, **kwargs), wait_for, repeat=repeat, seconds=seconds, prepare=lambda: None
+    )
+    after = _levels(fresh=False)
+    memory = {device: max(0, after[device] - level) for device, level in before.items() if device in after}
+    return Measurement(durations_ns=durations, items=items, memory_bytes=memory)
+
+
+def _levels(*, fresh: bool) -> dict[str, int]:
+    """Bytes in use per device: now and with the high-water mark put there (`fresh`), or the mark itself."""
+    levels: dict[str, int] = {}
+    if (host := _host_level(fresh=fresh)) is not None:
+        levels["host"] = host
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        for index in range(torch.cuda.device_count()):
+            if fresh:
+                torch.cuda.reset_peak_memory_stats(index)
+                levels[f"gpu:{index}"] = torch.cuda.memory_allocated(index)
+            else:
+                levels[f"gpu:{index}"] = torch.cuda.max_memory_allocated(index)
+    return levels
+
+
+def _host_level(*, fresh: bool) -> int | None:
+    """Resident memory of this process as Linux counts it; other systems cannot put the mark back."""
+    try:
+        if fresh:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    wanted = "VmRSS:" if fresh else "VmHWM:"
+    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(wanted)), None)

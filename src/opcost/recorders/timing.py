@@ -1,0 +1,34 @@
+"""Repeated runs against the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+FEWEST = 3
+"""Runs that are made even where the given seconds are over sooner."""
+
+
+def timed_runs(
+    run: Callable[[], Any], wait: Callable[[Any], None], *, repeat: int, seconds: float | None, prepare: Callable[[], Any]
+) -> tuple[int, ...]:
+    """Durations in nanoseconds of single runs, each waited for before and after; `prepare` is not part of them."""
+    durations: list[int] = []
+    end = None if seconds is None else time.perf_counter() + seconds
+    while len(durations) < repeat if end is None else len(durations) < FEWEST or time.perf_counter() < end:
+        prepare()
+        wait(None)
+        start = time.perf_counter_ns()
+        wait(run())
+        durations.append(time.perf_counter_ns() - start)
+    return tuple(durations)
+
+
+def percentile(durations: Sequence[int], percent: float) -> int:
+    """The value below which so many percent lie, on the straight line between the two nearest."""
+    ordered = sorted(durations)
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return round(ordered[below] + (ordered[above] - ordered[below]) * (place - below))

@@ -1,0 +1,1 @@
+"""PyTorch on the CPU and on CUDA. Importing this package does not import torch."""

@@ -1,0 +1,41 @@
+"""MegEngine's two recordings: the profile that `load_and_run --profile` writes, and the imperative Chrome timeline."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from opcost.core.profile import Profile
+from opcost.errors import SourceError
+
+if TYPE_CHECKING:
+    from opcost.traces.file import TraceFile
+
+_GRAPH = re.compile(rb'\s*\{\s*"(profiler|graph_exec)"\s*:')
+_TIMELINE_ONLY = (b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"nr_op_pending"', b'"OpDispatch"')
+"""Words (one misspelt by its author) that no other profiler writes."""
+
+
+class MegEngineReader:
+    """Recognises either recording by its first words and reads it whole."""
+
+    name = "megengine"
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that begins like this is one of MegEngine's."""
+        return bool(_GRAPH.match(head)) or (
+            b'"traceEvents"' in head and any(word in head for word in _TIMELINE_ONLY)
+        )
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        """The recording as a profile."""
+        from opcost.traces._megengine_graph import read_graph_profile
+        from opcost.traces._megengine_timeline import read_timeline
+
+        data = file.json()
+        if not isinstance(data, dict):
+            raise SourceError(f"{file.name} holds a list where MegEngine writes an object")
+        return read_timeline(data, file.name) if "traceEvents" in data else read_graph_profile(data, file.name)
+
+
+READER = MegEngineReader()

@@ -1,5 +1,7 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
+# make test-frameworks    live tests, each framework in a virtual environment of its own
+# make fuzz    20,000 changes of every file format that is read
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
 # Needs python3 with pip, and make. Everything is installed into $(VENV); a stamp per set of dependencies keeps the
@@ -12,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-timm clean
+.PHONY: help demo test test-frameworks test-megengine fuzz lint format bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -23,6 +25,14 @@ demo: $(STAMPS)/torch
 
 test: $(STAMPS)/test
 	$(BIN)/python -m pytest $(ARGS)
+
+test-frameworks: test-megengine
+
+test-megengine: $(STAMPS)/test
+	tests/live/megengine.sh $(BIN)/python
+
+fuzz: $(STAMPS)/test
+	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opcost.api import count, load_report
+    from opcost.api import count, load_report, profile
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec, Value
     from opcost.core.report import Report, Row, Stats
     from opcost.errors import OpcostError
+    from opcost.recorders.measure import measure
     from opcost.rules.registry import OpView
 
 __version__ = "0.1.0"
@@ -17,6 +18,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "count": "opcost.api",
     "load_report": "opcost.api",
+    "profile": "opcost.api",
+    "measure": "opcost.recorders.measure",
     "Cost": "opcost.core.cost",
     "Graph": "opcost.core.graph",
     "Op": "opcost.core.graph",
@@ -31,7 +34,7 @@ _HOMES = {
 
 __all__ = [
     "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "TensorSpec", "Value", "__version__",
-    "count", "load_report",
+    "count", "load_report", "measure", "profile",
 ]  # fmt: skip
 
 

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.core.profile import Profile
     from opcost.core.report import Report
     from opcost.frontends.options import CountOptions
+    from opcost.frontends.registry import FrontEnd
+    from opcost.recorders.options import ProfileOptions
     from opcost.rules.registry import Convention, Rule, Rules
 
 
@@ -25,6 +29,8 @@ def count(
     mode: str | None = None,
     causal: str = "full",
     rules: Mapping[str, Rule] | None = None,
+    params: str | Path | None = None,
+    epoch: int | None = None,
 ) -> Report:
     """What a model costs.
 
@@ -36,7 +42,8 @@ def count(
     `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
     the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or
     "eval". `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators that opcost
-    does not know: {"library::operator": rule}.
+    does not know: {"library::operator": rule}. `params` or `epoch` names the file of weights of an MXNet symbol; without
+    them it is found beside the symbol.
     """
     from opcost.core.collector import without_collector
     from opcost.errors import UnknownName
@@ -55,6 +62,8 @@ def count(
         optimizer=optimizer,
         real=real,
         mode=mode,
+        params=params,
+        epoch=epoch,
     )
     with without_collector():
         return _count(source, options, default_rules().with_rules(rules), Convention(causal=causal))
@@ -70,13 +79,25 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
         if isinstance(resolved, SavedReport):
             return load_report(resolved.path)
         if isinstance(resolved, ModelFile):
-            graph = resolved.frontend.load(resolved.path, options)
+            graph = _load(resolved.frontend, resolved.path, options)
         else:
             model = resolved.build(real=options.real)
-            graph = owner(model).load(model, options)
+            graph = _load(owner(model), model, options)
     else:
-        graph = owner(source).load(source, options)
+        graph = _load(owner(source), source, options)
     return price(graph, rules, convention)
+
+
+def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
+    from opcost.errors import InputError
+
+    given = options.params is not None or options.epoch is not None
+    if given and not (isinstance(source, Path) and getattr(frontend, "takes_parameter_files", False)):
+        raise InputError(
+            f"a parameter file belongs to an MXNet symbol, and this source is read by the {frontend.name} front end",
+            hint="leave --params and --epoch away",
+        )
+    return frontend.load(source, options)
 
 
 def load_report(path: str | Path) -> Report:
@@ -84,3 +105,93 @@ def load_report(path: str | Path) -> Report:
     from opcost.core.schema import load
 
     return load(path)
+
+
+def profile(
+    source: Any,
+    inputs: Any = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    shapes: Any = None,
+    dtypes: Any = None,
+    backward: bool = False,
+    mode: str | None = None,
+    host_only: bool = False,
+    warmup: int = 3,
+    repeat: int = 10,
+    seconds: float | None = None,
+    cold_l2: bool = False,
+) -> Profile:
+    """Where a model's time goes, operator by operator, on the host and on the device.
+
+    `source` is a PyTorch model on the CPU or on CUDA, or an ONNX file or `onnxruntime.InferenceSession`; the inputs are given
+    as for `opcost.count`. After `warmup` runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler,
+    then as many with one. `host_only` leaves the device's records out; `cold_l2` empties the device's last cache before
+    every run.
+    """
+    from opcost.recorders.options import ProfileOptions
+
+    options = ProfileOptions(
+        inputs=inputs,
+        kwargs=dict(kwargs or {}),
+        shapes=shapes,
+        dtypes=dtypes,
+        backward=backward,
+        mode=mode,
+        host_only=host_only,
+        warmup=warmup,
+        repeat=repeat,
+        seconds=seconds,
+        cold_l2=cold_l2,
+    )
+    from opcost.recorders.onnxruntime import is_onnx
+    from opcost.recorders.onnxruntime import record as record_onnx
+
+    if is_onnx(source):
+        return record_onnx(source, options)
+    if isinstance(source, (str, Path)):
+        source = _model_of(str(source))
+    return _profile_torch(source, options)
+
+
+def _model_of(source: str) -> Any:
+    """The model that a string names, made with its weights, for it is to run."""
+    from opcost.errors import UnknownSource
+    from opcost.frontends.source import PythonModel, resolve
+
+    resolved = resolve(source)
+    if not isinstance(resolved, PythonModel):
+        raise UnknownSource(
+            f"{source} cannot be run", hint="profile an .onnx file, or code that makes a model: path/to/file.py:Net"
+        )
+    return resolved.build(real=True)
+
+
+def _profile_torch(model: Any, options: ProfileOptions) -> Profile:
+    from opcost.errors import DataDependent, OpcostError, UnknownSource
+    from opcost.frontends.registry import owner
+
+    if (frontend := owner(model)).framework != "torch":
+        raise UnknownSource(f"opcost does not run models of {frontend.name}", hint="profile a PyTorch or an ONNX model")
+    from dataclasses import replace
+
+    from opcost.core.graph import Note
+    from opcost.recorders.torch.record import record
+
+    report, notes = None, ()
+    asked: dict[str, Any] = {
+        "kwargs": options.kwargs,
+        "shapes": options.shapes,
+        "dtypes": options.dtypes,
+        "backward": options.backward,
+        "mode": options.mode,
+    }
+    try:
+        try:
+            report = count(model, options.inputs, **asked)
+        except DataDependent:
+            report = count(model, options.inputs, **asked, real=True)
+    except OpcostError as exc:
+        notes = (Note("not-counted", f"the rows have no cost, because the model could not be counted: {exc.message}"),)
+    found = record(model, options, report)
+    return replace(found, notes=(*found.notes, *notes)) if notes else found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opcost.analysis.memory import peak_bytes, storage_bytes
+from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Graph, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.report import (
@@ -24,6 +25,11 @@ from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
 def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Report:
     """Price every operator of a graph and roll the result up."""
+    with without_collector():
+        return _price(graph, rules, convention)
+
+
+def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
     sizes = storage_bytes(graph)
     rows, reasons = _price_rows(graph, rules, convention, sizes)
     parameters = _parameters(graph)
@@ -49,20 +55,30 @@ def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Repor
     )
 
 
+class _Sizes(dict[int, "tuple[int, int] | None"]):
+    """Elements and bytes of specs by identity, None where data decides: specs are shared, and asking them is slow."""
+
+    def of(self, spec: TensorSpec) -> tuple[int, int] | None:
+        found = self.get(id(spec), False)
+        if found is False:
+            found = self[id(spec)] = (spec.numel, spec.nbytes) if spec.known else None
+        return found  # type: ignore[return-value]
+
+
 def _price_rows(
-    graph: Graph, rules: Rules, convention: Convention, sizes: dict[int, int]
+    graph: Graph, rules: Rules, convention: Convention, storage_sizes: dict[int, int]
 ) -> tuple[tuple[Row, ...], dict[int, str]]:
     values = graph.values
     written: set[int] = {value.storage for value in values if value.role != "activation"}
     priced: dict[object, tuple[Cost | None, str, str]] = {}
-    nbytes_of: dict[int, int | None] = {}
+    sizes = _Sizes()
     reasons: dict[int, str] = {}
     rows = []
     for op in graph.ops:
-        inputs = [values[i] for i in op.inputs]
-        ins = tuple([value.spec for value in inputs])
+        ids = op.inputs
+        ins = tuple([values[i].spec for i in ids])
         outs = tuple([values[i].spec for i in op.outputs])
-        reads = _bytes_read(inputs, sizes, nbytes_of)
+        reads = _bytes_read(ids, values, storage_sizes, sizes)
         # Front ends share attribute mappings and specs between equal operators: identity stands for content here.
         key = (op.kind, op.raw, id(op.attrs), reads, len(ins), *map(id, ins), *map(id, outs))
         found = priced.get(key)
@@ -73,28 +89,28 @@ def _price_rows(
         if reason:
             reasons[op.id] = reason
         elements = nbytes = 0
-        for i, spec in zip(op.outputs, outs, strict=True):
-            storage = values[i].storage
-            if storage not in written:
-                written.add(storage)
-                if op.phase == "forward" and op.kind != "view" and spec.known:
-                    elements += spec.numel
-                    nbytes += spec.nbytes
+        for i in op.outputs:
+            value = values[i]
+            if value.storage not in written:
+                written.add(value.storage)
+                if op.phase == "forward" and op.kind != "view" and (size := sizes.of(value.spec)) is not None:
+                    elements += size[0]
+                    nbytes += size[1]
         rows.append(Row(op, ins, outs, cost, rule, elements, nbytes))
     return tuple(rows), reasons
 
 
-def _bytes_read(inputs: list[Value], sizes: dict[int, int], nbytes_of: dict[int, int | None]) -> int | None:
+def _bytes_read(
+    ids: tuple[int, ...], values: tuple[Value, ...], storage_sizes: dict[int, int], sizes: _Sizes
+) -> int | None:
     """Bytes of the distinct inputs, None where data decides; a broadcast view cannot read more than its storage holds."""
     total = 0
-    for value in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
-        spec = value.spec
-        nbytes = nbytes_of.get(id(spec), -1)
-        if nbytes == -1:
-            nbytes = nbytes_of[id(spec)] = spec.nbytes if spec.known else None
-        if nbytes is None:
+    for i in ids if len(ids) < 2 else set(ids):
+        value = values[i]
+        size = sizes.of(value.spec)
+        if size is None:
             return None
-        total += min(nbytes, sizes[value.storage])
+        total += min(size[1], storage_sizes[value.storage])
     return total
 
 

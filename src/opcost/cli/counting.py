@@ -37,6 +37,8 @@ def report_of(source: str, choice: CountChoice, *, quiet: bool) -> Report:
             real=choice.real,
             mode=_mode(choice),
             causal=choice.causal,
+            params=choice.params,
+            epoch=choice.epoch,
             **_shapes(specs),
         )
 

@@ -69,6 +69,17 @@ class CountChoice:
             help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
         ),
     ] = ()
+    params: Annotated[
+        Path | None,
+        parameter(
+            group=MODEL,
+            metavar="FILE",
+            help="The weights of an MXNet symbol. Without it, the file beside the symbol, of the last epoch.",
+        ),
+    ] = None
+    epoch: Annotated[
+        int | None, parameter(group=MODEL, metavar="N", help="The epoch of the weights beside an MXNet symbol.")
+    ] = None
     train: Annotated[
         bool | None,
         parameter(

@@ -13,7 +13,8 @@ KINDS: dict[str, str] = {
     "conv": "ins x, weight, [bias]; outs y; weight is (out, in/groups, *kernel), or (in, out/groups, *kernel) with "
     "[transposed=True], with the groups as an axis of their own in front if [grouped=True]. Gradient: ins grad_y, x, weight with [grads=('input', 'weight', 'bias')] naming what is computed; "
     "[then] = names of elementwise functions applied to y by the same operator; [sampled] = source elements from which each "
-    "element under the kernel is interpolated (deformable); [macs] and [bias=True] where the weight is no tensor (packed)",
+    "element under the kernel is interpolated (deformable); [macs] and [bias=True] where the weight is no tensor (packed); "
+    "[stride], [dilation] and [kernel] (where the weight does not tell it), one number for each axis: for the receptive field",
     "matmul": "ins a, b, [added]; outs y; depth = products summed into one output element; [groups] where a ragged "
     "grouped product has that many output matrices sharing the depth; [bias=True] if something is added; "
     "[macs] = exact number where no shape tells it (sparse operands); [then] as for conv",
@@ -34,7 +35,7 @@ KINDS: dict[str, str] = {
     "after x do not tell it; [window] of local_response; [grad=True]",
     "softmax": "ins x; outs y; [fn=softmax|log_softmax]; [grad=True]",
     "pool": "ins x; outs y, [indices]; fn=max|avg|lp|adaptive_max|adaptive_avg|unpool; window = elements under one "
-    "output (adaptive: the mean, ceil(in/out) per axis); [grad=True]",
+    "output (adaptive: the mean, ceil(in/out) per axis); [kernel], [stride], [dilation] as for conv; [grad=True]",
     "reduce": "ins x; outs y; fn = a name of rules.reduce.FLOPS_PER_INPUT (sum, mean, var, max, any, norm, cumsum, "
     "...); [each=True] if every input is reduced to an output of its own",
     "resize": "ins x; outs y; fn=nearest|linear|bilinear|trilinear|bicubic|area; [taps] = source elements under one output "

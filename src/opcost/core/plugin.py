@@ -1,4 +1,4 @@
-"""The three doors for extensions: entry-point groups through which the project's own parts come in too.
+"""The doors for extensions: entry-point groups through which the project's own parts come in too.
 
 Entry points are read once, when first asked for, and each part is imported only when it is used.
 """
@@ -14,6 +14,7 @@ from opcost.errors import OpcostError, UnknownName
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
 VIEWS = "opcost.views"
+PROFILE_VIEWS = "opcost.profile_views"
 
 
 @cache

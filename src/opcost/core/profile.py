@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core.cost import Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
+
+if TYPE_CHECKING:
+    from opcost.core.answer import Answer
 
 
 class Kernel(NamedTuple):
@@ -69,3 +72,11 @@ class Profile:
     notes: tuple[Note, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
     """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""
+
+    def query(self, **wishes: Any) -> Answer:
+        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; see `opcost.query` for all wishes."""
+        from importlib import import_module
+
+        # By name, because data knows nothing of what analyses it.
+        answer: Answer = import_module("opcost.analysis.query").query(self, **wishes)
+        return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -24,3 +25,7 @@ class CountOptions:
     """Run the model on its own weights instead of without data."""
     mode: str | None = None
     """`train` or `eval` to count the model in that mode; None: as it is."""
+    params: str | Path | None = None
+    """The file of weights, where they lie apart from the model (MXNet)."""
+    epoch: int | None = None
+    """The same, by the number in its name."""

@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
+from opcost.frontends.mxnet.checkpoint import symbol_beside
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
 from opcost.frontends.registry import FrontEnd, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS
 
 FORMS = (
-    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, "
-    "or a report saved as .json"
+    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model file, "
+    "the prefix of an MXNet checkpoint, or a report saved as .json"
 )
 """How a SOURCE can be written, for the errors that must say so."""
 
@@ -95,6 +96,8 @@ def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
             raise UnknownSource(f"{text!r} names no model", hint=f"write {prefix}:NAME")
         return PythonModel(text, COLLECTIONS[prefix](rest, settings))
     path = Path(text)
+    if not path.is_file() and (symbol := symbol_beside(text)) is not None:
+        return _file(symbol, settings)
     if path.exists():
         return _file(path, settings)
     before, colon, name = text.rpartition(":")

@@ -26,6 +26,8 @@ from opcost.traces._megengine_meaning import dtype_of, translate
 Json: TypeAlias = "dict[str, Any]"
 
 _NO_TYPE = DType("float32")
+_WORKSPACE = "VOLATILE_CONTENT"
+"""The flag of memory that an operator only works in; footprints leave it out of the results."""
 _COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
 
 
@@ -116,7 +118,8 @@ class _Reader:
     def _ids(self, key: str, name: str) -> list[str]:
         entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
         ids = entry.get(name) or []
-        return [str(one) for one in ids] if isinstance(ids, list) else []
+        found = [str(one) for one in ids] if isinstance(ids, list) else []
+        return [one for one in found if _WORKSPACE not in (self._variable(one).get("flag") or ())]
 
     def _footprint(self, key: str) -> Json:
         found = self.footprints.get(key) or {}

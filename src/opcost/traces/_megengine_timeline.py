@@ -35,7 +35,7 @@ _FUNCTIONS = frozenset(
 )
 """Functions that open a scope of their own and may call others."""
 
-_ELEMWISE = frozenset(name for names in (ENUMS["Elemwise"],) for name in names)
+_ELEMWISE = frozenset(ENUMS["Elemwise"])
 
 
 @dataclass(slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from opcost.core.graph import TensorSpec
-from opcost.core.units import format_bytes, format_count
+from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.columns import Column, Unit, Value
 from opcost.views.listing import Listing
 
@@ -32,7 +32,17 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
         return format_share(value)
     if exact or column.unit == "number":
         return f"{value:,}"
+    if column.unit in _RATES:
+        return _RATES[column.unit](value)
     return format_bytes(value) if column.unit == "bytes" else format_count(value)
+
+
+_RATES: dict[str, Callable[[float], str]] = {
+    "time": lambda ns: format_time(int(ns) if float(ns).is_integer() else ns),
+    "flop/s": lambda rate: f"{format_count(rate)}FLOP/s" if rate >= 1000 else f"{format_count(rate)} FLOP/s",
+    "bytes/s": lambda rate: f"{format_bytes(rate)}/s",
+    "ratio": lambda ratio: f"{ratio:.2f}",
+}
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,9 @@ from opcost.core.report import STATS, Group, Row, Stats
 from opcost.views.tree import Node
 
 By: TypeAlias = Literal["module", "op", "kind", "type"]
-Unit: TypeAlias = Literal["name", "text", "shapes", "number", "count", "bytes", "share"]
+Unit: TypeAlias = Literal[
+    "name", "text", "shapes", "number", "count", "bytes", "share", "time", "flop/s", "bytes/s", "ratio"
+]
 Value: TypeAlias = "str | int | float | tuple[TensorSpec, ...] | None"
 """What a cell holds; None is unknown, which is not zero."""
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from opcost.analysis.price import price
+from opcost.core.dtype import nbytes
+from opcost.core.graph import Attr
+from opcost.frontends.megengine.dtypes import DType
+from opcost.frontends.megengine.flatbuffer import Buffer, Table
+from opcost.frontends.megengine.graph import build_graph
+from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
+from opcost.frontends.megengine.params import _TABLES, Param, read_param
+from opcost.frontends.options import CountOptions
+from opcost.rules import default_rules
 
 DATA = Path(__file__).parents[2] / "data" / "megengine"
 DUMPS = sorted((DATA / "mge").glob("*.mge"))
@@ -34,3 +46,58 @@ def any_dump(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(params=VISUALIZED, ids=[path.stem for path in VISUALIZED])
 def any_visualized(request: pytest.FixtureRequest) -> str:
     return request.param.stem
+
+
+@pytest.fixture
+def apply() -> Callable[..., Any]:
+    """The report's row of one operator on inputs of these shapes; numbers as an input are a constant of the file."""
+    return _apply
+
+
+def _apply(
+    kind: str,
+    *inputs: tuple[int, ...] | list[int],
+    outputs: int = 1,
+    table: str = "Empty",
+    dtype: str = "float32",
+    result: str | None = None,
+    **fields: Attr,
+) -> Any:
+    operators: list[Operator] = []
+    numbers: dict[int, tuple[int | float, ...]] = {}
+    for place, given in enumerate(inputs):
+        constant = isinstance(given, list)
+        shape = (len(given),) if constant else tuple(given)
+        held = DType("int32" if constant else dtype)
+        tensor = Tensor(f"x{place}", shape, held, 64, nbytes(prod(shape), held.name) if constant else 0)
+        source = "ImmutableTensor" if constant else "Host2DeviceCopy"
+        operators.append(Operator(place, source, "", Param("Empty", {}), (), (), (place,), (tensor,)))
+        if constant:
+            numbers[place] = tuple(given)
+    count = len(inputs)
+    made = tuple(range(count, count + outputs))
+    param = Param(table, {**_defaults(table), **fields})
+    declared = DType(result) if result else None
+    operators.append(Operator(count, kind, "tested", param, (), tuple(range(count)), made, (), declared))
+    model = Model(
+        path="made.mge",
+        format="FBS v2",
+        version="1.13.0",
+        operators=tuple(operators),
+        variables=tuple(Variable() for _ in range(count + outputs)),
+        outputs=made,
+        numbers=numbers,
+    )
+    graph = build_graph(model, CountOptions())
+    graph.check()
+    (row,) = price(graph, default_rules()).rows
+    return row
+
+
+def _defaults(table: str) -> dict[str, Attr]:
+    """The fields of a parameter table as they are where the file stores none of them."""
+    tag = next((tag for tag, (name, _) in _TABLES.items() if name == table), None)
+    if tag is None:
+        return {}
+    empty = Buffer(b"\x04\0\x04\0\x04\0\0\0" + bytes(8), 0, 16, "empty")
+    return dict(read_param(tag, Table(empty, 4)).fields)

@@ -67,13 +67,22 @@ def _word(value: Any) -> Any:
 def _look_at_tensor(tensor: Tensor, path: str, found: dict[str, Any], seen: set[int]) -> None:
     if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
         return
-    found[f"{path}.like"] = (tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.requires_grad, tensor.is_leaf)
+    found[f"{path}.like"] = (
+        tensor.shape,
+        tensor.dtype,
+        tensor.device,
+        tensor.layout,
+        tensor.requires_grad,
+        tensor.is_leaf,
+    )
     found[f"{path}.version"] = tensor._version
     if tensor.layout is torch.strided:
         found[f"{path}.memory"] = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.stride())
     if tensor.device.type != "meta":
         content = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()
-        found[f"{path}.content"] = content.clone().view(-1).tolist() if not content.is_quantized else content.int_repr().tolist()
+        found[f"{path}.content"] = (
+            content.clone().view(-1).tolist() if not content.is_quantized else content.int_repr().tolist()
+        )
     if tensor.is_leaf:
         _look(tensor.grad, f"{path}.grad", found, seen)
     _look(tensor._backward_hooks, f"{path}.hooks", found, seen)
@@ -81,7 +90,7 @@ def _look_at_tensor(tensor: Tensor, path: str, found: dict[str, Any], seen: set[
 
 
 def _process() -> dict[str, Any]:
-    kind, keys, *rest = np.random.get_state()
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - the generator that models use without asking
     return {
         "torch generator": torch.get_rng_state().tolist(),
         "python generator": random.getstate(),
@@ -90,8 +99,15 @@ def _process() -> dict[str, Any]:
         "default device": torch.get_default_device(),
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
-        "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()),
-        "fast path of attention": (torch.backends.mha.get_fastpath_enabled(), id(torch.backends.mha.get_fastpath_enabled)),
+        "autocast": (
+            torch.is_autocast_enabled("cpu"),
+            torch.get_autocast_dtype("cpu"),
+            torch.is_autocast_cache_enabled(),
+        ),
+        "fast path of attention": (
+            torch.backends.mha.get_fastpath_enabled(),
+            id(torch.backends.mha.get_fastpath_enabled),
+        ),
         "nn.Module.__call__": id(nn.Module.__call__),
         "torch.compile": id(torch.compile),
         "pad_packed": id(torch._VF._pad_packed_sequence),

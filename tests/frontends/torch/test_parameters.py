@@ -18,7 +18,7 @@ LINEAR = IN * OUT + OUT
 X = torch.empty(B, IN)
 
 
-# -- one storage under several names ------------------------------------------------------------------------------------
+# -- one storage under several names ----------------------------------------------------------------------------------
 
 
 class Tied(nn.Module):
@@ -130,7 +130,7 @@ def test_slices_of_one_parameter_are_that_parameter(count: Any) -> None:
     assert report.totals.macs == B * IN * OUT
 
 
-# -- where parameters are kept ------------------------------------------------------------------------------------------
+# -- where parameters are kept ----------------------------------------------------------------------------------------
 
 
 class Kept(nn.Module):
@@ -229,7 +229,7 @@ def test_a_module_in_a_plain_list_that_is_called_twice_is_one_module(count: Any)
     assert report.module("<Linear>").calls == 2
 
 
-# -- trainable, buffers, none -------------------------------------------------------------------------------------------
+# -- trainable, buffers, none -----------------------------------------------------------------------------------------
 
 
 def test_frozen_layers_are_parameters_that_are_not_trainable(count: Any) -> None:
@@ -259,7 +259,7 @@ def test_a_model_without_any_state_has_no_parameters(count: Any, calls: Any) -> 
     assert (totals.params, totals.buffers, totals.macs) == (0, 0, B * IN * B)
 
 
-# -- lazy modules -------------------------------------------------------------------------------------------------------
+# -- lazy modules -----------------------------------------------------------------------------------------------------
 
 
 def test_lazy_modules_take_their_shapes_from_the_input_and_the_users_stay_lazy(count: Any) -> None:
@@ -288,7 +288,7 @@ def test_a_partly_lazy_model_shares_the_weights_it_has(count: Any) -> None:
     assert torch.equal(weight, before)
 
 
-# -- weights that are computed ------------------------------------------------------------------------------------------
+# -- weights that are computed ----------------------------------------------------------------------------------------
 
 
 def old_weight_norm() -> nn.Module:

@@ -28,7 +28,7 @@ class With(nn.Module):
         return self.function(self, *args)
 
 
-# -- half -----------------------------------------------------------------------------------------------------------------
+# -- half -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -45,7 +45,7 @@ def test_an_input_made_from_a_shape_has_the_type_of_the_weights() -> None:
     assert report.outputs[0].dtype == "bfloat16"
 
 
-# -- autocast -------------------------------------------------------------------------------------------------------------
+# -- autocast ---------------------------------------------------------------------------------------------------------
 
 
 class Autocast(nn.Module):
@@ -101,7 +101,7 @@ def test_counting_under_autocast_finds_the_casts_that_the_cache_already_held() -
         assert casts(opcost.count(layer, x)) == 3
 
 
-# -- quantized modules ------------------------------------------------------------------------------------------------------
+# -- quantized modules ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_statically_quantized_convolution_is_counted_without_data(engine: None
     assert report.outputs[0].dtype == "float32"
 
 
-# -- products of packed and narrow operands ---------------------------------------------------------------------------------
+# -- products of packed and narrow operands ---------------------------------------------------------------------------
 
 
 def float8(*shape: int) -> Tensor:
@@ -217,7 +217,11 @@ PRODUCTS: dict[str, tuple[nn.Module, Tensor, int]] = {
         ROWS * IN * OUT,
     ),
     "_weight_int8pack_mm": (
-        With(lambda m, x: torch._weight_int8pack_mm(x, m.w, m.s), w=torch.zeros(OUT, IN, dtype=torch.int8), s=bfloat16(OUT)),
+        With(
+            lambda m, x: torch._weight_int8pack_mm(x, m.w, m.s),
+            w=torch.zeros(OUT, IN, dtype=torch.int8),
+            s=bfloat16(OUT),
+        ),
         bfloat16(ROWS, IN),
         ROWS * IN * OUT,
     ),
@@ -256,7 +260,9 @@ PRODUCTS: dict[str, tuple[nn.Module, Tensor, int]] = {
         64 * (128 // 2) * ROWS,
     ),
     "_sparse_semi_structured_linear": (
-        With(lambda m, x: _aten._sparse_semi_structured_linear(x, m.w, m.where), w=half(64, 128 // 2), where=int16(64, 8)),
+        With(
+            lambda m, x: _aten._sparse_semi_structured_linear(x, m.w, m.where), w=half(64, 128 // 2), where=int16(64, 8)
+        ),
         half(ROWS, 128),
         64 * (128 // 2) * ROWS,
     ),
@@ -293,7 +299,12 @@ def test_a_semi_structured_weight_is_what_it_stores() -> None:
     rows, columns = 64, 128
     packed, where = half(rows, columns // 2), int16(rows, 8)
     weight = torch.sparse.SparseSemiStructuredTensorCUTLASS(
-        torch.Size([rows, columns]), packed=packed, meta=where, packed_t=None, meta_t=None, compressed_swizzled_bitmask=None
+        torch.Size([rows, columns]),
+        packed=packed,
+        meta=where,
+        packed_t=None,
+        meta_t=None,
+        compressed_swizzled_bitmask=None,
     )
     layer = nn.Linear(columns, rows, dtype=torch.float16)
     layer.weight = nn.Parameter(weight, requires_grad=False)
@@ -306,7 +317,7 @@ def test_a_semi_structured_weight_is_what_it_stores() -> None:
     assert report.totals.param_bytes == 2 * report.totals.params
 
 
-# -- sparse ---------------------------------------------------------------------------------------------------------------
+# -- sparse -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])

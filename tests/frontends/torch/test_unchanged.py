@@ -35,7 +35,7 @@ def x() -> Tensor:
     return torch.linspace(-1, 1, B * D).reshape(B, D)
 
 
-# -- models whose forward pass changes things -------------------------------------------------------------------------------
+# -- models whose forward pass changes things -------------------------------------------------------------------------
 
 
 class Stats(nn.Module):
@@ -128,9 +128,9 @@ class Meddles(nn.Module):
         torch.set_default_dtype(torch.float64)
         torch.manual_seed(11)
         random.seed(11)
-        np.random.seed(11)
+        np.random.seed(11)  # noqa: NPY002 - the generator of the whole process
         noise = torch.rand(D, generator=self.generator, dtype=x.dtype) + torch.rand(D, dtype=x.dtype)
-        return self.frozen(self.layer(x)) + noise + random.random() + np.random.rand()
+        return self.frozen(self.layer(x)) + noise + random.random() + np.random.rand()  # noqa: NPY002
 
 
 class Rewrites(nn.Module):
@@ -300,7 +300,9 @@ def test_nothing_is_different_after_a_forward_that_raises(name: str, options: st
 
 
 @pytest.mark.parametrize("options", ["forward", "optimizer", "real", "in the other mode"])
-@pytest.mark.parametrize("name", ["statistics", "caches", "switches", "rewritten weights", "recurrent", "computed weights"])
+@pytest.mark.parametrize(
+    "name", ["statistics", "caches", "switches", "rewritten weights", "recurrent", "computed weights"]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_is_different_after_ctrl_c(name: str, options: str) -> None:
     model, given = Fails(MODELS[name](), KeyboardInterrupt()), x()
@@ -336,7 +338,7 @@ def test_a_counted_model_still_computes_what_it_did(name: str) -> None:
     assert torch.equal(first, second)
 
 
-# -- inputs -----------------------------------------------------------------------------------------------------------------
+# -- inputs -----------------------------------------------------------------------------------------------------------
 
 
 class WritesInput(nn.Module):
@@ -368,7 +370,7 @@ def test_an_empty_cache_object_that_is_passed_in_stays_empty() -> None:
     assert (cache.last, cache.seen) == (None, [])
 
 
-# -- surroundings -------------------------------------------------------------------------------------------------------------
+# -- surroundings -----------------------------------------------------------------------------------------------------
 
 
 def test_a_count_inside_no_grad_inference_mode_autocast_and_a_default_device_leaves_them_on() -> None:
@@ -413,7 +415,7 @@ def test_gradients_that_were_there_are_neither_used_nor_changed() -> None:
     assert differences(before, fingerprint(model)) == []
 
 
-# -- threads ------------------------------------------------------------------------------------------------------------------
+# -- threads ----------------------------------------------------------------------------------------------------------
 
 
 def together(*jobs: Callable[[], Any]) -> list[Any]:
@@ -425,7 +427,7 @@ def together(*jobs: Callable[[], Any]) -> list[Any]:
         start.wait()
         try:
             results[index] = jobs[index]()
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001 - raised again by the thread that waits
             results[index] = exc
 
     threads = [threading.Thread(target=run, args=(index,)) for index in range(len(jobs))]
@@ -464,7 +466,12 @@ def test_threads_count_one_model_in_different_modes_at_once() -> None:
 
 def test_a_thread_that_runs_models_is_not_disturbed_by_one_that_counts() -> None:
     counted = attention().eval()
-    models = [attention().eval(), nn.Sequential(nn.Linear(D, D), nn.GELU(), nn.LayerNorm(D)), recurrent().eval(), counted]
+    models = [
+        attention().eval(),
+        nn.Sequential(nn.Linear(D, D), nn.GELU(), nn.LayerNorm(D)),
+        recurrent().eval(),
+        counted,
+    ]
     with torch.no_grad():
         expected = [model(x()) for model in models]
     compiled = torch.compile

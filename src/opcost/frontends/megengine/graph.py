@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from math import prod
 
 from opcost.core.graph import Attr, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.errors import SourceError
 from opcost.frontends.megengine.dtypes import FLOATING, QUANTIZED
-from opcost.frontends.megengine.infer import Inferred, infer, label
+from opcost.frontends.megengine.infer import FLAWS, Inferred, infer, label
 from opcost.frontends.megengine.inputs import asked_shapes, input_names
 from opcost.frontends.megengine.model import HOLDERS, SOURCES, Model, Operator, Tensor
 from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Unknown
@@ -40,6 +41,7 @@ class _Builder:
         self.inputs = {variable: name for name, variable in input_names(model).items()}
         self.storage = list(range(len(model.variables)))
         self.notes: list[Note] = list(found.notes)
+        self.read = {*model.outputs, *(variable for op in model.operators for variable in op.inputs)}
 
     def graph(self) -> Graph:
         ops = [self._op(op) for op in self.model.operators if op.type not in SOURCES]
@@ -65,11 +67,14 @@ class _Builder:
     def _op(self, op: Operator) -> Op:
         node = self.found.nodes[op.index]
         meaning = self._meaning(node)
-        inputs = op.inputs if meaning.inputs is None else tuple(op.inputs[i] for i in meaning.inputs)
-        outputs = op.outputs
-        if meaning.outputs is not None:  # the kind's own results first, the others after them
+        inputs, outputs = op.inputs, op.outputs
+        if meaning.inputs is not None:
+            if any(place >= len(op.inputs) for place in meaning.inputs):
+                raise SourceError(f"{label(op)} has {len(op.inputs)} inputs, and needs {max(meaning.inputs) + 1}")
+            inputs = tuple(op.inputs[place] for place in meaning.inputs)
+        if meaning.outputs is not None:
             first = [op.outputs[i] for i in meaning.outputs]
-            outputs = (*first, *(variable for variable in op.outputs if variable not in first))
+            outputs = (*first, *(i for i in op.outputs if i not in first and i in self.read))
         if op.type in _LOOKS and op.inputs and not self._is_number(op):
             for variable in op.outputs:
                 self.storage[variable] = self.storage[op.inputs[0]]
@@ -96,6 +101,8 @@ class _Builder:
         except Mismatch as fault:
             self.notes.append(Note("unknown", f"{label(node.op)} is not counted: {fault}"))
             return Meaning("unknown")
+        except FLAWS as fault:
+            raise SourceError(f"{label(node.op)} has inputs that are not those of such an operator ({fault})") from fault
 
     def _is_number(self, op: Operator) -> bool:
         """Whether the result is known before anything runs, as part of working out shapes."""

@@ -16,7 +16,7 @@ from opcost.frontends.megengine.node import Mismatch, Node, Numbers, Rule, Shape
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.values import evaluate
 
-_FLAWS = (IndexError, KeyError, TypeError, ValueError, ArithmeticError)
+FLAWS = (IndexError, KeyError, TypeError, ValueError, ArithmeticError)
 """What a rule may run into where a damaged file gives it inputs that MegEngine itself would never write."""
 
 
@@ -88,7 +88,7 @@ def _shapes(node: Node, rule: Rule | None, *, changed: bool) -> list[Shape]:
         return nothing
     except Mismatch as fault:
         raise _wrong(node, str(fault), changed=changed) from None
-    except _FLAWS as fault:
+    except FLAWS as fault:
         raise _wrong(node, f"its inputs are not those of such an operator ({fault})", changed=changed) from fault
     if len(found) != len(nothing):
         raise _wrong(node, f"it makes {len(nothing)} results, not {len(found)}", changed=changed)
@@ -106,7 +106,7 @@ def _dtypes(node: Node, rule: Rule | None) -> list[str]:
     if rule is not None and rule.dtypes is not None:
         try:
             found = rule.dtypes(node)
-        except _FLAWS as fault:
+        except FLAWS as fault:
             raise _wrong(node, f"its inputs are not those of such an operator ({fault})", changed=False) from fault
         if len(found) == count:
             return found

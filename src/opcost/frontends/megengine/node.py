@@ -94,6 +94,7 @@ class Meaning(NamedTuple):
     inputs: tuple[int, ...] | None = None
     """Which inputs of the operator, None for all in their own order."""
     outputs: tuple[int, ...] | None = None
+    """The results that the kind speaks of; others (kept for a backward pass) count only if somebody reads them."""
 
 
 Shaper: TypeAlias = Callable[[Node], "list[Shape]"]

@@ -12,7 +12,7 @@ from itertools import product as places
 
 from opcost.frontends.megengine.dtypes import FLOATING
 from opcost.frontends.megengine.model import SMALL
-from opcost.frontends.megengine.node import Node, Numbers, Shape, axis_of, broadcast
+from opcost.frontends.megengine.node import Mismatch, Node, Numbers, Shape, Unknown, axis_of, broadcast
 from opcost.frontends.megengine.operators.indexing import indices
 from opcost.frontends.megengine.operators.move import NO_OPTIONAL_AXIS
 from opcost.frontends.megengine.params import NO_AXIS
@@ -42,7 +42,7 @@ def evaluate(node: Node) -> Numbers | None:
         return None
     try:
         found = rule(node)
-    except (ArithmeticError, ValueError):  # what a computation on numbers of the file may run into
+    except (Mismatch, Unknown, ArithmeticError, IndexError, ValueError):  # the file's numbers may be anything
         return None
     if found is None or len(found) != math.prod(shape):  # type: ignore[arg-type]
         return None

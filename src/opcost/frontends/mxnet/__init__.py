@@ -1,0 +1,45 @@
+"""MXNet: checkpoints of every version, read without MXNet; live symbols and gluon blocks where it is installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+_LIST_MAGIC = b"\x12\x01\0\0\0\0\0\0"
+
+
+class MXNetFrontEnd:
+    """Symbols (`*-symbol.json`) with the parameters beside them, `mxnet.sym.Symbol` and `mxnet.gluon.Block` objects."""
+
+    name = "mxnet"
+    framework = "mxnet"
+    suffixes = (".json", ".params")
+    takes_parameter_files = True
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """A symbol is JSON that begins with its nodes, and is none of TVM's graphs, which look alike."""
+        if path.suffix.lower() == ".params":
+            return head.startswith((_LIST_MAGIC, b"PK\x03\x04"))
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        return start.startswith(b"{") and b'"nodes"' in head and b'"op"' in head and b'"tvm_op"' not in head
+
+    def owns(self, obj: object) -> bool:
+        mxnet = sys.modules["mxnet"]
+        return isinstance(obj, (mxnet.symbol.Symbol, mxnet.gluon.Block))
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        if isinstance(source, Path):
+            from opcost.frontends.mxnet.load import load_file
+
+            return load_file(source, options)
+        from opcost.frontends.mxnet.live import load_object
+
+        return load_object(source, options)
+
+
+FRONTEND = MXNetFrontEnd()

@@ -22,8 +22,8 @@ def by_position(
     program: torch.export.ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments that were given by name where the program wants them in order."""
-    expected = program.call_spec.in_spec.children()[0].num_children if program.call_spec.in_spec else 0
     names = [str(name) for name in program.graph_signature.user_inputs]
+    expected = len(program.example_inputs[0]) if program.example_inputs else len(names)
     kwargs = dict(kwargs)
     while len(args) < min(expected, len(names)) and names[len(args)] in kwargs:
         args = (*args, kwargs.pop(names[len(args)]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import torch
@@ -14,7 +14,7 @@ from opcost.core.graph import TensorSpec
 from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.torch.unwrap import type_name
 
-_NOT_THE_USERS = tuple(os.path.dirname(os.path.abspath(str(package.__file__))) for package in (torch, opcost))
+_NOT_THE_USERS = tuple(str(Path(str(package.__file__)).resolve().parent) for package in (torch, opcost))
 _NO_MEMORY = ("data is not allocated", "data pointer", "doesn't have storage", "without data")
 """What PyTorch says when compiled code looks for the memory of a tensor that has none."""
 
@@ -78,7 +78,7 @@ def _line(exc: BaseException) -> str:
     while at is not None:
         file = at.tb_frame.f_code.co_filename
         if not file.startswith((*_NOT_THE_USERS, "<")):
-            found = f" at {os.path.basename(file)}:{at.tb_lineno}"
+            found = f" at {Path(file).name}:{at.tb_lineno}"
         at = at.tb_next
     return found
 

@@ -63,7 +63,9 @@ def _from_shapes(
             if name not in names:
                 raise UnknownName("input to give an element type", str(name), names)
     if isinstance(shapes, Mapping):
-        named = {str(name): _tensor(model, name, shape, _dtype(dtypes, name, None), device) for name, shape in shapes.items()}
+        named = {
+            str(name): _tensor(model, name, shape, _dtype(dtypes, name, None), device) for name, shape in shapes.items()
+        }
         return (), named
     several = [shapes] if _is_shape(shapes) else shapes
     if not isinstance(several, (list, tuple)) or any(isinstance(item, (int, float)) for item in several):
@@ -71,8 +73,6 @@ def _from_shapes(
     known = argument_names(model)
     args = []
     for index, shape in enumerate(several):
-        if not _is_shape(shape):
-            raise InputError(f"{shape!r} is not a shape", hint=_SHAPE_HINT)
         name = known[index] if index < len(known) else ""
         args.append(_tensor(model, name, shape, _dtype(dtypes, name, index), device))
     return tuple(args), {}
@@ -82,7 +82,9 @@ _SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are 
 
 
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, (tuple, list, torch.Size)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+    return isinstance(value, (tuple, list, torch.Size)) and all(
+        isinstance(n, int) and not isinstance(n, bool) for n in value
+    )
 
 
 def _dtype(dtypes: Any, name: str, index: int | None) -> torch.dtype | None:
@@ -91,7 +93,9 @@ def _dtype(dtypes: Any, name: str, index: int | None) -> torch.dtype | None:
         wanted = dtypes.get(name)
     elif isinstance(dtypes, (list, tuple)):
         if index is None or index >= len(dtypes):
-            raise InputError(f"{len(dtypes)} element types were given for more shapes", hint="name them: dtypes={name: type}")
+            raise InputError(
+                f"{len(dtypes)} element types were given for more shapes", hint="name them: dtypes={name: type}"
+            )
         wanted = dtypes[index]
     return None if wanted is None else as_dtype(wanted)
 
@@ -107,12 +111,24 @@ def as_dtype(wanted: Any) -> torch.dtype:
     return found
 
 
-_TOKEN_NAMES = ("input_ids", "token", "tokens", "idx", "ids", "decoder_input_ids", "token_ids", "token_type_ids", "position_ids")
+_TOKEN_NAMES = (
+    "input_ids",
+    "token",
+    "tokens",
+    "idx",
+    "ids",
+    "decoder_input_ids",
+    "token_ids",
+    "token_type_ids",
+    "position_ids",
+)
 _MASK_NAMES = ("attention_mask", "decoder_attention_mask")
 
 
 def _tensor(model: nn.Module, name: str, shape: Any, dtype: torch.dtype | None, device: torch.device) -> torch.Tensor:
     """An input of this shape. Floats take no memory; integers are zeros and masks ones, because models look at them."""
+    if not _is_shape(shape):
+        raise InputError(f"{shape!r} is not a shape", hint=_SHAPE_HINT)
     for extent in shape:
         if extent < 0:
             raise InputError(f"the shape {tuple(shape)} of {name or 'an input'} has a negative extent")

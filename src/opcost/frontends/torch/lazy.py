@@ -43,5 +43,7 @@ def is_lazy(module: nn.Module) -> bool:
 def settle(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Give a lazy module its parameters, on the meta device, from the shapes of its inputs."""
     with _disable_current_modes():
-        args, kwargs = map_tensors((args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor)
+        args, kwargs = map_tensors(
+            (args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor
+        )
         module._infer_parameters(module, args, kwargs)

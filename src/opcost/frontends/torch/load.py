@@ -38,7 +38,7 @@ def load(source: Any, options: CountOptions) -> Graph:
     run_options = RunOptions(
         backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer)
     )
-    with one_at_a_time, _in_mode(model, options.mode):
+    with one_at_a_time, in_mode(model, options.mode):
         if options.real:
             from opcost.frontends.torch.real import RealRecorder
 
@@ -66,7 +66,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 @contextmanager
-def _in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
+def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
     """Train or eval for the time of the count; every module's own flag comes back."""
     if mode is None:
         yield

@@ -52,7 +52,9 @@ class Memory:
 
 def _span(tensor: torch.Tensor, vid: int) -> _Span:
     start, numel = tensor.storage_offset(), tensor.numel()
-    end = start + (1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) if numel else 0)
+    end = start + (
+        1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) if numel else 0
+    )
     return _Span(start, end, end - start == numel, vid)
 
 

@@ -81,7 +81,9 @@ def _open(package: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors in a package by name; nothing where it cannot be opened."""
     if package._has_method("unpack"):  # linear, convolution: weight and bias; embedding: the table
         content = package.unpack()
-        for name, tensor in zip(("weight", "bias"), content if isinstance(content, tuple) else (content,), strict=False):
+        for name, tensor in zip(
+            ("weight", "bias"), content if isinstance(content, tuple) else (content,), strict=False
+        ):
             if tensor is not None:
                 yield name, tensor
     elif package._type().qualified_name().endswith("rnn.CellParamsBase"):

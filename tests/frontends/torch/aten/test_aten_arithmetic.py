@@ -68,21 +68,25 @@ def test_softmax_and_its_gradient(fn: str, record: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "fn", "window"),
+    ("function", "fn", "kernel", "stride"),
     [
-        (lambda x: F.max_pool2d(x, 3), "max", 9),
-        (lambda x: F.max_pool2d(x, (3, 2), 1), "max", 6),
-        (lambda x: F.avg_pool2d(x, 2), "avg", 4),
-        (lambda x: F.adaptive_avg_pool2d(x, 4), "adaptive_avg", 4),
-        (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), "adaptive_avg", 3 * 2),
-        (lambda x: F.adaptive_max_pool2d(x, 2), "adaptive_max", 16),
+        (lambda x: F.max_pool2d(x, 3), "max", (3, 3), (3, 3)),
+        (lambda x: F.max_pool2d(x, (3, 2), 1), "max", (3, 2), (1, 1)),
+        (lambda x: F.avg_pool2d(x, 2), "avg", (2, 2), (2, 2)),
+        (lambda x: F.adaptive_avg_pool2d(x, 4), "adaptive_avg", (2, 2), (2, 2)),
+        (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), "adaptive_avg", (3, 2), (2, 1)),
+        (lambda x: F.adaptive_max_pool2d(x, 2), "adaptive_max", (4, 4), (4, 4)),
     ],
 )
-def test_a_pooling_knows_its_window_forward_and_backward(function: Any, fn: str, window: int, record: Any) -> None:
+def test_a_pooling_knows_its_window_forward_and_backward(
+    function: Any, fn: str, kernel: tuple[int, int], stride: tuple[int, int], record: Any
+) -> None:
     x = torch.randn(1, 2, 8, 8, requires_grad=True)
-    seen = [s for s in record(lambda: function(x).sum().backward()) if s.kind == "pool"]
-    expected = {"fn": fn, "window": window}
-    assert [s.attrs for s in seen] == [expected, {**expected, "grad": True}]
+    forward, backward = [s for s in record(lambda: function(x).sum().backward()) if s.kind == "pool"]
+    expected = {"fn": fn, "window": kernel[0] * kernel[1]}
+    dilation = {"dilation": (1, 1)} if fn == "max" else {}
+    assert forward.attrs == {**expected, "kernel": kernel, "stride": stride, **dilation}
+    assert backward.attrs == {**expected, "grad": True}
 
 
 def test_pooling_to_one_element_is_a_mean(record: Any, meta: Any) -> None:

@@ -27,7 +27,7 @@ def test_a_transposed_convolution_says_so(axes: int, record: Any, meta: Any) -> 
     x = meta(B, CIN, *[SIZE] * axes)
     weight = meta(CIN, COUT // GROUPS, *[KERNEL] * axes)
     (seen,) = record(lambda: getattr(F, f"conv_transpose{axes}d")(x, weight, stride=2, groups=GROUPS))
-    assert seen.attrs == {"transposed": True}
+    assert seen.attrs == {"transposed": True, "stride": (2,) * axes, "dilation": (1,) * axes}
     assert seen.cost.macs == B * CIN * SIZE**axes * (COUT // GROUPS) * KERNEL**axes
 
 
@@ -80,7 +80,7 @@ def test_a_fused_relu_is_named(operator: Any, translated: Any, meta: Any) -> Non
     x, weight = meta(B, CIN, SIZE, SIZE), meta(COUT, CIN, KERNEL, KERNEL)
     y = (B, COUT, 5, 5)
     seen = translated(operator, x, weight, meta(COUT), [1, 1], [0, 0], [1, 1], 1, outs=(y,))
-    assert seen.attrs == {"then": ("relu",)}
+    assert seen.attrs == {"then": ("relu",), "stride": (1, 1), "dilation": (1, 1)}
     assert seen.cost.flops == 2 * seen.cost.macs + 2 * prod(y)
 
 

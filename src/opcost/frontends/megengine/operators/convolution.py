@@ -84,10 +84,22 @@ def _biased_meaning(node: Node) -> Meaning:
     return _conv(node, inputs=tuple(range(len(node.shapes))), then=(*then, *THEN.get(mode, (mode.lower(),))))
 
 
+def _geometry(node: Node, kernel: tuple[Extent, ...]) -> dict[str, Attr]:
+    """Kernel, stride and dilation, from which the receptive field follows."""
+    axes = "dhw"[-len(kernel) :]
+    return {
+        "kernel": kernel,
+        "stride": tuple(node.whole(f"stride_{axis}") for axis in axes),
+        "dilation": tuple(node.whole(f"dilate_{axis}") or 1 for axis in axes),
+    }
+
+
 def _conv(node: Node, *, inputs: tuple[int, ...], then: tuple[str, ...]) -> Meaning:
     """A convolution that reads a filter; where the filter is packed, its MACs are told instead."""
-    attrs: dict[str, Attr] = {"then": then} if then else {}
     form = node.word("format") or "NCHW"
+    attrs = _geometry(node, filter_of(form, node.dims(1), grouped=_grouped(node)).kernel)
+    if then:
+        attrs["then"] = then
     if form == "NCHW":
         if _grouped(node):
             attrs["grouped"] = True
@@ -138,8 +150,10 @@ def _grown(extent: Extent, size: Extent, node: Node, axis: str) -> Extent:
 
 
 def _transposed_meaning(node: Node) -> Meaning:
-    attrs: dict[str, Attr] = {"transposed": True}
     form = node.word("format") or "NCHW"
+    three = node.op.type.startswith("Convolution3D")
+    kernel = _filter_3d(node, 0)[2] if three else filter_of(form, node.dims(0), grouped=_grouped(node)).kernel
+    attrs: dict[str, Attr] = {"transposed": True, **_geometry(node, kernel)}
     if form in ("NCHW", "NCDHW"):
         if _grouped(node):
             attrs["grouped"] = True
@@ -208,13 +222,15 @@ def _transposed_shapes_3d(node: Node) -> list[Shape]:
 
 
 def _meaning_3d(node: Node) -> Meaning:
+    out, _, kernel = _filter_3d(node, 1)
+    attrs = _geometry(node, kernel)
     if node.word("format") != "NDHWC":
-        return Meaning("conv", {"grouped": True} if _grouped(node) else {}, (0, 1))
-    out, elements = _filter_3d(node, 1)[0], product(node.dims(1))
+        return Meaning("conv", attrs | ({"grouped": True} if _grouped(node) else {}), (0, 1))
+    elements = product(node.dims(1))
     y = product(node.out_shapes[0]) if node.out_shapes[0] is not None else None
     if out and elements is not None and y is not None:
-        return Meaning("conv", {"macs": y * (elements // out)}, (0, 1))
-    return Meaning("conv", {}, (0, 1))
+        attrs["macs"] = y * (elements // out)
+    return Meaning("conv", attrs, (0, 1))
 
 
 # -- weights that are not shared ---------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ def _batch_dtypes(node: Node) -> list[str]:
 
 def _batch_meaning(node: Node) -> Meaning:
     attrs: dict[str, Attr] = {"fn": "batch", "affine": 2, "training": node.word("fwd_mode") == "TRAINING"}
-    last = len(node.op.outputs) - 1
-    return Meaning("norm", attrs, outputs=(last, *range(last)))
+    return Meaning("norm", attrs, outputs=(len(node.op.outputs) - 1,))
 
 
 def _kept(node: Node, kept: Shape) -> list[Shape]:
@@ -54,7 +53,7 @@ def _kept_dtypes(node: Node) -> list[str]:
 
 
 def _affine(fn: str) -> Translator:
-    return lambda node: Meaning("norm", {"fn": fn, "affine": 2 if node.flag("affine") else 0})
+    return lambda node: Meaning("norm", {"fn": fn, "affine": 2 if node.flag("affine") else 0}, outputs=(0,))
 
 
 def _local_response(node: Node) -> Meaning:

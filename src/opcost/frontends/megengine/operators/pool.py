@@ -5,7 +5,6 @@ from __future__ import annotations
 from opcost.core.graph import Attr
 from opcost.frontends.megengine.layouts import image
 from opcost.frontends.megengine.node import (
-    Extent,
     Meaning,
     Mismatch,
     Node,
@@ -30,8 +29,9 @@ def _shapes(node: Node) -> list[Shape]:
 
 
 def _meaning(node: Node) -> Meaning:
-    window = node.whole("window_h") * node.whole("window_w")
-    return Meaning("pool", {"fn": _WINDOWED.get(node.word("mode"), "avg"), "window": window})
+    kernel = (node.whole("window_h"), node.whole("window_w"))
+    attrs: dict[str, Attr] = {"fn": _WINDOWED.get(node.word("mode"), "avg"), "window": kernel[0] * kernel[1]}
+    return Meaning("pool", attrs | {"kernel": kernel, "stride": (node.whole("stride_h"), node.whole("stride_w"))})
 
 
 def _gradient(node: Node) -> Meaning:
@@ -58,15 +58,17 @@ def _adaptive_shapes(node: Node) -> list[Shape]:
 def _adaptive_meaning(node: Node) -> Meaning:
     fn = "adaptive_max" if node.word("mode") == "MAX" else "adaptive_avg"
     x, y = node.dims(0), node.out_shapes[0]
-    window: Extent = 1
+    kernel: list[int] = []
+    stride: list[int] = []
     for place in image(node.word("format") or "NCHW").spatial:
         before, after = x[place], y[place] if y is not None else None
-        if window is None or before is None or not after:
-            window = None
-        else:
-            window *= -(-before // after)
-    # A size that depends on data makes the cost unknown, whatever the window is.
-    return Meaning("pool", {"fn": fn, "window": 1 if window is None else window}, (0,))
+        if before is not None and after:
+            kernel.append(-(-before // after))
+            stride.append(before // after)
+    if len(kernel) != 2:  # a size that depends on data makes the cost unknown, whatever the window is
+        return Meaning("pool", {"fn": fn, "window": 1}, (0,))
+    attrs: dict[str, Attr] = {"fn": fn, "window": kernel[0] * kernel[1]}
+    return Meaning("pool", attrs | {"kernel": tuple(kernel), "stride": tuple(stride)}, (0,))
 
 
 def _region_shapes(node: Node) -> list[Shape]:

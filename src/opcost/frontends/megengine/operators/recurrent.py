@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcost.core.dtype import bits
 from opcost.core.graph import Attr
 from opcost.frontends.megengine.node import Extent, Meaning, Mismatch, Node, Rule, Shape, product
 
@@ -15,12 +16,16 @@ def _layer_shapes(node: Node) -> list[Shape]:
     directions = 2 if node.flag("bidirectional") else 1
     width = None if state[2] is None else directions * state[2]
     states = [node.dims(index) for index in range(1, len(node.op.outputs) - 1)]
-    return [(steps, batch, width), *states, _reserved(node)]
+    return [(steps, batch, width), *states, (_reserved(node),)]
 
 
-def _reserved(node: Node) -> Shape:
-    """How much a backward pass needs to keep is the kernel's own matter."""
-    return (None,) if node.word("fwd_mode") == "TRAINING" else (0,)
+def _reserved(node: Node) -> Extent:
+    """What a CPU sets aside for a backward pass: the bytes of every state, given as that many elements."""
+    states = 2 if node.op.type == "LSTM" else 1
+    directions = 2 if node.flag("bidirectional") else 1
+    steps, batch, _ = node.ranked(0, 3)
+    per_step = states * node.whole("num_layers") * directions * node.whole("hidden_size") * bits(node.dtypes[0]) // 8
+    return product((steps, batch, per_step))
 
 
 def _layer_meaning(node: Node) -> Meaning:
@@ -28,7 +33,7 @@ def _layer_meaning(node: Node) -> Meaning:
     hidden = node.ranked(1, 3)[2]
     elements = product((steps, batch))
     if elements is None or features is None or hidden is None:
-        return Meaning("recurrent", {"cell": _cell(node)}, (0,))
+        return Meaning("recurrent", {"cell": _cell(node)}, outputs=(0,))
     projected = node.whole("proj_size") or hidden
     directions = 2 if node.flag("bidirectional") else 1
     layers = []
@@ -41,7 +46,7 @@ def _layer_meaning(node: Node) -> Meaning:
         "layers": tuple(layers),
         "bias": node.flag("bias"),
     }
-    return Meaning("recurrent", attrs)
+    return Meaning("recurrent", attrs, outputs=tuple(range(len(node.op.outputs) - 1)))
 
 
 def _cell(node: Node) -> str:

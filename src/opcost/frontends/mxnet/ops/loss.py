@@ -23,6 +23,8 @@ _SOFTMAX = Translation("softmax", {}, (0,))
 
 def _softmax(call: Call) -> None:
     """The second input tells for every row how much of it counts."""
+    if len(call.ins) > 1:
+        call.type_in(1, "int32")
     like_first(call)
     x = call.ins[0]
     if x is not None and len(call.ins) > 1:

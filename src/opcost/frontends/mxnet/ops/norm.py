@@ -115,6 +115,6 @@ register(("GroupNorm", "_npx_group_norm"), _normed("group"))
 register(("InstanceNorm", "_npx_instance_norm"), _normed("instance"))
 register(
     ("L2Normalization", "_npx_l2_normalization"),
-    Operator(_both, lambda call: Translation("norm", {"fn": "lp"})),
+    Operator(_both, lambda call: Translation("norm", {"fn": "lp"}), slots=("data",)),
 )
-register(("LRN", "_npx_lrn"), Operator(_both, _local_response))
+register(("LRN", "_npx_lrn"), Operator(_both, _local_response, slots=("data",)))

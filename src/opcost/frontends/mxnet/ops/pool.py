@@ -94,8 +94,8 @@ def _adapted(call: Call) -> Translation:
     return Translation("pool", {"fn": "adaptive_avg", "window": adaptive_window(call.x()[2:], call.y()[2:])})
 
 
-register(("Pooling", "_npx_pooling", "Pooling_v1"), Operator(_pooling, _pooled))
+register(("Pooling", "_npx_pooling", "Pooling_v1"), Operator(_pooling, _pooled, slots=("data",)))
 register(
     ("_contrib_AdaptiveAvgPooling2D", "_npx_adaptive_avg_pooling2d", "contrib_AdaptiveAvgPooling2D"),
-    Operator(_adaptive, _adapted),
+    Operator(_adaptive, _adapted, slots=("data",)),
 )

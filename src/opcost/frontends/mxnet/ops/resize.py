@@ -18,6 +18,7 @@ from opcost.frontends.mxnet.ops.table import (
 )
 from opcost.frontends.mxnet.shape import Extent, Mismatch, product, show, total
 
+_MOST_INPUTS = 1024
 _BILINEAR = Translation("resize", {"fn": "bilinear"}, (0,))
 
 
@@ -61,7 +62,8 @@ def _upsampled(call: Call) -> Translation:
 
 
 def _upsample_slots(attrs: Attributes) -> tuple[str, ...]:
-    return ("data", "weight") if attrs.text("sample_type", "nearest") == "bilinear" else ("data",)
+    bilinear = attrs.text("sample_type", "nearest") == "bilinear"
+    return ("data", "weight") if bilinear else ("data",) * min(attrs.integer("num_args", 1), _MOST_INPUTS)
 
 
 def _resize(call: Call) -> None:
@@ -185,7 +187,7 @@ register(
     ("SpatialTransformer",),
     Operator(_transformer, always(Translation("sample")), same_types, slots=("data", "loc")),
 )
-register(("GridGenerator",), Operator(_grid, _gridded))
+register(("GridGenerator",), Operator(_grid, _gridded, slots=("data",)))
 register(("_image_resize", "_npx__image_resize"), Operator(_image_resize, _image_resized))
 register(("_image_crop", "_npx__image_crop"), Operator(_image_crop, always(Translation("copy"))))
 register(

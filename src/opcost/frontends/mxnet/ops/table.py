@@ -152,8 +152,8 @@ class Operator:
     types: Infer = same_types
     outputs: int | Callable[[Attributes], int] = 1
     """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are nobody's input."""
-    slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ("data",)
-    """MXNet's names of the inputs: they tell a weight from an input, and name auxiliary states that old files left away."""
+    slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
+    """MXNet's names of the inputs, where they tell a weight from an input; auxiliary states get their names from here, too."""
 
     def output_count(self, attrs: Attributes) -> int:
         return self.outputs(attrs) if callable(self.outputs) else self.outputs

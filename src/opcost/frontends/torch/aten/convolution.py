@@ -17,6 +17,9 @@ def conv(call: Call, *, transposed: bool = False, then: tuple[str, ...] = (), ad
         attrs["transposed"] = True
     if then:
         attrs["then"] = then
+    for name in ("stride", "dilation"):  # no cost depends on them; the receptive field does
+        if name in call.args:
+            attrs[name] = tuple(call[name])
     x = next(name for name in ("input", "self", "X", "qx") if name in call.args)
     weight = next(name for name in ("weight", "W", "qw") if name in call.args)
     bias = next((name for name in ("bias", "B") if name in call.args), "")

@@ -11,12 +11,10 @@ from opcost.core.graph import Attr
 from opcost.frontends.torch.aten.call import Call, Translation, on, per_axis
 
 
-def pool(fn: str, window: int, *, grad: bool = False) -> Translation:
-    """A pooling with so many elements under one output."""
+def pool(fn: str, window: int, *, grad: bool = False, **geometry: Attr) -> Translation:
+    """A pooling with so many elements under one output; the geometry tells the receptive field and no cost."""
     attrs: dict[str, Attr] = {"fn": fn, "window": window}
-    if grad:
-        attrs["grad"] = True
-    return Translation("pool", attrs)
+    return Translation("pool", attrs | ({"grad": True} if grad else geometry))
 
 
 def _axes(call: Call) -> int:
@@ -36,7 +34,14 @@ def _axes(call: Call) -> int:
 )  # fmt: skip
 def _windowed(call: Call) -> Translation:
     fn = "avg" if "avg" in call.base else "max"
-    return pool(fn, prod(per_axis(call["kernel_size"], _axes(call))), grad=call.base.endswith("_backward"))
+    axes = _axes(call)
+    kernel = per_axis(call["kernel_size"], axes)
+    geometry: dict[str, Attr] = {}
+    if "stride" in call.args:
+        geometry = {"kernel": kernel, "stride": per_axis(call["stride"] or kernel, axes)}
+    if "dilation" in call.args:
+        geometry["dilation"] = per_axis(call["dilation"], axes)
+    return pool(fn, prod(kernel), grad=call.base.endswith("_backward"), **geometry)
 
 
 @on(
@@ -52,8 +57,9 @@ def _adaptive(call: Call) -> Translation:
     grad = call.base.endswith("_backward")
     large: torch.Tensor = call["self"]
     small: Sequence[int] = call["grad_output"].shape if grad else call.outs[0].shape
-    window = prod(-(-n // m) for n, m in zip(large.shape[-axes:], small[-axes:], strict=True) if m)
-    return pool(fn, window, grad=grad)
+    extents = [(n, m) for n, m in zip(large.shape[-axes:], small[-axes:], strict=True) if m]
+    kernel = tuple(-(-n // m) for n, m in extents)
+    return pool(fn, prod(kernel), grad=grad, kernel=kernel, stride=tuple(n // m for n, m in extents))
 
 
 @on("max_unpool2d", "max_unpool3d")

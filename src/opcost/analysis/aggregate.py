@@ -1,0 +1,133 @@
+"""Several parts as one line: sum, mean, max, min, median or a percentile, applied to each quantity on its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import floor
+
+from opcost.analysis.part import LABELS, NOWHERE, Part, label
+from opcost.core.answer import AnswerLine, KernelUse, LineRole
+from opcost.core.profile import Kernel
+from opcost.errors import OpcostError, UnknownName
+
+HOWS = ("sum", "mean", "max", "min", "median")
+_PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,3})?)")
+
+TOP_KERNELS = 5
+"""Kernels that a line names."""
+
+
+def check_how(how: str) -> None:
+    """Raise for a way to aggregate that does not exist."""
+    if how not in HOWS and not _PERCENTILE.fullmatch(how):
+        raise UnknownName("way to aggregate", how, [*HOWS, "p90"])
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """Raise for a key that does not exist, or that is named twice."""
+    for key in keys:
+        if key not in LABELS:
+            raise UnknownName("key to aggregate by", key, LABELS)
+    if len(set(keys)) != len(keys):
+        raise OpcostError(f"a key is named twice: {', '.join(keys)}")
+
+
+def group(parts: Sequence[Part], keys: Sequence[str], depth: int | None) -> dict[tuple[str, ...], list[Part]]:
+    """Parts by their labels, in the order of first appearance."""
+    found: dict[tuple[str, ...], list[Part]] = {}
+    for part in parts:
+        found.setdefault(tuple(label(part, key, depth) or NOWHERE for key in keys), []).append(part)
+    return found
+
+
+def combine(
+    parts: Sequence[Part],
+    how: str,
+    *,
+    labels: Mapping[str, str],
+    percentiles: Sequence[float] = (),
+    role: LineRole = "row",
+) -> AnswerLine:
+    """The line of a group."""
+    only = parts[0] if len(parts) == 1 else None
+    row = only.row if only else None
+    return AnswerLine(
+        role=role,
+        labels=labels,
+        id=row.id if row else None,
+        count=sum(part.count for part in parts),
+        time_ns=_times([(part.time_ns, part.count) for part in parts], how),
+        host_ns=_times([(part.host_ns, part.count) for part in parts], how),
+        device_ns=_times([(part.device_ns, part.count) for part in parts], how),
+        wait_ns=_times([(part.wait_ns, part.count) for part in parts], how),
+        computation=_costs([(part.computation, part.count) for part in parts], how),
+        memory=_costs([(part.memory, part.count) for part in parts], how),
+        unpriced=sum(part.count for part in parts if not part.priced),
+        ins=row.ins if row else (),
+        outs=row.outs if row else (),
+        percentiles=percentiles_of(parts, percentiles),
+        kernels=top_kernels([kernel for part in parts for kernel in part.kernels]),
+        launches=sum(len(part.kernels) for part in parts),
+    )
+
+
+def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[float, ...]:
+    """Of the times of single executions; a part that stands for several counts as so many of its mean."""
+    if not wanted:
+        return ()
+    times = sorted((part.time_ns / (part.count or 1), part.count or 1) for part in parts)
+    return tuple(percentile(times, percent) for percent in wanted)
+
+
+def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
+    """Between the two nearest of the sorted values, in proportion; each value stands for so many equal ones."""
+    last = sum(weight for _, weight in weighted) - 1
+    place = last * percent / 100
+    low = _at(weighted, floor(place))
+    high = _at(weighted, min(floor(place) + 1, last))
+    return low + (high - low) * (place - floor(place))
+
+
+def _at(weighted: Sequence[tuple[float, int]], place: int) -> float:
+    for value, weight in weighted:
+        place -= weight
+        if place < 0:
+            return value
+    return weighted[-1][0]
+
+
+def top_kernels(kernels: Sequence[Kernel]) -> tuple[KernelUse, ...]:
+    """The kernels that took longest, those of one name together."""
+    counts: dict[str, list[int]] = {}
+    for kernel in kernels:
+        entry = counts.setdefault(kernel.name, [0, 0])
+        entry[0] += 1
+        entry[1] += kernel.duration_ns
+    uses = [KernelUse(name, count, time) for name, (count, time) in counts.items()]
+    return tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS])
+
+
+def _times(values: Sequence[tuple[int | None, int]], how: str) -> float | None:
+    """Unknown times are left out; the mean is over all executions."""
+    known = [(value, count) for value, count in values if value is not None]
+    return _apply(known, sum(count for _, count in values), how) if known else None
+
+
+def _costs(values: Sequence[tuple[int | None, int]], how: str) -> float | None:
+    """The unknown adds nothing to a sum and a mean, and is greater than every number: no maximum where it takes part."""
+    known = [(value, count) for value, count in values if value is not None]
+    if not known or (how == "max" and len(known) < len(values)):
+        return None
+    return _apply(known, sum(count for _, count in values), how)
+
+
+def _apply(known: Sequence[tuple[int, int]], executions: int, how: str) -> float:
+    if how in ("sum", "mean"):
+        total = sum(value for value, _ in known)
+        return total if how == "sum" else total / (executions or 1)
+    singles = sorted((value / count if count > 1 else value, count or 1) for value, count in known)
+    if how in ("max", "min"):
+        return singles[-1 if how == "max" else 0][0]
+    found = _PERCENTILE.fullmatch(how)
+    return percentile(singles, float(found[1]) if found else 50.0)

@@ -1,0 +1,212 @@
+"""The rows of a profile as parts that can be filtered, grouped and added up: an operator, or one of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from opcost.analysis.where import Field
+from opcost.core.answer import SECOND_NS
+from opcost.core.graph import TensorSpec
+from opcost.core.profile import Kernel, Profile, ProfileRow
+
+Side: TypeAlias = Literal["device", "host"]
+EndKey: TypeAlias = Literal["end", "kern"]
+
+UNATTRIBUTED = "(unattributed)"
+NOWHERE = "(none)"
+"""The label of parts that have nothing to say for a key."""
+
+_BY_KERNEL = ("kernel", "stream", "device")
+"""Keys that a kernel answers better than the operator that launched it."""
+
+
+class Part(NamedTuple):
+    """Something that took time; `row` is None for device work that no operator launched."""
+
+    row: ProfileRow | None
+    time_ns: int
+    host_ns: int | None
+    device_ns: int | None
+    wait_ns: int | None
+    count: int
+    computation: int | None
+    memory: int | None
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def priced(self) -> bool:
+        return self.computation is not None
+
+
+def usual_side(profile: Profile) -> Side:
+    """The device where the trace has times of it, else the host."""
+    on_device = profile.unattributed or any(row.device_ns is not None for row in profile.rows)
+    return "device" if on_device else "host"
+
+
+def parts_of(profile: Profile, side: Side, end_key: EndKey, *, keys: Iterable[str] = ()) -> list[Part]:
+    """Everything that ran on this side; split into kernels where a key asks about them."""
+    split = side == "device" and any(key in _BY_KERNEL for key in keys)
+    found: list[Part] = []
+    for row in profile.rows:
+        part = _part(row, side, end_key)
+        if part is None:
+            continue
+        if split and end_key == "end" and len(row.kernels) > 1 and _adds_up(row):
+            found += _kernels(part)
+        else:
+            found.append(part)
+    return found
+
+
+def unattributed_parts(profile: Profile) -> list[Part]:
+    """Device work without an operator, one part per kernel."""
+    return [
+        Part(None, kernel.duration_ns, None, kernel.duration_ns, None, 1, None, None, (kernel,))
+        for kernel in profile.unattributed
+    ]
+
+
+def self_host_ns(row: ProfileRow) -> int | None:
+    """Time on the host without what was called inside."""
+    return row.host_ns if row.host_self_ns is None else row.host_self_ns
+
+
+def wait_ns(row: ProfileRow) -> int | None:
+    """From the operator's beginning to its first kernel, as the trace says or as its one clock tells."""
+    told = row.attrs.get("wait_ns")
+    if isinstance(told, int):
+        return told
+    if row.host_start_ns is None or not row.kernels:
+        return None
+    wait = min(kernel.start_ns for kernel in row.kernels) - row.host_start_ns
+    return wait if wait >= 0 else None
+
+
+def _part(row: ProfileRow, side: Side, end_key: EndKey) -> Part | None:
+    host, wait = self_host_ns(row), wait_ns(row)
+    time = wait if end_key == "kern" else row.device_ns if side == "device" else host
+    if time is None:
+        return None
+    cost = row.cost
+    computation = memory = None
+    if cost is not None:
+        computation = cost.flops * row.count
+        memory = (cost.bytes_read + cost.bytes_written) * row.count
+    return Part(row, time, host, row.device_ns, wait, row.count, computation, memory, row.kernels)
+
+
+def _adds_up(row: ProfileRow) -> bool:
+    """Whether the kernels ran one after the other; side by side on several devices they do not make the row's time."""
+    return sum(kernel.duration_ns for kernel in row.kernels) == row.device_ns
+
+
+def _kernels(part: Part) -> list[Part]:
+    """One part per kernel; the first stands for the execution, and the price cannot be shared out."""
+    return [
+        part._replace(
+            time_ns=kernel.duration_ns,
+            device_ns=kernel.duration_ns,
+            host_ns=part.host_ns if place == 0 else 0,
+            wait_ns=part.wait_ns if place == 0 else None,
+            count=part.count if place == 0 else 0,
+            computation=None,
+            memory=None,
+            kernels=(kernel,),
+        )
+        for place, kernel in enumerate(part.kernels)
+    ]
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+def _of_row(read: Callable[[ProfileRow], str]) -> Callable[[Part], str]:
+    return lambda part: UNATTRIBUTED if part.row is None else read(part.row)
+
+
+def _kernel(part: Part) -> str:
+    if len(part.kernels) == 1:
+        return part.kernels[0].name
+    return "(several kernels)" if part.kernels else "(no kernel)"
+
+
+def _place(name: str) -> Callable[[Part], str]:
+    def read(part: Part) -> str:
+        if part.kernels:
+            return str(getattr(part.kernels[0], name))
+        return str(getattr(part.row, name)) if part.row else ""
+
+    return read
+
+
+def shapes_text(specs: Sequence[TensorSpec]) -> str:
+    """`1x3x224x224, 64x3x7x7`."""
+    return ", ".join(map(str, specs))
+
+
+def _dtype(row: ProfileRow) -> str:
+    spec = next(iter((*row.ins, *row.outs)), None)
+    return spec.dtype if spec else ""
+
+
+LABELS: dict[str, Callable[[Part], str]] = {
+    "name": _of_row(lambda row: row.name),
+    "type": _of_row(lambda row: row.type),
+    "kind": _of_row(lambda row: row.kind),
+    "module": _of_row(lambda row: row.module),
+    "phase": _of_row(lambda row: row.phase),
+    "shape": _of_row(lambda row: shapes_text(row.ins)),
+    "out_shape": _of_row(lambda row: shapes_text(row.outs)),
+    "dtype": _of_row(_dtype),
+    "provider": _of_row(lambda row: row.provider),
+    "rank": _of_row(lambda row: str(row.rank)),
+    "step": _of_row(lambda row: "" if row.step is None else str(row.step)),
+    "kernel": _kernel,
+    "device": _place("device"),
+    "stream": _place("stream"),
+}
+"""Keys to aggregate by."""
+
+
+def label(part: Part, key: str, depth: int | None = None) -> str:
+    """What a part is called under a key; modules are cut to a depth."""
+    text = LABELS[key](part)
+    if key == "module" and depth is not None and part.row is not None:
+        text = ".".join(text.split(".")[:depth])
+    return text
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+
+def _rate(amount: int | None, time_ns: int) -> float | None:
+    return amount * SECOND_NS / time_ns if amount is not None and time_ns else None
+
+
+def fields(total_ns: float | None) -> dict[str, Field]:
+    """What a condition may ask of a part; shares are of this total."""
+    texts: dict[str, Field] = {
+        name: Field("text", read) for name, read in LABELS.items() if name not in ("rank", "step", "kernel")
+    }
+    numbers = {
+        "time": Field("time", lambda part: part.time_ns),
+        "host": Field("time", lambda part: part.host_ns),
+        "device_time": Field("time", lambda part: part.device_ns),
+        "wait": Field("time", lambda part: part.wait_ns),
+        "count": Field("count", lambda part: part.count),
+        "launches": Field("count", lambda part: len(part.kernels)),
+        "computation": Field("count", lambda part: part.computation),
+        "flops": Field("count", lambda part: _rate(part.computation, part.time_ns)),
+        "memory": Field("bytes", lambda part: part.memory),
+        "bandwidth": Field("bytes", lambda part: _rate(part.memory, part.time_ns)),
+        "intensity": Field("count", lambda part: part.computation / part.memory if part.priced and part.memory else None),
+        "share": Field("ratio", lambda part: part.time_ns / total_ns if total_ns else None),
+        "rank": Field("count", lambda part: part.row.rank if part.row else None),
+        "step": Field("count", lambda part: part.row.step if part.row else None),
+        "id": Field("count", lambda part: part.row.id if part.row else None),
+        "kernel": Field("text", lambda part: tuple(kernel.name for kernel in part.kernels)),
+        "input_dtype": Field("text", lambda part: tuple(spec.dtype for spec in part.row.ins) if part.row else ()),
+    }
+    return {**texts, **numbers}

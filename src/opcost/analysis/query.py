@@ -1,0 +1,323 @@
+"""Questions to a profile: which operators, grouped how, in which order, how many, and what they cost beside their time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opcost.analysis import busy
+from opcost.analysis.aggregate import check_how, check_keys, combine, group
+from opcost.analysis.join import against_peak, with_costs
+from opcost.analysis.part import (
+    LABELS,
+    UNATTRIBUTED,
+    EndKey,
+    Part,
+    Side,
+    fields,
+    label,
+    parts_of,
+    self_host_ns,
+    unattributed_parts,
+    usual_side,
+)
+from opcost.analysis.where import compile_where
+from opcost.core.answer import Answer, AnswerLine
+from opcost.core.devices import Device
+from opcost.core.devices import device as find_device
+from opcost.core.graph import Note
+from opcost.core.profile import Profile
+from opcost.errors import OpcostError, UnknownName
+
+_OWN_LABELS = ("name", "type", "kind", "module", "phase", "dtype", "device", "stream", "provider", "rank", "step")
+"""What a line of a single operator says of itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Everything that can be asked; the names are those of the command line."""
+
+    side: Side | None = None
+    """None is the device where the trace has times of one."""
+    top_end_key: EndKey = "end"
+    where: str | None = None
+    type: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    module: str | None = None
+    """A module, and everything below it."""
+    opr_name: str | None = None
+    """A regular expression that the name begins with."""
+    input_dtype: str | None = None
+    min_time_ns: float = -math.inf
+    max_time_ns: float = math.inf
+    group_by: tuple[str, ...] = ()
+    aggregate_by: tuple[str, ...] = ()
+    aggregate: str | None = None
+    depth: int | None = None
+    percentiles: tuple[float, ...] = ()
+    order_by: str = "time"
+    top: int = 0
+    """So many lines; 0 shows all, and a negative number all but the last ones."""
+    device: Device | None = None
+
+    def __post_init__(self) -> None:
+        check_keys((*self.group_by, *self.aggregate_by))
+        if self.aggregate is not None:
+            check_how(self.aggregate)
+        sort_key(self.order_by)
+        for percent in self.percentiles:
+            if not 0 <= percent <= 100:
+                raise OpcostError(f"{percent:g} is not a percentile; they go from 0 to 100")
+        if self.depth is not None and self.depth < 1:
+            raise OpcostError(f"depth {self.depth} is not a whole number of at least 1")
+
+
+def query(profile: Profile, **wishes: Any) -> Answer:
+    """Ask a profile: `query(profile, kind="conv", order_by="-time", top=5, aggregate_by="type", aggregate="sum")`.
+
+    `type`, `kind`, `group_by` and `aggregate_by` take one name or several; `min_time` and `max_time` are seconds; `device` is a
+    name such as "h200" or a `Device`. The other wishes are those of `Question`.
+    """
+    wishes = {name: value for name, value in wishes.items() if value is not None}
+    for name in ("type", "kind", "group_by", "aggregate_by"):
+        if isinstance(wishes.get(name), str):
+            wishes[name] = tuple(wishes[name].split(","))
+        elif name in wishes:
+            wishes[name] = tuple(wishes[name])
+    if "percentiles" in wishes:
+        wishes["percentiles"] = tuple(float(percent) for percent in wishes["percentiles"])
+    for name in ("min_time", "max_time"):
+        if name in wishes:
+            wishes[f"{name}_ns"] = wishes.pop(name) * 1e9
+    if isinstance(wishes.get("device"), str):
+        wishes["device"] = find_device(wishes["device"])
+    known = Question.__dataclass_fields__
+    for name in wishes:
+        if name not in known:
+            raise UnknownName("question", name, known)
+    return ask(profile, Question(**wishes))
+
+
+def ask(profile: Profile, question: Question) -> Answer:
+    """The answer to a question."""
+    from opcost.rules import default_rules
+
+    profile = with_costs(profile, default_rules())
+    side = question.side or usual_side(profile)
+    loose = unattributed_parts(profile) if side == "device" and question.top_end_key == "end" else []
+    host_total, device_total = _totals(profile)
+    total = device_total if side == "device" else host_total
+    keys = (*question.group_by, *question.aggregate_by)
+    parts = parts_of(profile, side, question.top_end_key, keys=keys)
+    if "kernel" in keys:
+        # By kernel, work without an operator is as good as any other.
+        parts, loose = [*parts, *loose], []
+    parts = [part for part in parts if _passes(part, question)]
+    if question.where:
+        condition = compile_where(question.where, fields(total))
+        parts = [part for part in parts if condition(part)]
+    asker = _Asker(question, total, tf32=profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes"))
+    lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
+    if loose:
+        sum_of_loose = combine(loose, "sum", labels={"name": UNATTRIBUTED, "type": "device work without an operator"})
+        lines.append(replace(sum_of_loose, role="unattributed", share=_share(sum_of_loose.time_ns, total), unpriced=0))
+    lines.append(asker.total_line([*parts, *loose]))
+    device = question.device
+    return Answer(
+        meta=profile.meta,
+        side=side,
+        keys=keys,
+        how=asker.how if keys or question.aggregate else "",
+        lines=tuple(lines),
+        percentiles=question.percentiles,
+        total_ns=total,
+        host_ns=host_total,
+        device_ns=device_total,
+        unattributed_ns=sum(kernel.duration_ns for kernel in profile.unattributed),
+        wall_ns=profile.wall_ns,
+        devices=busy.devices(profile),
+        peak=f"{device.name}: {device.source}" if device else "",
+        notes=(*profile.notes, *_peak_notes(lines)),
+    )
+
+
+class _Asker:
+    """Lines for parts that have passed, in one way of grouping and sorting."""
+
+    def __init__(self, question: Question, total: float | None, *, tf32: bool) -> None:
+        self.question = question
+        self.total = total
+        self.tf32 = tf32
+        self.how = question.aggregate or "sum"
+
+    def listed(self, parts: Sequence[Part], *, with_rest: bool = True) -> list[AnswerLine]:
+        """The lines asked for, and one for all the others."""
+        pairs = self._lines(parts)
+        ordered = sort_lines(pairs, self.question.order_by)
+        top = self.question.top
+        shown = ordered[: top or None]
+        hidden = ordered[len(shown) :]
+        lines = []
+        spent = 0.0
+        for line, _ in shown:
+            spent += line.time_ns or 0.0
+            lines.append(replace(line, cumulative_ns=spent))
+        if hidden and with_rest:
+            rest = [part for _, members in hidden for part in members]
+            words = {"name": f"({len(hidden)} more)"}
+            line = combine(rest, "sum", labels=words, percentiles=self.question.percentiles, role="rest")
+            lines.append(replace(line, share=_share(line.time_ns, self.total)))
+        return lines
+
+    def grouped(self, parts: Sequence[Part]) -> list[AnswerLine]:
+        """A line for each group, and below it the lines of the group."""
+        question = self.question
+        groups = []
+        for labels, members in group(parts, question.group_by, question.depth).items():
+            words = dict(zip(question.group_by, labels, strict=True))
+            groups.append((self._finished(members, "sum", words), members))
+        lines = []
+        for line, members in sort_lines(groups, question.order_by):
+            lines.append(replace(line, role="group"))
+            lines += self.listed(members)
+        return lines
+
+    def total_line(self, parts: Sequence[Part]) -> AnswerLine:
+        """What all parts that passed add up to."""
+        line = combine(parts, "sum", labels={"name": "total"}, role="total") if parts else AnswerLine(
+            role="total", labels={"name": "total"}, count=0, time_ns=0.0
+        )
+        return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=(), id=None)
+
+    def _lines(self, parts: Sequence[Part]) -> list[tuple[AnswerLine, Sequence[Part]]]:
+        question = self.question
+        if question.aggregate_by:
+            found = group(parts, question.aggregate_by, question.depth)
+            named = [(dict(zip(question.aggregate_by, key, strict=True)), members) for key, members in found.items()]
+        elif question.aggregate:
+            named = [({"name": "all"}, list(parts))] if parts else []
+        else:
+            return [(self._finished([part], "sum", _own_labels(part)), [part]) for part in parts]
+        return [(self._finished(members, self.how, words), members) for words, members in named]
+
+    def _finished(self, parts: Sequence[Part], how: str, labels: Mapping[str, str]) -> AnswerLine:
+        line = combine(parts, how, labels=labels, percentiles=self.question.percentiles)
+        line = replace(line, share=_share(line.time_ns, self.total))
+        device = self.question.device
+        if device is None:
+            return line
+        kinds = {LABELS["kind"](part) for part in parts}
+        dtypes = {LABELS["dtype"](part) for part in parts}
+        # A group of one kind and type has one peak; a mixed one has none.
+        kind = kinds.pop() if len(kinds) == 1 else ""
+        return against_peak(line, device, kind=kind, dtype=dtypes.pop() if len(dtypes) == 1 else "", tf32=self.tf32)
+
+
+def _own_labels(part: Part) -> dict[str, str]:
+    return {key: text for key in _OWN_LABELS if (text := label(part, key))}
+
+
+def _totals(profile: Profile) -> tuple[float | None, float | None]:
+    host = [time for row in profile.rows if (time := self_host_ns(row)) is not None]
+    device = [row.device_ns for row in profile.rows if row.device_ns is not None]
+    device += [kernel.duration_ns for kernel in profile.unattributed]
+    return (sum(host) if host else None), (sum(device) if device else None)
+
+
+def _share(time: float | None, total: float | None) -> float | None:
+    return time / total if time is not None and total else None
+
+
+def _peak_notes(lines: Iterable[AnswerLine]) -> tuple[Note, ...]:
+    above = sum(line.above_peak for line in lines)
+    if not above:
+        return ()
+    text = f"{above} lines exceed the device's peak: another precision, data served from a cache, or a wrong device"
+    return (Note("above_peak", text),)
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
+
+
+def _passes(part: Part, question: Question) -> bool:
+    row = part.row
+    if not question.min_time_ns <= part.time_ns <= question.max_time_ns:
+        return False
+    if row is None:
+        return not (question.type or question.kind or question.module or question.opr_name or question.input_dtype)
+    if question.type and row.type not in question.type:
+        return False
+    if question.kind and row.kind not in question.kind:
+        return False
+    if question.module is not None and row.module != question.module and not row.module.startswith(f"{question.module}."):
+        return False
+    if question.opr_name and not _pattern(question.opr_name).match(row.name):
+        return False
+    wanted = question.input_dtype
+    return not wanted or any(spec.dtype.casefold() == wanted.casefold() for spec in row.ins)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as fault:
+        raise OpcostError(
+            f"{text!r} is not a regular expression: {fault}", hint="put a backslash before ( [ { * + ? . \\"
+        ) from None
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+SORTED: dict[str, Callable[[AnswerLine], Any]] = {
+    "time": lambda line: line.time_ns,
+    "host": lambda line: line.host_ns,
+    "device_time": lambda line: line.device_ns,
+    "wait": lambda line: line.wait_ns,
+    "count": lambda line: line.count,
+    "launches": lambda line: line.launches,
+    "mean": lambda line: line.time_ns / line.count if line.time_ns is not None and line.count else None,
+    "computation": lambda line: line.computation,
+    "flops": lambda line: line.flops,
+    "memory": lambda line: line.memory,
+    "bandwidth": lambda line: line.bandwidth,
+    "intensity": lambda line: line.intensity,
+    "of_peak_flops": lambda line: line.of_peak_flops,
+    "of_peak_bandwidth": lambda line: line.of_peak_bandwidth,
+    "opr_id": lambda line: line.id,
+    "in_shapes": lambda line: [spec.shape or () for spec in line.ins] or None,
+    "out_shapes": lambda line: [spec.shape or () for spec in line.outs] or None,
+    **{key: (lambda line, key=key: line.labels.get(key)) for key in LABELS},
+}
+_ALIASES = {
+    "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
+    "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
+    "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
+    "output": "out_shapes", "kernels": "launches",
+}  # fmt: skip
+"""Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
+
+
+def sort_key(order_by: str) -> tuple[Callable[[AnswerLine], Any], bool]:
+    """What a wish sorts by, and whether the smallest comes first; `COL` and `-COL` are falling, `+COL` is rising."""
+    bare = order_by.strip()
+    name = bare.lstrip("+-").strip().lower().replace(" ", "_").replace("-", "_")
+    percent = re.fullmatch(r"p\d{1,3}(\.\d+)?", name)
+    if percent:
+        return (lambda line: line.percentiles[0] if line.percentiles else None), bare.startswith("+")
+    name = _ALIASES.get(name, name)
+    if name not in SORTED:
+        raise UnknownName("column", order_by, [*SORTED, *_ALIASES])
+    return SORTED[name], bare.startswith("+")
+
+
+def sort_lines(
+    pairs: Sequence[tuple[AnswerLine, Sequence[Part]]], order_by: str
+) -> list[tuple[AnswerLine, Sequence[Part]]]:
+    """Sorted, equal ones in their old order; lines without a value come last in both directions."""
+    column, rising = sort_key(order_by)
+    known = [pair for pair in pairs if column(pair[0]) is not None]
+    missing = [pair for pair in pairs if column(pair[0]) is None]
+    return [*sorted(known, key=lambda pair: column(pair[0]), reverse=not rising), *missing]

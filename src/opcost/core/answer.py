@@ -1,0 +1,143 @@
+"""What a question to a profile is answered with: lines with times, costs and rates. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from opcost.core.graph import Note, TensorSpec
+
+LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
+
+SECOND_NS = 1_000_000_000
+
+
+class KernelUse(NamedTuple):
+    """A kernel that the operators of a line launched: how often, and how long all of that took."""
+
+    name: str
+    count: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLine:
+    """One operator, or several as one; None where the trace or the rules do not say."""
+
+    role: LineRole = "row"
+    labels: Mapping[str, str]
+    """What it is: the keys that were asked for, or everything that is known of a single operator."""
+    id: int | None = None
+    count: int = 1
+    """Executions."""
+    time_ns: float | None = None
+    """The time that was asked for: on the device or on the host, whole or waiting."""
+    host_ns: float | None = None
+    device_ns: float | None = None
+    wait_ns: float | None = None
+    computation: float | None = None
+    """Floating-point operations."""
+    memory: float | None = None
+    """Bytes that must move without fusion."""
+    unpriced: int = 0
+    """Executions without a price; with some, computation and memory are lower bounds."""
+    ins: tuple[TensorSpec, ...] = ()
+    outs: tuple[TensorSpec, ...] = ()
+    percentiles: tuple[float, ...] = ()
+    """Of the times of single executions, in the order of `Answer.percentiles`."""
+    kernels: tuple[KernelUse, ...] = ()
+    """The longest first."""
+    launches: int = 0
+    share: float | None = None
+    """Of the time of the whole profile."""
+    cumulative_ns: float | None = None
+    of_peak_flops: float | None = None
+    """Achieved FLOP/s as a part of the device's peak; above 1 the peak, or the price, does not apply."""
+    of_peak_bandwidth: float | None = None
+
+    @property
+    def flops(self) -> float | None:
+        """FLOP per second."""
+        return _per_second(self.computation, self.time_ns)
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second."""
+        return _per_second(self.memory, self.time_ns)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOP per byte."""
+        return self.computation / self.memory if self.computation is not None and self.memory else None
+
+    @property
+    def above_peak(self) -> bool:
+        return max(self.of_peak_flops or 0.0, self.of_peak_bandwidth or 0.0) > 1.0
+
+
+class Busy(NamedTuple):
+    """How one device was used between its first and its last kernel."""
+
+    device: str
+    rank: int
+    span_ns: int
+    busy_ns: int
+    """Time in which at least one kernel ran."""
+    work_ns: int
+    """Durations of all kernels; more than `busy_ns` where kernels ran side by side."""
+    kernels: int
+    median_ns: float
+
+    @property
+    def idle_ns(self) -> int:
+        return self.span_ns - self.busy_ns
+
+    @property
+    def overlap_ns(self) -> int:
+        return self.work_ns - self.busy_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Lines in the order asked for, and what they must be seen against."""
+
+    meta: Mapping[str, str]
+    side: Literal["device", "host"]
+    keys: tuple[str, ...]
+    """What lines were aggregated by; empty where each line is one operator."""
+    how: str = ""
+    """How they were aggregated: sum, mean, ..."""
+    lines: tuple[AnswerLine, ...]
+    percentiles: tuple[float, ...] = ()
+    total_ns: float | None = None
+    """Of the chosen side, over the whole profile, unattributed work included; never filtered."""
+    host_ns: float | None = None
+    device_ns: float | None = None
+    unattributed_ns: int = 0
+    wall_ns: int | None = None
+    devices: tuple[Busy, ...] = ()
+    peak: str = ""
+    """The device whose peaks were used, with their source."""
+    notes: tuple[Note, ...] = field(default=())
+
+    @property
+    def rows(self) -> tuple[AnswerLine, ...]:
+        """The lines that were asked for, without sums and unattributed time."""
+        return tuple(line for line in self.lines if line.role == "row")
+
+    def __iter__(self) -> Iterator[AnswerLine]:
+        return iter(self.rows)
+
+    def __str__(self) -> str:
+        return self.render("table")
+
+    def render(self, view: str = "table", **options: Any) -> str:
+        """The answer as text: table, json, csv, md."""
+        from opcost.core.plugin import PROFILE_VIEWS, load
+
+        return str(load(PROFILE_VIEWS, view).render(self, **options))
+
+
+def _per_second(amount: float | None, time_ns: float | None) -> float | None:
+    return amount * SECOND_NS / time_ns if amount is not None and time_ns else None

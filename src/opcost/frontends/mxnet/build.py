@@ -1,0 +1,345 @@
+"""A worked-out symbol as our Graph: values, operators in our words, modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opcost.core.graph import Attrs, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.errors import SourceError
+from opcost.frontends.mxnet.attribute import AttributeFault
+from opcost.frontends.mxnet.infer import DEFAULT_TYPE, Inferred, infer
+from opcost.frontends.mxnet.naming import inner_name, parents, paths_of, unique
+from opcost.frontends.mxnet.ops import all_operators
+from opcost.frontends.mxnet.ops.control import FUSED, Loop, fused_inputs, loop_of, trips_of
+from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Translation
+from opcost.frontends.mxnet.roles import Roles
+from opcost.frontends.mxnet.shape import Mismatch, Shape, Undetermined
+from opcost.frontends.mxnet.symbol import Entry, Node, Symbol
+
+SCOPE = "scope"
+"""The type of a module that is only a common prefix of names."""
+
+
+@dataclass(slots=True)
+class _Maker:
+    """Values and operators as they are made; equal specs and attributes are one object, by which prices are cached."""
+
+    values: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    specs: dict[tuple[Shape, str], TensorSpec] = field(default_factory=dict)
+    attrs: dict[str, Attrs] = field(default_factory=dict)
+
+    def spec(self, shape: Shape, dtype: str | None) -> TensorSpec:
+        key = (shape, dtype or DEFAULT_TYPE)
+        if key not in self.specs:
+            self.specs[key] = TensorSpec(*key)
+        return self.specs[key]
+
+    def value(
+        self, name: str, spec: TensorSpec, role: Role = "activation", *, storage: int | None = None, trainable: bool = False
+    ) -> int:
+        index = len(self.values)
+        self.values.append(Value(index, name, spec, role, index if storage is None else storage, trainable))
+        return index
+
+    def move(self, value: int, home: int, begin: int) -> bool:
+        """Let a value, and all views of it made since `begin`, live in another's memory; False if its memory is not its own."""
+        storage = self.values[value].storage
+        if storage < begin:
+            return False
+        for index in range(begin, len(self.values)):
+            if self.values[index].storage == storage:
+                self.values[index] = self.values[index]._replace(storage=home)
+        return True
+
+    def op(self, found: Translation, raw: str, inputs: Sequence[int], outputs: Sequence[int], module: str, repeat: int) -> None:
+        attrs = self.attrs.setdefault(repr(sorted(found.attrs.items())), found.attrs)
+        self.ops.append(Op(len(self.ops), found.kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat))
+
+
+def build(
+    symbol: Symbol,
+    inferred: Inferred,
+    roles: Roles,
+    *,
+    source: str,
+    notes: Sequence[Note] = (),
+    meta: Mapping[str, str] | None = None,
+    training: bool = False,
+) -> Graph:
+    """The graph of a symbol whose shapes are worked out and whose variables are told apart."""
+    maker = _Maker()
+    made = _variables(maker, symbol, inferred, roles)
+    paths = _paths(symbol, roles)
+    told = dict.fromkeys(notes)
+    emitter = _Emitter(maker, told, training=training)
+    emitter.nodes(symbol, inferred, made, paths, repeat=1)
+    return Graph(
+        source=source,
+        framework="mxnet",
+        values=tuple(maker.values),
+        ops=tuple(maker.ops),
+        modules=_modules(symbol, inferred, roles, paths, made, maker, source),
+        inputs=tuple(made[node, 0] for node in roles.inputs),
+        outputs=tuple(made[entry] for entry in symbol.heads),
+        notes=tuple(told),
+        meta={"version": symbol.version_text, "mode": "train" if training else "eval", **(meta or {})},
+    )
+
+
+def _variables(maker: _Maker, symbol: Symbol, inferred: Inferred, roles: Roles) -> dict[Entry, int]:
+    kinds: dict[int, Role] = dict.fromkeys(roles.inputs, "input")
+    kinds |= dict.fromkeys(roles.weights, "param")
+    kinds |= dict.fromkeys(roles.states, "buffer")
+    made: dict[Entry, int] = {}
+    for node in symbol.variables:
+        spec = maker.spec(inferred.shapes[node.index][0], inferred.types[node.index][0])
+        role = kinds[node.index]
+        trainable = role == "param" and node.index not in roles.frozen
+        made[node.index, 0] = maker.value(node.name, spec, role, trainable=trainable)
+    return made
+
+
+def _paths(symbol: Symbol, roles: Roles) -> dict[int, str]:
+    """A module path for each operator."""
+    held = {*roles.weights, *roles.states}
+    operators = [node for node in symbol.nodes if not node.is_variable]
+    weights = [[symbol.nodes[source].name for source, _ in node.inputs if source in held] for node in operators]
+    found = paths_of([node.name or node.op for node in operators], weights)
+    return {node.index: path for node, path in zip(operators, found, strict=True)}
+
+
+class _Emitter:
+    """Makes the operators of a graph, and of the graphs inside its nodes."""
+
+    def __init__(self, maker: _Maker, notes: dict[Note, None], *, training: bool) -> None:
+        self.maker = maker
+        self.notes = notes
+        self.training = training
+        self.table = all_operators()
+
+    def nodes(
+        self, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], paths: Mapping[int, str], *, repeat: int
+    ) -> None:
+        for node in symbol.nodes:
+            if node.is_variable:
+                continue
+            path = paths[node.index]
+            if node.op in FUSED and node.subgraphs:
+                self._fused(node, symbol, inferred, made, path, repeat=repeat)
+            elif node.op == "_foreach" and node.subgraphs and self._loop(node, inferred) is not None:
+                self._foreach(node, symbol, inferred, made, path, repeat=repeat)
+            else:
+                self._plain(node, symbol, inferred, made, path, repeat=repeat)
+
+    def _plain(
+        self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
+    ) -> None:
+        found = self._translated(node, symbol, inferred)
+        inputs = [made[entry] for entry in node.inputs]
+        if found.inputs is not None:
+            inputs = [inputs[place] for place in found.inputs if place < len(inputs)]
+        outputs = []
+        for output, shape in enumerate(inferred.shapes[node.index]):
+            spec = self.maker.spec(shape, inferred.types[node.index][output])
+            shared = self.maker.values[inputs[0]].storage if found.kind == "view" and inputs and not output else None
+            value = self.maker.value(_output_name(node, output, inferred), spec, storage=shared)
+            made[node.index, output] = value
+            outputs.append(value)
+        self.maker.op(found, _raw(node), inputs, outputs, path, repeat)
+
+    def _translated(self, node: Node, symbol: Symbol, inferred: Inferred) -> Translation:
+        rule = self.table.get(node.op)
+        if rule is None:
+            return UNKNOWN
+        call = Call(
+            node.attrs,
+            [inferred.shapes[source][output] for source, output in node.inputs],
+            inferred.shapes[node.index],
+            [inferred.types[source][output] for source, output in node.inputs],
+            inferred.types[node.index],
+            np_shape=symbol.np_shape,
+            version=symbol.version,
+            training=self.training,
+            subgraphs=node.subgraphs,
+        )
+        try:
+            found = rule.translate(call)
+        except Undetermined:
+            return UNKNOWN
+        except Mismatch as exc:
+            raise SourceError(f"{node}: {exc}") from exc
+        except AttributeFault as exc:
+            raise SourceError(f"{node}: {exc.message}") from exc
+        except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as exc:
+            raise SourceError(f"{node}: its attributes do not fit its inputs") from exc
+        if found.kind == "unknown" and node.op in _WHY:
+            self.notes[Note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)] = None
+        return found
+
+    def _fused(
+        self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
+    ) -> None:
+        """A fused operator is the graph inside it; what it adds for quantized numbers are ranges."""
+        body = node.subgraphs[0]
+        own = fused_inputs(body, len(node.inputs))
+        entries = [made[entry] for entry in node.inputs]
+        inner, made_inside = self._inside(
+            node, body, dict(enumerate(node.inputs[:own])), dict(enumerate(entries[:own])), inferred
+        )
+        self.nodes(body, inner, made_inside, _same_path(body, path), repeat=repeat)
+        for output in range(len(inferred.shapes[node.index])):
+            if output < len(body.heads):
+                made[node.index, output] = made_inside[body.heads[output]]
+            else:
+                spec = self.maker.spec(inferred.shapes[node.index][output], inferred.types[node.index][output])
+                value = self.maker.value(_output_name(node, output, inferred), spec)
+                self.maker.op(Translation("create"), _raw(node), (), (value,), path, repeat)
+                made[node.index, output] = value
+
+    def _inside(
+        self, node: Node, body: Symbol, wiring: Mapping[int, Entry], values: Mapping[int, int], outer: Inferred,
+        shapes: Mapping[int, Shape] | None = None,
+    ) -> tuple[Inferred, dict[Entry, int]]:  # fmt: skip
+        """A body worked out, with the values that its variables stand for; `wiring` leads from variables to entries."""
+        variables = [variable.index for variable in body.variables]
+        known: dict[int, Shape] = {}
+        types: dict[int, str | None] = {}
+        for place, (source, output) in wiring.items():
+            known[variables[place]] = (shapes or {}).get(place, outer.shapes[source][output])
+            types[variables[place]] = outer.types[source][output]
+        inner = infer(body, known, types, training=self.training)
+        made = {(variables[place], 0): value for place, value in values.items()}
+        for place, variable in enumerate(variables):
+            if place not in values:
+                spec = self.maker.spec(inner.shapes[variable][0], inner.types[variable][0])
+                made[variable, 0] = self.maker.value(body.nodes[variable].name, spec, "const")
+        return inner, made
+
+    def _loop(self, node: Node, inferred: Inferred) -> Loop | None:
+        """The wiring of a loop whose number of steps is known."""
+        loop = loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
+        ins = [inferred.shapes[source][output] for source, output in node.inputs]
+        return loop if trips_of(loop, ins, inferred.shapes[node.index]) is not None else None
+
+    def _foreach(
+        self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
+    ) -> None:
+        """The body once, its operators repeated; a step of an input is a view, and results are written where they are kept."""
+        maker, body = self.maker, node.subgraphs[0]
+        loop = loop_of(node.attrs, body, len(node.inputs))
+        ins = [inferred.shapes[source][output] for source, output in node.inputs]
+        trips = trips_of(loop, ins, inferred.shapes[node.index]) or 0
+        shapes: dict[int, Shape] = {}
+        values: dict[int, int] = {}
+        for place, variable in enumerate(loop.variables):
+            value = made[node.inputs[place]]
+            if place < len(loop.sliced):
+                whole = maker.values[value]
+                step = (whole.spec.shape or ())[1:]
+                shapes[variable] = step
+                value = maker.value(f"{whole.name}[step]", maker.spec(step, whole.spec.dtype), storage=whole.storage)
+                maker.op(Translation("view"), _raw(node), (made[node.inputs[place]],), (value,), path, repeat * trips)
+            values[variable] = value
+        stacked = [
+            maker.value(
+                _output_name(node, output, inferred),
+                maker.spec(inferred.shapes[node.index][output], inferred.types[node.index][output]),
+            )
+            for output in range(loop.outputs)
+        ]
+        wiring = {variable: node.inputs[place] for place, variable in enumerate(loop.variables)}
+        inner, made_inside = self._inside(node, body, wiring, values, inferred, shapes)
+        begin = len(maker.values)
+        self.nodes(body, inner, made_inside, _same_path(body, path), repeat=repeat * trips)
+        for output in range(len(inferred.shapes[node.index])):
+            head = made_inside[body.heads[output]]
+            if output < loop.outputs:
+                kind = "view" if maker.move(head, stacked[output], begin) else "copy"
+                maker.op(Translation(kind), _raw(node), (head,), (stacked[output],), path, repeat)
+                head = stacked[output]
+            made[node.index, output] = head
+
+
+def _same_path(body: Symbol, path: str) -> dict[int, str]:
+    return {node.index: path for node in body.nodes}
+
+
+_WHY = {
+    "Custom": "Python code that the file does not hold, so its cost and the shapes behind it are not known",
+    "_npi_Custom": "Python code that the file does not hold, so its cost and the shapes behind it are not known",
+    "_cond": "which branch runs depends on data, so its cost and the shapes behind it are not known",
+    "_while_loop": "how often it runs depends on data, so its cost and the shapes behind it are not known",
+    "_foreach": "how often it runs is not known",
+}
+
+
+def _raw(node: Node) -> str:
+    """The framework's word for an operator; a custom one by the name of its Python class."""
+    if node.op in ("Custom", "_npi_Custom"):
+        return f"mxnet::{node.op}:{node.attrs.raw.get('op_type', '?')}"
+    return f"mxnet::{node.op}"
+
+
+def _output_name(node: Node, output: int, inferred: Inferred) -> str:
+    return f"{node.name}_output{output if len(inferred.shapes[node.index]) > 1 else ''}"
+
+
+def _modules(
+    symbol: Symbol, inferred: Inferred, roles: Roles, paths: Mapping[int, str], made: Mapping[Entry, int], maker: _Maker, source: str
+) -> tuple[Module, ...]:
+    """One module per operator's path, with the weights it reads, and the scopes above."""
+    held: dict[str, tuple[dict[int, str], dict[int, str]]] = {}
+    first: dict[str, Node] = {}
+    calls: dict[str, int] = {}
+    weights, states = set(roles.weights), set(roles.states)
+    for node in symbol.nodes:
+        if node.is_variable:
+            continue
+        path = paths[node.index]
+        first.setdefault(path, node)
+        calls[path] = calls.get(path, 0) + 1
+        parameters, buffers = held.setdefault(path, ({}, {}))
+        for index, _ in node.inputs:
+            if index in weights or index in states:
+                variable = symbol.nodes[index]
+                owned = parameters if index in weights else buffers
+                owned.setdefault(made[index, 0], inner_name(variable.name, node.name, path))
+    return tuple(
+        _module(path, first.get(path), inferred, symbol, maker, source, calls.get(path, 0), *held.get(path, ({}, {})))
+        for path in parents(paths.values())
+    )
+
+
+def _module(
+    path: str, node: Node | None, inferred: Inferred, symbol: Symbol, maker: _Maker, source: str, calls: int,
+    parameters: Mapping[int, str], buffers: Mapping[int, str],
+) -> Module:  # fmt: skip
+    names = unique({**parameters, **buffers})
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    if node is not None:
+        reads = [entry for entry in node.inputs if not symbol.nodes[entry[0]].is_variable or entry == node.inputs[0]]
+        inputs = tuple(maker.spec(inferred.shapes[i][k], inferred.types[i][k]) for i, k in reads)
+        outputs = tuple(
+            maker.spec(shape, dtype)
+            for shape, dtype in zip(inferred.shapes[node.index], inferred.types[node.index], strict=True)
+        )
+    return Module(
+        path=path,
+        type=node.op if node is not None else SCOPE if path else source,
+        parameters=tuple((names[value], value) for value in parameters),
+        buffers=tuple((names[value], value) for value in buffers),
+        calls=calls if path else 1,
+        extra=_extra(node),
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+def _extra(node: Node | None) -> str:
+    """The attributes as the author wrote them, without those of MXNet's own bookkeeping."""
+    if node is None:
+        return ""
+    return ", ".join(f"{name}={value}" for name, value in node.attrs.raw.items() if not name.startswith("__"))

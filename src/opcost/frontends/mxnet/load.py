@@ -1,0 +1,300 @@
+"""From a checkpoint, or a symbol's text and its weights, to a Graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcost.core.dtype import BITS
+from opcost.core.graph import Graph, Note
+from opcost.errors import InputError, SourceError, UnknownName
+from opcost.frontends.mxnet.attribute import AttributeFault
+from opcost.frontends.mxnet.build import build
+from opcost.frontends.mxnet.checkpoint import find_checkpoint
+from opcost.frontends.mxnet.dialect import upgraded
+from opcost.frontends.mxnet.infer import Inferred, infer
+from opcost.frontends.mxnet.params import Array, read_params
+from opcost.frontends.mxnet.roles import Roles, assign
+from opcost.frontends.mxnet.shape import Mismatch, Shape, complete, merge, show
+from opcost.frontends.mxnet.symbol import Node, Symbol, read_symbol
+from opcost.frontends.options import CountOptions
+
+_SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
+_FORWARD_ONLY = "count the forward pass; a symbol does not say how it is trained"
+
+
+class Saved(NamedTuple):
+    """A weight as a parameter file, or a live model, has it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    state: bool
+    """It is an auxiliary state."""
+    trainable: bool = True
+
+
+class Worked(NamedTuple):
+    """A symbol with everything known about it."""
+
+    symbol: Symbol
+    inferred: Inferred
+    roles: Roles
+    notes: tuple[Note, ...]
+
+
+def load_file(path: Path, options: CountOptions) -> Graph:
+    """The graph of a checkpoint on disk."""
+    checkpoint = find_checkpoint(path, options.params, options.epoch)
+    symbol = upgraded(read_symbol(checkpoint.symbol))
+    saved: dict[str, Saved] = {}
+    notes: list[Note] = []
+    meta: dict[str, str] = {}
+    if checkpoint.params is not None:
+        saved = named_arrays(read_params(checkpoint.params))
+        names = {node.name for node in symbol.variables}
+        if names.isdisjoint(saved) and saved:
+            told = f"none of the {len(saved)} names in {checkpoint.params.name} stands in {checkpoint.symbol.name}"
+            if checkpoint.chosen:
+                raise SourceError(told, hint="save the model with `export` or `save_checkpoint`, which keep the symbol's names")
+            notes.append(Note("parameters-ignored", f"{told}, so it was not used"))
+            saved = {}
+        else:
+            meta["parameters"] = checkpoint.params.name
+    source = checkpoint.symbol.name.removesuffix(".json").removesuffix("-symbol")
+    return load_symbol(symbol, options, saved, source=source, notes=notes, meta=meta)
+
+
+def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
+    """The arrays of a file by the names that a symbol uses; `arg:` and `aux:` tell weights from auxiliary states."""
+    found: dict[str, Saved] = {}
+    for array in arrays:
+        kind, colon, rest = array.name.partition(":")
+        name = rest if colon and kind in ("arg", "aux") else array.name
+        if name and array.shape is not None:
+            found[name] = Saved(array.shape, array.dtype, kind == "aux" and bool(colon))
+    return found
+
+
+def load_symbol(
+    symbol: Symbol,
+    options: CountOptions,
+    saved: Mapping[str, Saved],
+    *,
+    source: str,
+    notes: Sequence[Note] = (),
+    meta: Mapping[str, str] | None = None,
+) -> Graph:
+    """The graph of a symbol with the shapes that were asked for and the weights that are known."""
+    if options.backward or options.optimizer is not None:
+        raise InputError("the backward pass of an MXNet symbol cannot be counted", hint=_FORWARD_ONLY)
+    training = options.mode == "train"
+    worked = work_out(symbol, options, saved, training=training)
+    roles = worked.roles
+    return build(
+        symbol, worked.inferred, roles, source=source, notes=(*notes, *worked.notes), meta=meta, training=training
+    )
+
+
+def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False) -> Worked:
+    """Tell inputs from weights and work out all shapes and types."""
+    shapes, dtypes = given_inputs(options)
+    variables = {node.name: node for node in symbol.variables}
+    if isinstance(shapes, Mapping):
+        for name in shapes:
+            if name not in variables:
+                raise UnknownName("input", str(name), _likely_inputs(symbol, saved))
+        named: dict[str, Shape] = {str(name): _shape(shape) for name, shape in shapes.items()}
+    else:
+        named = _placed(symbol, shapes, saved)
+    roles = _roles(symbol, named, saved)
+    known, types, origins = _start(symbol, named, _typed(symbol, named, dtypes, roles), saved)
+    inferred = infer(symbol, known, types, training=training, names=origins)
+    _check_inputs(symbol, inferred, roles)
+    return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
+
+
+def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
+    states = {name for name, array in saved.items() if array.state}
+    roles = assign(symbol, named, saved, states)
+    untrained = {
+        node.index for node in symbol.variables if node.name in saved and not saved[node.name].trainable
+    }
+    return Roles(roles.inputs, roles.weights, roles.states, roles.frozen | untrained, roles.side)
+
+
+def _placed(symbol: Symbol, shapes: Sequence[Any], saved: Mapping[str, Saved]) -> dict[str, Shape]:
+    """Shapes without names go to the inputs in the order of the file; labels and states come last."""
+    if not shapes:
+        return {}
+    roles = _roles(symbol, (), saved)
+    inputs = [*(i for i in roles.inputs if i not in roles.side), *(i for i in roles.inputs if i in roles.side)]
+    names = [symbol.nodes[index].name for index in inputs]
+    if len(shapes) > len(names):
+        raise InputError(
+            f"{len(shapes)} shapes were given, and the model has {len(names)} inputs: {', '.join(names) or 'none'}",
+            hint="name them: shapes={name: shape}, or --input name:1x3x224x224",
+        )
+    return {name: _shape(shape) for name, shape in zip(names, shapes, strict=False)}
+
+
+def given_inputs(options: CountOptions) -> tuple[Any, Any]:
+    """Shapes, by name or in order, and element types, from whatever the caller gave."""
+    if options.inputs is not None and options.shapes is not None:
+        raise InputError("both inputs and shapes were given", hint="pass one of them")
+    if options.inputs is not None or options.kwargs:
+        return _of_tensors(options)
+    shapes = options.shapes
+    if shapes is None:
+        return [], options.dtypes
+    if isinstance(shapes, Mapping):
+        return shapes, options.dtypes
+    return ([shapes] if _is_shape(shapes) else list(shapes)), options.dtypes
+
+
+def _of_tensors(options: CountOptions) -> tuple[Any, Any]:
+    """The shapes and types of arrays, of whatever framework."""
+    inputs = options.inputs
+    several = () if inputs is None else inputs if isinstance(inputs, tuple) else (inputs,)
+    if isinstance(inputs, Mapping):
+        several, named = (), {**inputs, **options.kwargs}
+    else:
+        named = dict(options.kwargs)
+    if several and named:
+        raise InputError("some inputs have a name and some have none", hint="name all of them, or none")
+    for tensor in (*several, *named.values()):
+        if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
+            raise InputError(f"an input is of type {type(tensor).__name__}, not an array", hint=_SHAPE_HINT)
+    if named:
+        return (
+            {name: tuple(tensor.shape) for name, tensor in named.items()},
+            {name: dtype_name(tensor.dtype) for name, tensor in named.items()},
+        )
+    return [tuple(tensor.shape) for tensor in several], [dtype_name(tensor.dtype) for tensor in several]
+
+
+def dtype_name(dtype: Any) -> str:
+    """An element type's name, whatever object stands for it."""
+    name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype)
+    name = str(name).rpartition(".")[2]
+    if name not in BITS:
+        raise UnknownName("element type", name, BITS)
+    return name
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if not _is_shape(value):
+        raise InputError(f"{value!r} is not a shape", hint=_SHAPE_HINT)
+    if any(extent < 0 for extent in value):
+        raise InputError(f"the shape {tuple(value)} has a negative extent")
+    return tuple(value)
+
+
+def _typed(symbol: Symbol, named: Mapping[str, Shape], dtypes: Any, roles: Roles) -> dict[str, str]:
+    """The element types that were given, by input."""
+    if dtypes is None:
+        return {}
+    names = list(named) or [symbol.nodes[index].name for index in roles.inputs]
+    if isinstance(dtypes, Mapping):
+        for name in dtypes:
+            if name not in names:
+                raise UnknownName("input to give an element type", str(name), names)
+        return {str(name): dtype_name(dtype) for name, dtype in dtypes.items() if dtype is not None}
+    if isinstance(dtypes, (list, tuple)):
+        return {name: dtype_name(dtype) for name, dtype in zip(names, dtypes, strict=False) if dtype is not None}
+    return {symbol.nodes[index].name: dtype_name(dtypes) for index in roles.inputs}
+
+
+def _start(
+    symbol: Symbol, named: Mapping[str, Shape], typed: Mapping[str, str], saved: Mapping[str, Saved]
+) -> tuple[dict[int, Shape], dict[int, str | None], dict[int, str]]:
+    """What is known of the variables before anything is worked out, and who says so."""
+    shapes: dict[int, Shape] = {}
+    types: dict[int, str | None] = {}
+    origins: dict[int, str] = {}
+    for node in symbol.variables:
+        shape, dtype = _declared(node, symbol)
+        origin = "by the symbol" if shape is not None else ""
+        array = saved.get(node.name)
+        if array is not None:
+            shape, origin = _both(node, shape, array.shape, "the parameter file"), "in the parameter file"
+            dtype = array.dtype
+        if node.name in named:
+            shape, origin = named[node.name], "as given"
+        dtype = typed.get(node.name, dtype)
+        if shape is not None:
+            shapes[node.index] = shape
+            origins[node.index] = origin
+        if dtype is not None:
+            types[node.index] = dtype
+    return shapes, types, origins
+
+
+def _both(node: Node, declared: Shape, seen: Shape, where: str) -> Shape:
+    try:
+        return merge(declared, seen)
+    except Mismatch as exc:
+        raise SourceError(
+            f"{node.name!r} is {show(declared)} in the symbol and {show(seen)} in {where}",
+            hint="the two files do not belong together",
+        ) from exc
+
+
+def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
+    """The shape and type that a variable carries in the file."""
+    shape: Shape = None
+    dtype: str | None = None
+    unknown = -1 if symbol.np_shape else 0
+    try:
+        if "__shape__" in node.attrs:
+            extents = node.attrs.integers("__shape__")
+            if extents or symbol.np_shape:
+                shape = tuple(None if extent == unknown or extent < 0 else extent for extent in extents)
+        if node.attrs.raw.get("__dtype__", "-1") not in ("-1", "None"):
+            dtype = node.attrs.dtype("__dtype__")
+    except AttributeFault as exc:
+        raise SourceError(f"{node}: {exc.message}") from exc
+    return shape, dtype if dtype in BITS else None
+
+
+def _likely_inputs(symbol: Symbol, saved: Mapping[str, Saved]) -> list[str]:
+    roles = _roles(symbol, (), saved)
+    return [symbol.nodes[index].name for index in roles.inputs]
+
+
+def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
+    missing = [symbol.nodes[index] for index in roles.inputs if not complete(inferred.shapes[index][0])]
+    if not missing:
+        return
+    name = missing[0].name
+    names = ", ".join(repr(node.name) for node in missing)
+    known = inferred.shapes[missing[0].index][0]
+    partly = f" (known so far: {show(known)})" if known is not None else ""
+    raise InputError(
+        f"the shape of the model's input {names} is not known{partly}",
+        hint=f"give it: --input {name}:1x3x224x224, or shapes={{{name!r}: (1, 3, 224, 224)}}",
+    )
+
+
+def _notes(symbol: Symbol, inferred: Inferred, roles: Roles, saved: Mapping[str, Saved]) -> Iterable[Note]:
+    unknown = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if not complete(inferred.shapes[i][0])]
+    if unknown:
+        yield Note("unknown-weights", f"the shapes of {_some(unknown)} are not known, so they are not in the totals")
+    if not saved:
+        return
+    names = {node.name for node in symbol.variables}
+    absent = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if symbol.nodes[i].name not in saved]
+    if absent:
+        yield Note("weights-not-in-file", f"the parameter file does not hold {_some(absent)}; their shapes were worked out")
+    extra = [name for name in saved if name not in names]
+    if extra:
+        yield Note("unused-arrays", f"the parameter file also holds {_some(extra)}, which the symbol does not use")
+
+
+def _some(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:4])
+    return listed if len(names) <= 4 else f"{listed} and {len(names) - 4} more"

@@ -1,0 +1,109 @@
+"""A tree of modules from the names of nodes: `stage1_unit1_conv1` is conv1 in unit1 in stage1.
+
+MXNet's graphs are flat, but their names are not: gluon blocks and most authors put the enclosing parts in front. A prefix
+becomes a module where at least two nodes share it; dots and slashes always separate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+FORWARD = "_fwd"
+"""What gluon puts behind a block's name for the operator that is the block."""
+
+ANONYMOUS = re.compile(r"node_\d+")
+"""Names that MXNet 2.0 gives to all operators; there the names of the weights tell the block."""
+
+_SEPARATORS = re.compile(r"[./]+")
+_WORDS = re.compile(r"(?<=[^_])_(?=.)")
+
+
+def paths_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[str]:
+    """A dotted path for each operator, from its name and the names of the weights that it reads."""
+    labels = [_label(name, held) for name, held in zip(names, weights, strict=True)]
+    shared = _shared_prefixes(labels)
+    return [_path(label, shared) for label in labels]
+
+
+def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
+    """The words of a name."""
+    if ANONYMOUS.fullmatch(name):
+        owners = {_SEPARATORS.sub(".", weight).rpartition(".")[0] for weight in weights}
+        if len(owners) == 1 and (owner := owners.pop()):
+            return tuple(f"{word}." for word in owner.split("."))
+    return _words(name.removesuffix(FORWARD) or name)
+
+
+@lru_cache(maxsize=65536)
+def _words(name: str) -> tuple[str, ...]:
+    """A name's words; one that ends in a dot begins a level whether it is shared or not."""
+    parts = [part for part in _SEPARATORS.split(name) if part]
+    words: list[str] = []
+    for place, part in enumerate(parts):
+        *first, last = _WORDS.split(part)
+        words.extend(first)
+        words.append(f"{last}." if place < len(parts) - 1 else last)
+    return tuple(words) or ("unnamed",)
+
+
+def _shared_prefixes(labels: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """The beginnings that names of at least two different nodes have in common, and whole names that begin another."""
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
+    shared: set[tuple[str, ...]] = set()
+    for label in dict.fromkeys(labels):
+        for length in range(1, len(label)):
+            prefix = label[:length]
+            if seen.setdefault(prefix, label[: length + 1]) != label[: length + 1]:
+                shared.add(prefix)
+        shared.add(label)
+    return shared
+
+
+def _path(label: tuple[str, ...], shared: set[tuple[str, ...]]) -> str:
+    levels: list[str] = []
+    words: list[str] = []
+    for place, word in enumerate(label):
+        words.append(word.removesuffix("."))
+        if word.endswith(".") or label[: place + 1] in shared:
+            levels.append("_".join(words))
+            words = []
+    return ".".join([*levels, "_".join(words)] if words else levels)
+
+
+def inner_name(weight: str, node: str, path: str) -> str:
+    """What a weight is called inside the module that reads it: `weight` of `conv0_weight` in `conv0`."""
+    stem = node.removesuffix(FORWARD)
+    if stem and weight.startswith(stem) and len(weight) > len(stem) + 1 and weight[len(stem)] in "_./":
+        rest = weight[len(stem) + 1 :]
+    else:
+        plain = _SEPARATORS.sub(".", weight)
+        rest = plain.removeprefix(f"{path}.") if path else plain
+    return _SEPARATORS.sub("_", rest)
+
+
+def parents(paths: Iterable[str]) -> list[str]:
+    """The paths with every module above them, each before what lies in it."""
+    found: dict[str, None] = {"": None}
+    for path in paths:
+        place = path.find(".")
+        while place >= 0:
+            found.setdefault(path[:place], None)
+            place = path.find(".", place + 1)
+        found.setdefault(path, None)
+    return list(found)
+
+
+def unique(names: Mapping[int, str]) -> dict[int, str]:
+    """The names with a number behind where two would be the same."""
+    taken: set[str] = set()
+    found: dict[int, str] = {}
+    for key, name in names.items():
+        candidate, count = name, 1
+        while candidate in taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        taken.add(candidate)
+        found[key] = candidate
+    return found

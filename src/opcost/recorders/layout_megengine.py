@@ -1,0 +1,149 @@
+"""A profile in the layout of MegEngine's `load_and_run --profile`, which MegEngine's own `profile_analyze` reads.
+
+MegEngine keeps one execution per operator, so of several steps the last is written. Its times are seconds from the first
+event: `end - start` is an operator's time and `kern - start` the wait before its first kernel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from opcost.core.graph import TensorSpec
+from opcost.core.profile import Profile, ProfileRow
+
+_DTYPES = {
+    "float32": "Float32", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "uint8": "Uint8",
+    "int16": "Int16", "uint16": "Uint16", "int32": "Int32", "bool": "Bool", "complex64": "Complex64",
+}  # fmt: skip
+"""MegEngine's words; a type that it has no word for keeps ours."""
+
+
+def dumps(profile: Profile) -> str:
+    """The last step as MegEngine would have written it."""
+    return json.dumps(layout(profile), ensure_ascii=False)
+
+
+def layout(profile: Profile) -> dict[str, Any]:
+    """The last step as a document in MegEngine's layout."""
+    last = max((row.step for row in profile.rows if row.step is not None), default=None)
+    rows = [row for row in profile.rows if row.step == last]
+    writer = _Writer(rows, host_only=profile.meta.get("host_only") == "True")
+    for row in rows:
+        writer.add(row)
+    return {
+        "profiler": {
+            "device": writer.device,
+            "host": writer.host,
+            "opr_footprint": writer.footprint,
+            "opr_internal_pf": {},
+        },
+        "graph_exec": {
+            "comp_seq": list(writer.operators),
+            "operator": writer.operators,
+            "var": writer.variables,
+            "mem_chunk": {},
+        },
+    }
+
+
+class _Writer:
+    def __init__(self, rows: Sequence[ProfileRow], *, host_only: bool) -> None:
+        starts = [row.host_start_ns for row in rows if row.host_start_ns is not None]
+        starts += [kernel.start_ns for row in rows for kernel in row.kernels]
+        self._zero = min(starts, default=0)
+        self._host_only = host_only
+        self._next = 0
+        self.device: dict[str, Any] = {}
+        self.host: dict[str, Any] = {}
+        self.footprint: dict[str, Any] = {}
+        self.operators: dict[str, Any] = {}
+        self.variables: dict[str, Any] = {}
+
+    def _number(self) -> str:
+        """Operators and variables share one series of numbers."""
+        self._next += 1
+        return str(self._next - 1)
+
+    def add(self, row: ProfileRow) -> None:
+        number = self._number()
+        node = _comp_node(row.device)
+        self.operators[number] = {
+            "id": number,
+            "name": row.name,
+            "type": row.type,
+            "input": [self._variable(f"{row.name}:in{i}", spec, node) for i, spec in enumerate(row.ins)],
+            "output": [self._variable(f"{row.name}:out{i}", spec, node) for i, spec in enumerate(row.outs)],
+            "waiting_spec": None,
+            "extra": {"module": row.module, "kind": row.kind, "phase": row.phase},
+            "node_type": "operator",
+        }
+        self.footprint[number] = {
+            "computation": (row.cost.flops or None) if row.cost is not None else None,
+            "memory": row.cost.bytes_read + row.cost.bytes_written if row.cost is not None else _traffic(row),
+            "in_shapes": [_shape(spec) for spec in row.ins],
+            "out_shapes": [_shape(spec) for spec in row.outs],
+            "param": dict(row.attrs),
+        }
+        self._times(number, row, node)
+
+    def _times(self, number: str, row: ProfileRow, node: str) -> None:
+        host_start, own = row.host_start_ns, row.host_self_ns if row.host_self_ns is not None else row.host_ns
+        if host_start is not None and own is not None:
+            self.host[number] = {"host": self._span(host_start, host_start, own)}
+        if self._host_only:
+            return
+        if row.kernels:
+            first = min(kernel.start_ns for kernel in row.kernels)
+            # Kernels of several streams overlap; an operator's device time is their sum, as everywhere in a profile.
+            self.device[number] = {node: self._span(first, first, row.device_ns or 0)}
+        elif row.device_ns is None and host_start is not None and own is not None:
+            # On the CPU the host is the device.
+            self.device[number] = {node: self._span(host_start, host_start, own)}
+
+    def _span(self, start: int, kernel: int, duration: int) -> dict[str, float]:
+        return {
+            "start": (start - self._zero) / 1e9,
+            "kern": (kernel - self._zero) / 1e9,
+            "end": (start - self._zero + duration) / 1e9,
+        }
+
+    def _variable(self, name: str, spec: TensorSpec, node: str) -> str:
+        number = self._number()
+        layout = None
+        if spec.known:
+            layout = {"dtype": _DTYPES.get(spec.dtype, spec.dtype), "shape": list(spec.dims), "stride": _strides(spec.dims)}
+        self.variables[number] = {
+            "id": number,
+            "name": name,
+            "comp_node": node,
+            "flag": [],
+            "mem_plan": None if layout is None else {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"},
+            "static_infer_tags": {},
+            "node_type": "var",
+        }
+        return number
+
+
+def _comp_node(device: str) -> str:
+    kind, _, index = device.partition(":")
+    name = f"gpu{index or 0}:0" if kind == "gpu" else f"{kind or 'cpu'}{index or 0}:0"
+    return f'CompNode("{name}" from "xpux:0")'
+
+
+def _shape(spec: TensorSpec) -> list[int]:
+    """MegEngine writes the empty list for a shape that is not known."""
+    return list(spec.dims) if spec.known else []
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return strides
+
+
+def _traffic(row: ProfileRow) -> int:
+    """What MegEngine calls an operator's memory: the bytes of its inputs and outputs."""
+    return sum(spec.nbytes for spec in (*row.ins, *row.outs) if spec.known)

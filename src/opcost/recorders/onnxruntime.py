@@ -1,0 +1,173 @@
+"""ONNX Runtime: one session times the model, a second one with the runtime's own profiler records it."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from opcost import __version__
+from opcost.core.profile import Profile
+from opcost.errors import InputError, MissingFramework, SourceError, UnknownName
+from opcost.recorders.options import ProfileOptions
+from opcost.recorders.timing import percentile, timed_runs
+
+_NUMPY_TYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16", "tensor(int8)": "int8",
+    "tensor(uint64)": "uint64", "tensor(uint32)": "uint32", "tensor(uint16)": "uint16", "tensor(uint8)": "uint8",
+    "tensor(bool)": "bool",
+}  # fmt: skip
+"""The runtime's words for element types that inputs can be made of."""
+
+
+def is_onnx(source: Any) -> bool:
+    """Whether this is an ONNX file or a session of ONNX Runtime; asking imports nothing."""
+    if isinstance(source, (str, Path)):
+        return str(source).lower().endswith(".onnx")
+    return type(source).__name__ == "InferenceSession" and type(source).__module__.startswith("onnxruntime")
+
+
+def record(source: Any, options: ProfileOptions) -> Profile:
+    """The profile of an ONNX model, read from the file that the runtime's own profiler writes."""
+    try:
+        import onnxruntime
+    except ImportError as exc:
+        raise MissingFramework("profiling an ONNX model needs onnxruntime", hint="pip install onnxruntime") from exc
+    for name in ("backward", "cold_l2"):
+        if getattr(options, name):
+            raise InputError(f"{name} is not possible with ONNX Runtime", hint="profile the PyTorch model")
+    model, providers = _model(source)
+    plain = _session(onnxruntime, model, onnxruntime.SessionOptions(), providers)
+    feed = _feed(plain, options)
+    for _ in range(options.warmup):
+        plain.run(None, feed)
+    timed = timed_runs(
+        lambda: plain.run(None, feed), _finished, repeat=options.repeat, seconds=options.seconds, prepare=lambda: None
+    )
+    with tempfile.TemporaryDirectory(prefix="opcost-") as folder:
+        settings = onnxruntime.SessionOptions()
+        settings.enable_profiling = True
+        settings.profile_file_prefix = str(Path(folder) / "profile")
+        session = _session(onnxruntime, model, settings, providers)
+        before = options.warmup + 1  # the first run under the profiler pays for its start
+        for _ in range(before):
+            session.run(None, feed)
+        recorded = timed_runs(
+            lambda: session.run(None, feed), _finished, repeat=len(timed), seconds=None, prepare=lambda: None
+        )
+        found = _read(Path(session.end_profiling()))
+    rows = [row for row in found.rows if row.step is not None and row.step >= before]
+    if options.host_only:
+        rows = [row._replace(device_ns=None, device_total_ns=None, kernels=()) for row in rows]
+    threads = settings.intra_op_num_threads or "all"
+    return replace(
+        found,
+        meta={
+            **found.meta,
+            "source": Path(model).name if isinstance(model, (str, Path)) else "model",
+            "format": "opcost",
+            "framework": "onnxruntime",
+            "host_only": str(options.host_only),
+            "warmup": str(options.warmup),
+            "steps": str(len(recorded)),
+            "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
+            "opcost": __version__,
+            "onnxruntime": onnxruntime.__version__,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "threads": str(threads),
+            "providers": ", ".join(session.get_providers()),
+            "optimization": str(settings.graph_optimization_level).rpartition(".")[2],
+        },
+        rows=tuple(row._replace(id=index, step=(row.step or 0) - before) for index, row in enumerate(rows)),
+        wall_ns=sum(recorded),
+        timed_ns=timed,
+        extra={"recorded_ns": recorded},
+    )
+
+
+def _model(source: Any) -> tuple[Any, list[str] | None]:
+    """What sessions are made of: the path or the bytes, and the providers of a session that was handed over."""
+    if isinstance(source, (str, Path)):
+        if not Path(source).is_file():
+            raise SourceError(f"there is no file {source}")
+        return str(source), None
+    model = getattr(source, "_model_path", None) or getattr(source, "_model_bytes", None)
+    if model is None:
+        raise SourceError("this session does not tell which model it runs", hint="pass the .onnx file itself")
+    return model, list(source.get_providers())
+
+
+def _session(onnxruntime: Any, model: Any, settings: Any, providers: list[str] | None) -> Any:
+    settings.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            model, settings, providers=providers or onnxruntime.get_available_providers()
+        )
+    except Exception as exc:
+        what = model if isinstance(model, str) else "the model"
+        raise SourceError(f"ONNX Runtime {onnxruntime.__version__} cannot run {what}: {exc}") from exc
+
+
+def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
+    """The arrays of the user, or arrays of the wanted shapes: noise, zeros for integers, ones for masks."""
+    import numpy as np
+
+    wanted = {item.name: item for item in session.get_inputs()}
+    given: dict[str, Any] = dict(options.kwargs)
+    if isinstance(options.inputs, Mapping):
+        given |= options.inputs
+    elif options.inputs is not None:
+        values = options.inputs if isinstance(options.inputs, (tuple, list)) else (options.inputs,)
+        given |= dict(zip(wanted, values, strict=False))
+    for name in given:
+        if name not in wanted:
+            raise UnknownName("input of the model", name, wanted)
+    shapes = _shapes(options.shapes, wanted)
+    noise = np.random.default_rng(0)
+    feed: dict[str, Any] = {}
+    for name, item in wanted.items():
+        if name in given:
+            feed[name] = np.asarray(given[name])
+            continue
+        shape = shapes.get(name) or tuple(item.shape)
+        if not all(isinstance(extent, int) for extent in shape):
+            raise InputError(
+                f"the input {name} has the shape {list(shape)}, and nothing was given for what is open in it",
+                hint=f"pass shapes={{{name!r}: (1, 3, 224, 224)}} or, on the command line, --input {name}:1x3x224x224",
+            )
+        if item.type not in _NUMPY_TYPES:
+            raise InputError(f"the input {name} is a {item.type}, which cannot be made up", hint="pass it in inputs={...}")
+        dtype = np.dtype(_NUMPY_TYPES[item.type])
+        if dtype.kind == "f":
+            feed[name] = noise.standard_normal(shape).astype(dtype)
+        else:
+            feed[name] = np.ones(shape, dtype) if dtype.kind == "b" or "mask" in name else np.zeros(shape, dtype)
+    return feed
+
+
+def _shapes(shapes: Any, wanted: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    if shapes is None:
+        return {}
+    if isinstance(shapes, Mapping):
+        for name in shapes:
+            if name not in wanted:
+                raise UnknownName("input of the model", str(name), wanted)
+        return {str(name): tuple(shape) for name, shape in shapes.items()}
+    several = [shapes] if all(isinstance(extent, int) for extent in shapes) else shapes
+    return {name: tuple(shape) for name, shape in zip(wanted, several, strict=False)}
+
+
+def _finished(result: Any) -> None:
+    """A run hands over arrays on the host, so it has ended when it returns."""
+
+
+def _read(path: Path) -> Profile:
+    from opcost.traces.file import TraceFile
+    from opcost.traces.onnxruntime import READER
+
+    return READER.read(TraceFile(path))

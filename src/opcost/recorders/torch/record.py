@@ -1,0 +1,121 @@
+"""Measure a model: warm up, time it alone, then record it with PyTorch's profiler, whose kernel records give device time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from opcost.core.graph import Note
+from opcost.core.profile import Profile
+from opcost.core.report import Report
+from opcost.frontends.torch.model import one_at_a_time
+from opcost.recorders.options import ProfileOptions
+from opcost.recorders.synchronise import wait_for
+from opcost.recorders.timing import percentile, timed_runs
+from opcost.recorders.torch.events import read_events
+from opcost.recorders.torch.machine import conditions
+from opcost.recorders.torch.matching import Matcher
+from opcost.recorders.torch.nesting import ASIDE, STEP, nest
+from opcost.recorders.torch.rows import RowMaker, kernel_of
+from opcost.recorders.torch.run import Runner, Scope
+
+CACHE_BYTES = 256 * 2**20
+"""More than the last cache of any device there is; writing so much leaves nothing else in it."""
+
+
+def record(source: Any, options: ProfileOptions, report: Report | None) -> Profile:
+    """The profile of a model. `report` is its count on the same inputs, which gives each row its kind, shapes and cost."""
+    runner = Runner(source, options)
+    with_device = runner.device.type == "cuda" and not options.host_only
+    with one_at_a_time, runner.prepared():
+        flush = _flush(runner.device) if options.cold_l2 else _nothing
+        for _ in range(options.warmup):
+            wait_for(runner.run())
+        timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
+        recorded, results = _record(runner, len(timed), flush, with_device=with_device)
+    host, device = read_events(results)
+    nesting = nest(host, device, runner.paths)
+    matcher = Matcher(report.rows if report is not None else ())
+    rows = RowMaker(matcher.match(nesting.roots), with_device=with_device).rows(nesting.roots)
+    notes = [] if report is None else _missing(matcher, tuple(nesting.step_ns))
+    return Profile(
+        meta={
+            "source": runner.label,
+            "format": "opcost",
+            "framework": "torch",
+            "device": "gpu" if runner.device.type == "cuda" else runner.device.type,
+            "mode": options.mode or ("train" if getattr(runner.inner, "training", False) else "eval"),
+            "backward": str(options.backward),
+            "host_only": str(options.host_only),
+            "cold_l2": str(options.cold_l2),
+            "warmup": str(options.warmup),
+            "steps": str(len(recorded)),
+            "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
+            **conditions(runner.device),
+        },
+        rows=rows,
+        unattributed=tuple(kernel_of(event) for event in nesting.unattributed),
+        wall_ns=sum(recorded),
+        timed_ns=timed,
+        notes=tuple(notes),
+        extra={"recorded_ns": recorded},
+    )
+
+
+def _record(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool) -> tuple[tuple[int, ...], Any]:
+    """So many steps under the profiler: their durations and what it saw."""
+    scope = _scope()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
+    durations = []
+    with profile(activities=activities, record_shapes=True) as profiler:
+        for step in range(-1, steps):
+            # The first step under a profiler pays for its start; it runs aside and is not kept.
+            with ExitStack() as around:
+                around.enter_context(scope(ASIDE))
+                flush()
+                wait_for(None)
+                if step < 0:
+                    wait_for(runner.run(scope))
+            if step < 0:
+                continue
+            start = time.perf_counter_ns()
+            with scope(f"{STEP}{step}"):
+                wait_for(runner.run(scope))
+            durations.append(time.perf_counter_ns() - start)
+    return tuple(durations), profiler.profiler.kineto_results  # type: ignore[union-attr]
+
+
+def _scope() -> Scope:
+    """How to annotate: the quick way, which is young, or the one that every version has."""
+    quick = getattr(torch._C._profiler, "_RecordFunctionFast", None)
+    return record_function if quick is None else quick
+
+
+def _flush(device: torch.device) -> Callable[[], Any]:
+    buffer = torch.empty(CACHE_BYTES, dtype=torch.uint8, device=device)
+    return buffer.zero_
+
+
+def _nothing() -> None:
+    pass
+
+
+def _missing(matcher: Matcher, steps: tuple[int, ...]) -> list[Note]:
+    """Say what was counted and not found in the recording, so that no cost is lost in silence."""
+    rows = [row for row in matcher.unmatched(steps) if row.cost is not None and row.cost.flops]
+    if not rows:
+        return []
+    flops = sum(row.cost.flops * row.op.repeat for row in rows if row.cost is not None)
+    kinds = ", ".join(sorted({row.op.raw for row in rows})[:8])
+    return [
+        Note(
+            "cost-not-placed",
+            f"{len(rows)} counted operators ({flops:,} FLOPs: {kinds}) ran under other names or fused with others, so their "
+            "cost stands beside no row",
+        )
+    ]

@@ -1,0 +1,150 @@
+"""One run of the user's model, as often as wanted, with everything of the user's left as it came."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.errors import ForwardError, InputError, OpcostError
+from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.failure import forward_error
+from opcost.frontends.torch.inputs import make_inputs
+from opcost.frontends.torch.lazy import is_unsettled
+from opcost.frontends.torch.load import device_of, in_mode
+from opcost.frontends.torch.scope import Paths, intercept_calls
+from opcost.frontends.torch.state import random_state
+from opcost.frontends.torch.tree import map_tensors, tensors_in
+from opcost.frontends.torch.unchanged import unchanged
+from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
+from opcost.recorders.options import ProfileOptions
+from opcost.recorders.torch.nesting import BACKWARD, MODULE
+
+Scope = Callable[[str], Any]
+"""Makes the context manager of an annotation."""
+
+
+class Runner:
+    """A model with its inputs, ready to run."""
+
+    def __init__(self, source: Any, options: ProfileOptions) -> None:
+        inner = unwrap(source)
+        if any(is_unsettled(tensor) for tensor in (*inner.parameters(), *inner.buffers())):
+            source = copy.deepcopy(source)  # the first run gives the lazy ones a shape: the user's stay lazy
+            inner = unwrap(source)
+        self.model = inner if is_exported(source) else source
+        """What is called: with its wrapper, if it has one (a compiled model runs compiled)."""
+        self.inner = inner
+        self.device = device_of(inner)
+        self.label = type_name(inner)
+        self._options = options
+        self._paths = Paths(inner)
+        self._numbers: dict[str, int] = {}
+        self.paths: list[str] = []
+        """Module paths by the number that annotations carry."""
+        self._running = ""
+        for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
+            if tensor.device.type == "meta":
+                raise InputError(
+                    f"{name} has no data (it lies on the meta device), so the model cannot run",
+                    hint="make the model with its weights; the time on other data would be the same",
+                )
+        asked = CountOptions(
+            inputs=options.inputs, kwargs=options.kwargs, shapes=options.shapes, dtypes=options.dtypes
+        )
+        args, kwargs, _ = make_inputs(inner, asked, self.device)
+        generator = torch.Generator().manual_seed(0)
+        self.args, self.kwargs = map_tensors((args, kwargs), lambda tensor: self._own(tensor, generator))
+
+    def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
+        if tensor.device.type != "meta":
+            own = tensor.detach().clone()
+            if self._options.inputs is None:  # made from shapes, on the CPU
+                own = own.to(self.device)
+            return own.requires_grad_() if tensor.requires_grad else own
+        noise = torch.randn(tensor.shape, dtype=torch.float32, generator=generator)
+        return noise.to(device=self.device, dtype=tensor.dtype)
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """The model in the wanted mode; on leaving, it and the process are as they were, buffers' content included."""
+        contents = [(buffer, buffer.detach().clone()) for buffer in self.inner.buffers()]
+        with ExitStack() as undo:
+            undo.enter_context(unchanged(self.inner, self.model))
+            undo.callback(_put_back, contents)
+            undo.enter_context(random_state())
+            undo.enter_context(in_mode(self.inner, self._options.mode))
+            undo.enter_context(torch.set_grad_enabled(self._options.backward))
+            yield
+
+    def run(self, scope: Scope | None = None) -> Any:
+        """One forward pass, and the backward pass where it is wanted."""
+        try:
+            if scope is None:
+                return self._forward_and_backward(_no_scope)
+            self._running = ""
+            with intercept_calls(lambda module, args, kwargs: self._enter(scope, module, args, kwargs)):
+                return self._forward_and_backward(scope)
+        except OpcostError:
+            raise
+        except Exception as exc:
+            raise forward_error(exc, None, self.inner) from exc
+
+    def _forward_and_backward(self, scope: Scope) -> Any:
+        result = self.model(*self.args, **self.kwargs)
+        if not self._options.backward:
+            return result
+        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+        leaves = [p for p in self.inner.parameters() if p.requires_grad]
+        leaves += [tensor for tensor in tensors_in((self.args, self.kwargs)) if tensor.requires_grad]
+        if not outputs or not leaves:
+            raise ForwardError(
+                "there is nothing to differentiate: " + ("no output" if leaves else "no parameter") + " requires a gradient",
+                hint="profile without backward, or unfreeze a parameter",
+            )
+        with scope(BACKWARD):
+            return torch.autograd.grad(
+                outputs, leaves, grad_outputs=[torch.ones_like(output) for output in outputs], allow_unused=True
+            )
+
+    def _enter(self, scope: Scope, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        outer = self._running
+        path = outer if module is self.model and module is not self.inner else self._paths.path(module, outer)
+        number = self._numbers.get(path)
+        if number is None:
+            number = self._numbers[path] = len(self.paths)
+            self.paths.append(path)
+        self._running = path
+        try:
+            with scope(f"{MODULE}{number}"):
+                return module._wrapped_call_impl(*args, **kwargs)
+        finally:
+            self._running = outer
+
+
+class _NoScope:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_NOTHING = _NoScope()
+
+
+def _no_scope(name: str) -> _NoScope:
+    return _NOTHING
+
+
+def _put_back(contents: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Statistics that training-mode layers gather while they run."""
+    with torch.no_grad():
+        for buffer, content in contents:
+            if not torch.equal(buffer, content):
+                buffer.copy_(content)

@@ -1,0 +1,1 @@
+"""Traces and profiles of other tools, read into one form: `opcost.core.profile.Profile`."""

@@ -1,0 +1,1 @@
+USES_VALUES = frozenset()

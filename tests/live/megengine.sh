@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The live tests of MegEngine 1.13.0, which lives in a virtual environment of its own: tests/live/megengine.sh PYTHON
+# PYTHON runs the tests. Where MegEngine cannot be had, the reason is printed and nothing fails.
+# OPCOST_MEGENGINE_PYTHON names a Python that has MegEngine already.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+tests=${1:?the Python that runs the tests}
+venv=.venv-megengine
+
+skip() {
+    printf 'live tests of MegEngine skipped: %s\n' "$1"
+    exit 0
+}
+
+if [ -z "${OPCOST_MEGENGINE_PYTHON:-}" ]; then
+    [ "$(uname -m)" = x86_64 ] || skip "MegEngine 1.13.0 has no build for $(uname -m)"
+    python=""
+    for candidate in "${PYTHON310:-}" python3.10 "$HOME"/.pyenv/versions/3.10.*/bin/python; do
+        if [ -n "$candidate" ] && command -v "$candidate" >/dev/null; then
+            python=$candidate
+            break
+        fi
+    done
+    [ -n "$python" ] || skip "Python 3.10 is missing; MegEngine 1.13.0 has no build for later ones"
+    if [ ! -e $venv/.complete ]; then
+        "$python" -m venv --clear $venv
+        $venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/megengine.txt
+        touch $venv/.complete
+    fi
+    export OPCOST_MEGENGINE_PYTHON=$PWD/$venv/bin/python
+fi
+exec "$tests" -m pytest tests/live/test_megengine.py -s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opcost.analysis.query import query
     from opcost.api import count, load_report, profile
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec, Value
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "query": "opcost.analysis.query",
     "count": "opcost.api",
     "load_report": "opcost.api",
     "profile": "opcost.api",
@@ -34,7 +36,7 @@ _HOMES = {
 
 __all__ = [
     "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "TensorSpec", "Value", "__version__",
-    "count", "load_report", "measure", "profile",
+    "count", "load_report", "measure", "profile", "query",
 ]  # fmt: skip
 
 

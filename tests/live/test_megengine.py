@@ -44,9 +44,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 def dumps(live: tuple[Path, dict[str, Any]]) -> list[tuple[Path, dict[str, Any], str]]:
     folder, facts = live
-    return [
-        (folder / f"{name}.{form}.mge", net, form) for name, net in facts["nets"].items() for form in net["dumps"]
-    ]
+    return [(folder / f"{name}.{form}.mge", net, form) for name, net in facts["nets"].items() for form in net["dumps"]]
 
 
 def test_macs_are_those_derived_from_the_layers(live: Any) -> None:
@@ -80,7 +78,9 @@ def test_weights_of_an_untouched_graph_are_those_of_the_module(live: Any) -> Non
             ours = Counter(tuple(p.spec.dims) for p in opcost.count(path).parameters)
             theirs = Counter(tuple(shape) for shape in net["weights"].values())
             assert set(ours) == set(theirs), path.name
-            drawn = {key: tuple(shape) for key, shape in net["weights"].items() if key.endswith(".weight") and len(shape) > 1}
+            drawn = {
+                key: tuple(shape) for key, shape in net["weights"].items() if key.endswith(".weight") and len(shape) > 1
+            }
             names = {name for p in opcost.count(path).parameters for name in p.names}
             kept = [key for key in drawn if not key.partition(".")[0].startswith(("bn", "norm"))]
             assert set(kept) <= names, path.name

@@ -38,7 +38,10 @@ def with_costs(profile: Profile, rules: Rules) -> Profile:
     notes = profile.notes
     if failed:
         named = ", ".join(f"{name} ({count})" for name, count in failed.items())
-        notes = (*notes, Note("unpriced", f"what the trace says of these operators is not enough for their rule: {named}"))
+        notes = (
+            *notes,
+            Note("unpriced", f"what the trace says of these operators is not enough for their rule: {named}"),
+        )
     return replace(profile, rows=tuple(rows), notes=notes) if changed or failed else profile
 
 
@@ -81,7 +84,9 @@ def with_modules(profile: Profile, report: Report) -> Profile:
         joined += 1
         cost = row.cost if row.cost is not None or match is None else match.cost
         rows.append(row._replace(module=row.module if path is None else path, cost=cost))
-    note = Note("joined", f"{joined} of {len(rows)} rows are joined to modules of {report.meta.get('source', 'the report')}")
+    note = Note(
+        "joined", f"{joined} of {len(rows)} rows are joined to modules of {report.meta.get('source', 'the report')}"
+    )
     return replace(profile, rows=tuple(rows), notes=(*profile.notes, note))
 
 

@@ -29,7 +29,7 @@ class Part(NamedTuple):
     host_ns: int | None
     device_ns: int | None
     wait_ns: int | None
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of this name
     computation: int | None
     memory: int | None
     kernels: tuple[Kernel, ...]
@@ -37,6 +37,11 @@ class Part(NamedTuple):
     @property
     def priced(self) -> bool:
         return self.computation is not None
+
+    @property
+    def work_ns(self) -> int | None:
+        """The time in which the work was done: on the device where there is one, else on the host."""
+        return self.host_ns if self.device_ns is None else self.device_ns
 
 
 def usual_side(profile: Profile) -> Side:
@@ -181,7 +186,7 @@ def label(part: Part, key: str, depth: int | None = None) -> str:
 # -- fields ------------------------------------------------------------------------------------------------------------
 
 
-def _rate(amount: int | None, time_ns: int) -> float | None:
+def _rate(amount: int | None, time_ns: int | None) -> float | None:
     return amount * SECOND_NS / time_ns if amount is not None and time_ns else None
 
 
@@ -198,10 +203,12 @@ def fields(total_ns: float | None) -> dict[str, Field]:
         "count": Field("count", lambda part: part.count),
         "launches": Field("count", lambda part: len(part.kernels)),
         "computation": Field("count", lambda part: part.computation),
-        "flops": Field("count", lambda part: _rate(part.computation, part.time_ns)),
+        "flops": Field("count", lambda part: _rate(part.computation, part.work_ns)),
         "memory": Field("bytes", lambda part: part.memory),
-        "bandwidth": Field("bytes", lambda part: _rate(part.memory, part.time_ns)),
-        "intensity": Field("count", lambda part: part.computation / part.memory if part.priced and part.memory else None),
+        "bandwidth": Field("bytes", lambda part: _rate(part.memory, part.work_ns)),
+        "intensity": Field(
+            "count", lambda part: part.computation / part.memory if part.priced and part.memory else None
+        ),
         "share": Field("ratio", lambda part: part.time_ns / total_ns if total_ns else None),
         "rank": Field("count", lambda part: part.row.rank if part.row else None),
         "step": Field("count", lambda part: part.row.step if part.row else None),

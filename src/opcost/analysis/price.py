@@ -131,7 +131,9 @@ def _apply(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
             f"{type(exc).__name__}: {exc}"
         ) from exc
     if not isinstance(cost, Cost):
-        raise RuleError(f"the rule {name!r} returned {cost!r} for {view.raw}", hint="return op.cost(macs=..., flops=...)")
+        raise RuleError(
+            f"the rule {name!r} returned {cost!r} for {view.raw}", hint="return op.cost(macs=..., flops=...)"
+        )
     return cost, name, ""
 
 

@@ -153,7 +153,7 @@ class _Asker:
         self.tf32 = tf32
         self.how = question.aggregate or "sum"
 
-    def listed(self, parts: Sequence[Part], *, with_rest: bool = True) -> list[AnswerLine]:
+    def listed(self, parts: Sequence[Part]) -> list[AnswerLine]:
         """The lines asked for, and one for all the others."""
         pairs = self._lines(parts)
         ordered = sort_lines(pairs, self.question.order_by)
@@ -165,7 +165,7 @@ class _Asker:
         for line, _ in shown:
             spent += line.time_ns or 0.0
             lines.append(replace(line, cumulative_ns=spent))
-        if hidden and with_rest:
+        if hidden:
             rest = [part for _, members in hidden for part in members]
             words = {"name": f"({len(hidden)} more)"}
             line = combine(rest, "sum", labels=words, percentiles=self.question.percentiles, role="rest")
@@ -175,20 +175,22 @@ class _Asker:
     def grouped(self, parts: Sequence[Part]) -> list[AnswerLine]:
         """A line for each group, and below it the lines of the group."""
         question = self.question
-        groups = []
+        groups: list[tuple[AnswerLine, Sequence[Part]]] = []
         for labels, members in group(parts, question.group_by, question.depth).items():
             words = dict(zip(question.group_by, labels, strict=True))
             groups.append((self._finished(members, "sum", words), members))
         lines = []
-        for line, members in sort_lines(groups, question.order_by):
+        for line, inside in sort_lines(groups, question.order_by):
             lines.append(replace(line, role="group"))
-            lines += self.listed(members)
+            lines += self.listed(inside)
         return lines
 
     def total_line(self, parts: Sequence[Part]) -> AnswerLine:
         """What all parts that passed add up to."""
-        line = combine(parts, "sum", labels={"name": "total"}, role="total") if parts else AnswerLine(
-            role="total", labels={"name": "total"}, count=0, time_ns=0.0
+        line = (
+            combine(parts, "sum", labels={"name": "total"}, role="total")
+            if parts
+            else AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0)
         )
         return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=(), id=None)
 
@@ -252,7 +254,11 @@ def _passes(part: Part, question: Question) -> bool:
         return False
     if question.kind and row.kind not in question.kind:
         return False
-    if question.module is not None and row.module != question.module and not row.module.startswith(f"{question.module}."):
+    if (
+        question.module is not None
+        and row.module != question.module
+        and not row.module.startswith(f"{question.module}.")
+    ):
         return False
     if question.opr_name and not _pattern(question.opr_name).match(row.name):
         return False
@@ -270,6 +276,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
+
+
+def _labelled(key: str) -> Callable[[AnswerLine], str | None]:
+    return lambda line: line.labels.get(key)
+
 
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "time": lambda line: line.time_ns,
@@ -289,7 +300,7 @@ SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "opr_id": lambda line: line.id,
     "in_shapes": lambda line: [spec.shape or () for spec in line.ins] or None,
     "out_shapes": lambda line: [spec.shape or () for spec in line.outs] or None,
-    **{key: (lambda line, key=key: line.labels.get(key)) for key in LABELS},
+    **{key: _labelled(key) for key in LABELS},
 }
 _ALIASES = {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",

@@ -176,7 +176,9 @@ class _Parser:
         example = {"time": "1.5ms", "bytes": "4MiB", "text": '"conv"', "ratio": "5%", "count": "2G"}
         wanted = a if left.kind == "name" else b
         raise self._wrong(
-            f"{left.text} and {right.text} cannot be compared", at=right.at, hint=f"write it like {example.get(wanted, '1')}"
+            f"{left.text} and {right.text} cannot be compared",
+            at=right.at,
+            hint=f"write it like {example.get(wanted, '1')}",
         )
 
     def _dimension(self, token: _Token) -> str:
@@ -259,8 +261,12 @@ def _number(text: str, digits: str, unit: str, at: int) -> _Token:
     for dimension, units in _UNITS:
         if unit in units:
             value = exact * units[unit]
-            return _Token("number", f"{digits}{unit}", at, int(value) if value.denominator == 1 else float(value), dimension)
-    raise _wrong(text, f"the unit {unit!r} is not known", at, "times: ns us ms s; sizes: KiB MiB kB MB; counts: K M G T")
+            return _Token(
+                "number", f"{digits}{unit}", at, int(value) if value.denominator == 1 else float(value), dimension
+            )
+    raise _wrong(
+        text, f"the unit {unit!r} is not known", at, "times: ns us ms s; sizes: KiB MiB kB MB; counts: K M G T"
+    )
 
 
 def _wrong(text: str, what: str, at: int, hint: str = "") -> OpcostError:

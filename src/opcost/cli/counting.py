@@ -39,7 +39,7 @@ def report_of(source: str, choice: CountChoice, *, quiet: bool) -> Report:
             causal=choice.causal,
             params=choice.params,
             epoch=choice.epoch,
-            **_shapes(specs),
+            **shapes_of(specs),
         )
 
 
@@ -50,7 +50,7 @@ def _mode(choice: CountChoice) -> str:
     return "train" if training else "eval"
 
 
-def _shapes(specs: list[InputSpec]) -> dict[str, Any]:
+def shapes_of(specs: list[InputSpec]) -> dict[str, Any]:
     """The `shapes` and `dtypes` of `opcost.count`: by name if the inputs have names, else by position."""
     if not specs:
         return {}

@@ -23,8 +23,10 @@ BROKEN_PIPE = 141
 
 COMMANDS = {
     "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
+    "profile": "Where a model's time goes: run it and measure every operator.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
+    "analyze": "Where the time of a profile or trace goes.",
     "diff": "What differs between two models or saved reports.",
     "rules": "The cost rules and their formulas.",
     "doctor": "Versions, frameworks, plug-ins, and what is missing.",

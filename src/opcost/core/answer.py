@@ -17,7 +17,7 @@ class KernelUse(NamedTuple):
     """A kernel that the operators of a line launched: how often, and how long all of that took."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of this name
     time_ns: int
 
 
@@ -57,14 +57,18 @@ class AnswerLine:
     of_peak_bandwidth: float | None = None
 
     @property
+    def work_ns(self) -> float | None:
+        return self.host_ns if self.device_ns is None else self.device_ns
+
+    @property
     def flops(self) -> float | None:
-        """FLOP per second."""
-        return _per_second(self.computation, self.time_ns)
+        """FLOP per second, over the time in which the work was done: on the device where there is one, else on the host."""
+        return _per_second(self.computation, self.work_ns)
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes per second."""
-        return _per_second(self.memory, self.time_ns)
+        """Bytes per second, over the same time."""
+        return _per_second(self.memory, self.work_ns)
 
     @property
     def intensity(self) -> float | None:

@@ -156,7 +156,9 @@ def device(name: str) -> Device:
     for known, found in DEVICES.items():
         if wanted in (known, known.replace("-", "")):
             return found
-    raise UnknownName("device", name, DEVICES, hint="measured peaks can be given instead: --peak-flops, --peak-bandwidth")
+    raise UnknownName(
+        "device", name, DEVICES, hint="measured peaks can be given instead: --peak-flops, --peak-bandwidth"
+    )
 
 
 def measured(flops: int | None, bandwidth: int | None) -> Device:

@@ -11,7 +11,8 @@ from __future__ import annotations
 KINDS: dict[str, str] = {
     # contractions: the only kinds with MACs
     "conv": "ins x, weight, [bias]; outs y; weight is (out, in/groups, *kernel), or (in, out/groups, *kernel) with "
-    "[transposed=True], with the groups as an axis of their own in front if [grouped=True]. Gradient: ins grad_y, x, weight with [grads=('input', 'weight', 'bias')] naming what is computed; "
+    "[transposed=True], with the groups as an axis of their own in front if [grouped=True]. Gradient: ins grad_y, x, weight "
+    "with [grads=('input', 'weight', 'bias')] naming what is computed; "
     "[then] = names of elementwise functions applied to y by the same operator; [sampled] = source elements from which each "
     "element under the kernel is interpolated (deformable); [macs] and [bias=True] where the weight is no tensor (packed); "
     "[stride], [dilation] and [kernel] (where the weight does not tell it), one number for each axis: for the receptive field",

@@ -53,7 +53,7 @@ class ProfileRow(NamedTuple):
     outs: tuple[TensorSpec, ...] = ()
     attrs: Attrs = NO_ATTRS
     cost: Cost | None = None
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # a tuple has a method of this name
     """Executions that this row stands for."""
 
 

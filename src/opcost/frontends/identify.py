@@ -18,6 +18,7 @@ class Identity(NamedTuple):
 _COUNT_THE_CODE = "count the code that builds the model: path/to/file.py:Net or package.module:factory"
 _WEIGHTS_ONLY = f"it holds weights and no operators; {_COUNT_THE_CODE}"
 _NO_READER = "no installed front end reads it; `opcost doctor` lists the front ends"
+_MEGENGINE = "give the file the suffix .mge"
 _PAGE = "the download went wrong: fetch the file itself"
 
 _BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
@@ -25,8 +26,10 @@ _BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
     (0, b"\x89HDF\r\n", Identity("an HDF5 file", _COUNT_THE_CODE)),
     (0, b"GGUF", Identity("a GGUF checkpoint", _WEIGHTS_ONLY)),
     (0, b"\x93NUMPY", Identity("a NumPy array", _COUNT_THE_CODE)),
-    (0, b"mgbtest0", Identity("a MegEngine dump", _NO_READER)),
-    (8, b"mgv2", Identity("a MegEngine dump", _NO_READER)),
+    (0, b"mgbtest0", Identity("a MegEngine dump", _MEGENGINE)),
+    (0, b"MGBC", Identity("a MegEngine dump", _MEGENGINE)),
+    (0, b"MGBS", Identity("a MegEngine dump", _MEGENGINE)),
+    (8, b"mgv2", Identity("a MegEngine dump", _MEGENGINE)),
     (4, b"TFL3", Identity("a TensorFlow Lite model", _NO_READER)),
     (0, b"\x7fELF", Identity("a compiled program", _COUNT_THE_CODE)),
     (0, b"\x1f\x8b", Identity("a gzip archive", "unpack it first")),

@@ -67,3 +67,6 @@ class DecimalEvent(msgspec.Struct, gc=False):
     pid: Number = 0
     tid: Number = 0
     args: Union[Args, None] = None
+
+
+NO_ARGS = Args()

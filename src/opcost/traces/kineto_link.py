@@ -7,11 +7,12 @@ A kernel belongs to the innermost operator that was running on the thread of its
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from heapq import merge
+from bisect import bisect_right
 
 from opcost.core.graph import Phase
-from opcost.traces.kineto_columns import ANNOTATION, NONE, OPERATOR, PYTHON, RUNTIME, Columns, Lane
+from opcost.traces.kineto_columns import (
+    ANNOTATION, CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, OPERATOR, OVERHEAD, Columns, Lane, Signature,
+)  # fmt: skip
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "update")
 FORWARD, BACKWARD, UPDATE = range(3)
@@ -23,114 +24,167 @@ OUTSIDE = -3
 
 ENGINE = "autograd::engine::evaluate_function"
 OPTIMIZER = "Optimizer."
+NEVER = 2**64
 
 
 class Linked:
-    """The rows of a trace (operators, annotations, runtime calls) in columns, by thread and start; -1 stands for none."""
+    """The rows of a trace (operators, annotations, runtime calls) in columns; -1 stands for none.
+
+    The rows of a thread lie together: first operators and annotations by start, then runtime calls by start.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self.signatures = list(columns.signatures)
-        self.threads: list[str] = []
+        self.signatures = columns.signatures
+        self.threads: list[tuple[str, int]] = []
+        """Name and first row of each thread."""
         self.modules: list[str] = []
         """Paths: the classes and numbers around an operator, from the outermost."""
-        self.start = array("q")
-        self.duration = array("q")
+        self.rows = Lane()
+        """Start, duration, signature, sequence number or correlation, and External id of every row."""
         self.self_time = array("q")
-        self.signature = array("i")
         self.parent = array("i")
         self.module = array("i")
         self.phase = array("b")
-        self.step = array("i")
-        self.thread = array("i")
-        self.external = array("q")
         self.owner = array("i")
         """Of each piece of device work, the row that launched it, or NONE, GRAPH or OUTSIDE."""
         self.device = array("q")
         self.device_total = array("q")
+        self.joined: dict[int, int] = {}
+        """Rows that are the same execution as another row, and which."""
         self.agreed = self.disagreed = 0
         """Kernels whose `External id` names the operator that launched them, and those where it names another."""
+        self._children = array("i")
+        self._repeated: list[int] = []
+        """Rows inside one of the same name."""
         self._launches: dict[int, int] = {}
         self._module_numbers: dict[tuple[int, str], int] = {}
         self._forward: dict[int, tuple[int, int]] = {}
         """By sequence number, start and module of the last forward operator that bears it: the one that made the node."""
         self._backward: list[int] = []
         """Sequence numbers of what the backward engine ran; rows under it refer here until all threads are known."""
-        self._steps = sorted(columns.steps)
-        for (pid, tid), lanes in columns.threads.items():
-            self._sweep(lanes, f"{pid}/{tid}")
+        self._beginnings = _beginnings(columns.signatures)
+        for thread, lanes in _with_overhead(columns).items():
+            self._sweep(lanes, thread)
         self._resolve_backward()
+        self._join_repeated()
         self._own_kernels()
+        self._steps = sorted(columns.steps)
+        self._step_starts = [start for start, _, _ in self._steps]
 
     def __len__(self) -> int:
-        return len(self.start)
+        return len(self.parent)
+
+    def step(self, start: int) -> int | None:
+        """The step that was under way at this time."""
+        place = bisect_right(self._step_starts, start) - 1
+        if place < 0:
+            return None
+        _, end, number = self._steps[place]
+        return number if start < end else None
 
     def _sweep(self, lanes: dict[int, Lane], thread: str) -> None:
-        """Walk one thread through time with the stack of what is open."""
-        names = self.signatures
-        add_start, add_duration, add_self = self.start.append, self.duration.append, self.self_time.append
-        add_signature, add_parent, add_module = self.signature.append, self.parent.append, self.module.append
-        add_phase, add_step, add_external = self.phase.append, self.step.append, self.external.append
-        self_time, launches = self.self_time, self._launches
-        phases = _phases_of(lanes, names)
-        modules: list[tuple[int, int]] = []
-        rows: list[tuple[int, int, int, int, int]] = []
-        first = row = len(self.start)
-        steps = iter(self._steps)
-        step = next(steps, None)
-        for start, negative, sort, signature, link, external in _in_order(lanes):
-            while modules and modules[-1][0] <= start:
-                modules.pop()
-            if sort == PYTHON:
-                inner = self._module(modules[-1][1] if modules else NONE, names[signature].name)
-                modules.append((start - negative, inner))
-                continue
-            end = start - negative
-            while rows and rows[-1][0] <= start:
-                rows.pop()
-            if sort != RUNTIME:  # what reaches beyond is no child; a launch is one call long and may, by its other clock
-                while rows and rows[-1][0] < end:
-                    rows.pop()
-            parent, owner, phase, engine = rows[-1][1:] if rows else (NONE, NONE, FORWARD, NONE)
-            if parent >= 0 and end <= rows[-1][0]:
-                self_time[parent] += negative
-            if sort == RUNTIME:
-                if link >= 0:
-                    launched = GRAPH if "GraphLaunch" in names[signature].name else owner
-                    if launches.setdefault(link, launched) == NONE:
-                        launches[link] = launched
-            elif phase == FORWARD:
-                phase = phases.get(signature, FORWARD)
-                if sort == OPERATOR and (link < NONE or phase == BACKWARD):
-                    phase = BACKWARD
+        """Walk one thread through time with the stacks of the operators and modules that are open."""
+        calls, leaves = lanes.get(CALLS, Lane()), lanes.get(LEAVES, Lane())
+        calls.sort()
+        leaves.sort()
+        first = len(self.parent)
+        self.threads.append((thread, first))
+        first_leaf = first + len(calls.start)
+        self.rows.extend(calls)
+        self.rows.extend(leaves)
+        total = len(calls.start) + len(leaves.start)
+        self.self_time.extend(calls.duration)
+        self.self_time.extend(leaves.duration)
+        self._children.extend(array("i", bytes(4 * total)))
+        for column in (self.parent, self.module):
+            column.extend(array("i", [NONE]) * total)
+        self.phase.extend(array("b", bytes(total)))
+
+        parents, modules, phases, self_time = self.parent, self.module, self.phase, self.self_time
+        signatures, children, forward = self.signatures, self._children, self._forward
+        beginnings = self._beginnings
+        inside = _ModuleStack(self, lanes.get(MODULES, Lane()))
+        # What is open, with a bottom that never ends: end, and (row, innermost operator, phase, engine, name).
+        ends: list[int] = [NEVER]
+        open_rows: list[tuple[int, int, int, int, str]] = [(NONE, NONE, FORWARD, NONE, "")]
+        leaf, leaf_count = 0, len(leaves.start)
+        leaf_start = leaves.start[0] if leaf_count else NEVER
+        next_module = inside.next_start
+        module = NONE
+        module_end = NEVER
+        row = first
+        for start, duration, signature, link in zip(calls.start, calls.duration, calls.signature, calls.link, strict=True):
+            while leaf_start < start:
+                self._leaf(leaves, leaf, first_leaf + leaf, ends, open_rows, inside)
+                leaf += 1
+                leaf_start = leaves.start[leaf] if leaf < leaf_count else NEVER
+                next_module = NONE  # the stack of modules has moved: look again
+            if next_module <= start or module_end <= start:
+                module, module_end, next_module = inside.at(start)
+            end = start + duration
+            while ends[-1] <= start or ends[-1] < end:
+                ends.pop()
+                open_rows.pop()
+            parent, owner, phase, engine, around = open_rows[-1]
+            sort, name = signatures[signature][:2]
+            if parent >= 0:
+                parents[row] = parent
+                self_time[parent] -= duration
+                children[parent] += 1
+                if name == around:
+                    self._repeated.append(row)
+            if phase == FORWARD and (link < NONE or signature in beginnings):
+                phase = BACKWARD if link < NONE else beginnings[signature]
+                if phase == BACKWARD:
                     engine = len(self._backward)
                     self._backward.append(-2 - link if link < NONE else NONE)
             if engine >= 0:
-                module = -2 - engine
+                modules[row] = -2 - engine
             else:
-                module = modules[-1][1] if modules else NONE
-                if link >= 0 and sort == OPERATOR and module >= 0:
-                    known = self._forward.get(link)
+                modules[row] = module
+                if link >= 0 and module >= 0:
+                    known = forward.get(link)
                     if known is None or known[0] <= start:
-                        self._forward[link] = start, module
-            while step is not None and step[1] <= start:
-                step = next(steps, None)
-            add_start(start)
-            add_duration(-negative)
-            add_self(-negative)
-            add_signature(signature)
-            add_parent(parent)
-            add_module(module)
-            add_phase(phase)
-            add_step(step[2] if step is not None and step[0] <= start else NONE)
-            add_external(external)
-            if sort != RUNTIME:
-                rows.append((end, row, row if sort == OPERATOR else owner, phase, engine))
+                        forward[link] = start, module
+            if phase:
+                phases[row] = phase
+            ends.append(end)
+            open_rows.append((row, row if sort == OPERATOR else owner, phase, engine, name))
             row += 1
-        self.thread.extend(array("i", [len(self.threads)]) * (row - first))
-        self.threads.append(thread)
+        for rest in range(leaf, leaf_count):
+            self._leaf(leaves, rest, first_leaf + rest, ends, open_rows, inside)
 
-    def _module(self, around: int, name: str) -> int:
+    def _leaf(
+        self,
+        leaves: Lane,
+        leaf: int,
+        row: int,
+        ends: list[int],
+        open_rows: list[tuple[int, int, int, int, str]],
+        inside: _ModuleStack,
+    ) -> None:
+        """A runtime call: it belongs to what is open when it begins, and ties its correlation to that operator."""
+        start, duration = leaves.start[leaf], leaves.duration[leaf]
+        while ends[-1] <= start:
+            ends.pop()
+            open_rows.pop()
+        parent, owner, phase, engine, _ = open_rows[-1]
+        if parent >= 0:
+            self.parent[row] = parent
+            if start + duration <= ends[-1]:  # by another clock, a call may seem to reach beyond its operator
+                self.self_time[parent] -= duration
+                self._children[parent] += 1
+        self.phase[row] = phase
+        self.module[row] = -2 - engine if engine >= 0 else inside.at(start)[0]
+        correlation = leaves.link[leaf]
+        if correlation >= 0:
+            launcher = GRAPH if "GraphLaunch" in self.signatures[leaves.signature[leaf]].name else owner
+            if self._launches.setdefault(correlation, launcher) == NONE:
+                self._launches[correlation] = launcher
+
+    def module_number(self, around: int, name: str) -> int:
+        """The number of a module by the one around it and its own name."""
         number = self._module_numbers.get((around, name))
         if number is None:
             number = self._module_numbers[around, name] = len(self.modules)
@@ -146,18 +200,32 @@ class Linked:
             if module < NONE:
                 self.module[row] = found[-2 - module]
 
+    def _join_repeated(self) -> None:
+        """Make one of an operator and the only one inside it where both have one name: it was dispatched twice, run once."""
+        joined = self.joined
+        for row in self._repeated:
+            parent = joined.get(self.parent[row], self.parent[row])
+            if self._children[parent] == 1 and self.signatures[self.rows.signature[row]].sort == OPERATOR:
+                joined[row] = parent
+                self.self_time[parent] += self.self_time[row]
+                self._children[parent] = self._children[row]
+        if joined:
+            self._launches = {key: joined.get(row, row) for key, row in self._launches.items()}
+            self.parent = array("i", [joined.get(parent, parent) for parent in self.parent])
+        self._children = array("i")
+
     def _own_kernels(self) -> None:
         work = self.columns.device
         self.device = array("q", bytes(8 * len(self)))
         self.device_total = array("q", bytes(8 * len(self)))
         self.owner = array("i", [self._launches.get(correlation, OUTSIDE) for correlation in work.correlation])
-        parent, device, total = self.parent, self.device, self.device_total
+        parent, device, total, externals = self.parent, self.device, self.device_total, self.rows.external
         for owner, duration, external in zip(self.owner, work.duration, work.external, strict=True):
             if owner < 0:
                 continue
             device[owner] += duration
             if external >= 0:
-                if external == self.external[owner]:
+                if external == externals[owner]:
                     self.agreed += 1
                 else:
                     self.disagreed += 1
@@ -167,29 +235,59 @@ class Linked:
         self._launches = {}
 
 
-def _in_order(lanes: dict[int, Lane]) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """All intervals of a thread by start, the longer first where two start together."""
-    return merge(*(_intervals(lane) for lane in lanes.values()))
+class _ModuleStack:
+    """The modules that are open at a time; asked with times that only grow."""
+
+    def __init__(self, linked: Linked, lane: Lane) -> None:
+        lane.sort()
+        self._linked = linked
+        self._lane = lane
+        self._next = 0
+        self._open: list[tuple[int, int]] = []
+        self.next_start = lane.start[0] if lane.start else NEVER
+
+    def at(self, time: int) -> tuple[int, int, int]:
+        """The innermost module, when it ends, and when the next one begins."""
+        lane, stack = self._lane, self._open
+        while self.next_start <= time:
+            start, place = self.next_start, self._next
+            while stack and stack[-1][0] <= start:
+                stack.pop()
+            name = self._linked.signatures[lane.signature[place]].name[len(MODULE_PREFIX) :]
+            number = self._linked.module_number(stack[-1][1] if stack else NONE, name)
+            stack.append((start + lane.duration[place], number))
+            self._next += 1
+            self.next_start = lane.start[self._next] if self._next < len(lane.start) else NEVER
+        while stack and stack[-1][0] <= time:
+            stack.pop()
+        end, module = stack[-1] if stack else (NEVER, NONE)
+        return module, end, self.next_start
 
 
-def _intervals(lane: Lane) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """(start, -duration, sort, signature, link, external id) of one lane, in order; of Python functions only modules."""
-    links = lane.link if lane.link else array("q", [NONE]) * len(lane.start)
-    externals = lane.external if lane.external else array("q", [NONE]) * len(lane.start)
-    found = (
-        (start, -duration, lane.sort, signature, link, external)
-        for start, duration, signature, link, external in zip(
-            lane.start, lane.duration, lane.signature, links, externals, strict=True
-        )
-        if signature >= 0
-    )
-    return found if lane.ordered else iter(sorted(found))
+def _with_overhead(columns: Columns) -> dict[str, dict[int, Lane]]:
+    """The lanes of each thread; what the profiler did itself is put into the thread that it held up, if there is only one."""
+    found: dict[str, dict[int, Lane]] = {}
+    homeless: list[Lane] = []
+    for (pid, tid), lanes in columns.threads.items():
+        if set(lanes) == {LEAVES} and all(
+            columns.signatures[signature].sort == OVERHEAD for signature in lanes[LEAVES].signature
+        ):
+            homeless.append(lanes[LEAVES])
+        else:
+            found[f"{pid}/{tid}"] = lanes
+    working = [lanes for lanes in found.values() if CALLS in lanes or LEAVES in lanes]
+    for lane in homeless:
+        if len(working) == 1:
+            working[0].setdefault(LEAVES, Lane()).extend(lane)
+        else:
+            found.setdefault("overhead", {}).setdefault(LEAVES, Lane()).extend(lane)
+    return found
 
 
-def _phases_of(lanes: dict[int, Lane], names: list) -> dict[int, int]:  # type: ignore[type-arg]
+def _beginnings(signatures: list[Signature]) -> dict[int, int]:
     """The signatures that begin a backward pass or an update."""
     found = {}
-    for number, signature in enumerate(names):
+    for number, signature in enumerate(signatures):
         if signature.sort == ANNOTATION and signature.name.startswith(OPTIMIZER):
             found[number] = UPDATE
         elif signature.sort == OPERATOR and signature.name.startswith(ENGINE):

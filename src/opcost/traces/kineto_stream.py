@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from opcost.errors import MissingFramework, SourceError
@@ -25,6 +26,7 @@ TRIES = 16
 EXACT_BELOW = 2.0**43
 """Microseconds with three decimals below this are exact in nanoseconds after rounding a float; above, decimals are read."""
 
+_TIME = attrgetter("ts")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
@@ -149,8 +151,9 @@ class KinetoStream:
         text = b"[" + text + close
         if not self._exact:
             events = self._decoders.fast.decode(text)
-            if all(event.ts < EXACT_BELOW or type(event.ts) is int for event in events):
-                return events
+            latest = max(map(_TIME, events), default=0)
+            if latest < EXACT_BELOW or all(type(event.ts) is int for event in events):
+                return events  # type: ignore[no-any-return]
             self._exact = True  # a clock that counts from 1970: a float has steps of a quarter of a microsecond there
         return self._decoders.exact.decode(text)
 

@@ -23,9 +23,7 @@ class MegEngineReader:
 
     def sniff(self, head: bytes) -> bool:
         """Whether a file that begins like this is one of MegEngine's."""
-        return bool(_GRAPH.match(head)) or (
-            b'"traceEvents"' in head and any(word in head for word in _TIMELINE_ONLY)
-        )
+        return bool(_GRAPH.match(head)) or (b'"traceEvents"' in head and any(word in head for word in _TIMELINE_ONLY))
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         """The recording as a profile."""

@@ -81,7 +81,9 @@ class JsonView:
             "device_ns": answer.device_ns,
             "unattributed_ns": answer.unattributed_ns,
             "wall_ns": answer.wall_ns,
-            "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
+            "devices": [
+                {**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices
+            ],
             "peak": answer.peak,
             "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
             "lines": [_line(line) for line in answer.lines],

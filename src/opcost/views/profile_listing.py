@@ -34,7 +34,7 @@ def list_answer(answer: Answer, columns: str | Sequence[str] | None = None) -> L
         labels = [name for name in known if name not in RANKED and not _is_percentile(name)]
         first, others = labels[: max(1, len(answer.keys))], labels[max(1, len(answer.keys)) :]
         percentiles = [name for name in known if _is_percentile(name)]
-        ranked = tuple([*first, *RANKED[:3], *percentiles, *others[:1], *RANKED[3:], *others[1:]])
+        ranked = (*first, *RANKED[:3], *percentiles, *others[:1], *RANKED[3:], *others[1:])
     lines = tuple(Line(tuple(column.of(line) for column in chosen), _ROLES[line.role]) for line in answer.lines)
     return Listing(by="op", columns=chosen, lines=lines, ranked=ranked)
 

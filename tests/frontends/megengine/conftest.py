@@ -58,6 +58,7 @@ def _apply(
     kind: str,
     *inputs: tuple[int, ...] | list[int],
     outputs: int = 1,
+    read: int | None = None,
     table: str = "Empty",
     dtype: str = "float32",
     result: str | None = None,
@@ -85,7 +86,7 @@ def _apply(
         version="1.13.0",
         operators=tuple(operators),
         variables=tuple(Variable() for _ in range(count + outputs)),
-        outputs=made,
+        outputs=made[:read],
         numbers=numbers,
     )
     graph = build_graph(model, CountOptions())

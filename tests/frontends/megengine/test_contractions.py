@@ -39,9 +39,7 @@ def test_a_dilated_convolution_reaches_farther_and_counts_the_same(apply: Any) -
 @pytest.mark.parametrize("groups", [2, 4, CIN])
 def test_a_grouped_convolution_counts_only_its_group(groups: int, apply: Any) -> None:
     weight = (groups, COUT // groups, CIN // groups, KERNEL, KERNEL)
-    row = apply(
-        "Convolution", (N, CIN, SIZE, SIZE), weight, table="Convolution", sparse="GROUP", pad_h=1, pad_w=1
-    )
+    row = apply("Convolution", (N, CIN, SIZE, SIZE), weight, table="Convolution", sparse="GROUP", pad_h=1, pad_w=1)
     assert dims(row) == (N, COUT, PADDED, PADDED)
     assert row.cost.macs == N * COUT * PADDED**2 * (CIN // groups) * KERNEL**2
 
@@ -109,9 +107,7 @@ def test_every_layout_of_an_image_counts_the_same(
     assert row.cost.macs == N * COUT * SIZE**2 * CIN * KERNEL**2
 
 
-@pytest.mark.parametrize(
-    ("mode", "per_result"), [("IDENTITY", 0), ("RELU", 1), ("SIGMOID", 4), ("H_SWISH", 5)]
-)
+@pytest.mark.parametrize(("mode", "per_result"), [("IDENTITY", 0), ("RELU", 1), ("SIGMOID", 4), ("H_SWISH", 5)])
 def test_a_fused_convolution_adds_bias_shortcut_and_activation(mode: str, per_result: int, apply: Any) -> None:
     y = N * COUT * PADDED**2
     row = apply(
@@ -229,7 +225,9 @@ def test_a_dot_product_is_one_sum(apply: Any) -> None:
 
 
 def test_matrices_that_do_not_fit_are_named(apply: Any) -> None:
-    with pytest.raises(OpcostError, match="MatrixMul 'tested' cannot take inputs of 3x5, 4x7: rows of 5 meet columns of 4"):
+    with pytest.raises(
+        OpcostError, match="MatrixMul 'tested' cannot take inputs of 3x5, 4x7: rows of 5 meet columns of 4"
+    ):
         apply("MatrixMul", (ROWS, DEPTH), (4, COLUMNS), table="MatrixMul")
 
 
@@ -284,3 +282,18 @@ def test_single_steps_count_as_one(apply: Any) -> None:
     units = BATCH * HIDDEN
     additions = {mode: row.cost.flops - 2 * row.cost.macs for mode, row in plain.items()}
     assert additions == {"IDENTITY": 3 * units, "RELU": (3 + 1) * units, "TANH": (3 + 5) * units}
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+
+def test_multi_head_attention_counts_every_projection_and_both_products(apply: Any) -> None:
+    batch, length, source, features, heads, projected = 2, 5, 7, 12, 4, 8
+    row = apply(
+        "MultiHeadAttn", (batch, length, features), (batch, source, features), (batch, source, features), (1000,),
+        outputs=4, read=1, table="MultiHeadAttn", num_heads=heads, qproj_size=projected, kproj_size=projected,
+        vproj_size=projected, oproj_size=features,
+    )  # fmt: skip
+    projections = batch * features * projected * (length + 2 * source) + batch * length * projected * features
+    assert dims(row) == (batch, length, features)
+    assert row.cost.macs == projections + batch * length * source * 2 * projected

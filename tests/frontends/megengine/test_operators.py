@@ -57,7 +57,13 @@ def test_a_fused_function_costs_its_parts(mode: str, per_element: int, apply: An
 def test_a_quantized_function_costs_what_the_plain_one_costs(apply: Any) -> None:
     plain = apply("Elemwise", (3, 4), (3, 4), table="Elemwise", mode="FUSE_ADD_RELU")
     quantized = apply(
-        "ElemwiseMultiType", (3, 4), (3, 4), table="ElemwiseMultiType", mode="QFUSE_ADD_RELU", dtype="qint8", result="qint8"
+        "ElemwiseMultiType",
+        (3, 4),
+        (3, 4),
+        table="ElemwiseMultiType",
+        mode="QFUSE_ADD_RELU",
+        dtype="qint8",
+        result="qint8",
     )
     assert quantized.cost.flops == plain.cost.flops
     assert quantized.cost.bytes_read * 4 == plain.cost.bytes_read
@@ -236,7 +242,9 @@ def test_picked_axes_stand_where_they_stood_or_in_front(apply: Any) -> None:
     assert shapes(apply("MeshIndexing", IMAGE, (4,), (5,), items=(pick(3), pick(1)))) == [(N, 5, H, 4)]
 
 
-@pytest.mark.parametrize(("kind", "flops"), [("SetSubtensor", 0), ("IncrSubtensor", 1), ("IndexingIncrMultiAxisVec", 1)])
+@pytest.mark.parametrize(
+    ("kind", "flops"), [("SetSubtensor", 0), ("IncrSubtensor", 1), ("IndexingIncrMultiAxisVec", 1)]
+)
 def test_writing_moves_what_is_put(kind: str, flops: int, apply: Any) -> None:
     row = apply(kind, (5, 4), (2, 4), [0], [2], items=((0, True, True, False, False),))
     assert shapes(row) == [(5, 4)]
@@ -312,9 +320,7 @@ def test_the_shape_of_a_tensor_is_free(apply: Any) -> None:
         ("INTER_WEIGHT_GROUPI_DOT", (2, 8, 4, 3, 3), (2, 2, 3, 3, 1, 4, 4)),
     ],
 )
-def test_layouts_change_into_each_other(
-    mode: str, before: tuple[int, ...], after: tuple[int, ...], apply: Any
-) -> None:
+def test_layouts_change_into_each_other(mode: str, before: tuple[int, ...], after: tuple[int, ...], apply: Any) -> None:
     row = apply("RelayoutFormat", before, table="RelayoutFormat", mode=mode)
     assert shapes(row) == [after]
     assert row.op.kind == "copy"
@@ -329,9 +335,7 @@ def test_every_change_of_layout_is_known(apply: Any) -> None:
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("mode", "per_result"), [("NEAREST", 0), ("LINEAR", 9), ("CUBIC", 35), ("LANCZOS4", 2 * 64)]
-)
+@pytest.mark.parametrize(("mode", "per_result"), [("NEAREST", 0), ("LINEAR", 9), ("CUBIC", 35), ("LANCZOS4", 2 * 64)])
 def test_resizing(mode: str, per_result: int, apply: Any) -> None:
     row = apply("Resize", IMAGE, [9, 10], table="Resize", imode=mode, format="NCHW")
     assert shapes(row) == [(N, C, 9, 10)]

@@ -34,6 +34,8 @@ class Operator:
     in_shapes: Shapes | None
     in_layouts: Sequence[Sequence[int] | None] | None
     out_shapes: Shapes | None
+    copies: bool = False
+    """It only moves data; its time is what `--copy-time` adds up."""
 
     def time(self, side: str, key: str) -> float | None:
         """Seconds to `end` or to `kern`, the longest of all places; None where it did not run."""
@@ -72,7 +74,8 @@ def operators_of(profile: Profile) -> list[Operator]:
     """The operators of a profile: as MegEngine wrote them, or made from any other trace."""
     raw = profile.extra.get("megengine")
     if raw is None:
-        return [_from_row(row) for row in profile.rows]
+        found = [_from_row(row) for row in profile.rows]
+        return [*found, _unattributed(profile)] if profile.unattributed else found
     if not isinstance(raw, Sequence):
         raise SourceError("the profile's MegEngine part is no list of operators")
     return [_from_megengine(entry) for entry in raw]
@@ -92,6 +95,7 @@ def _from_megengine(entry: Mapping[str, Any]) -> Operator:
         in_shapes=footprint.get("in_shapes"),
         in_layouts=footprint.get("in_layouts"),
         out_shapes=footprint.get("out_shapes"),
+        copies=entry["type"] == "Copy",
     )
 
 
@@ -110,6 +114,24 @@ def _from_row(row: ProfileRow) -> Operator:
         in_shapes=[list(spec.shape or ("?",)) if spec.shape != () else [] for spec in row.ins],
         in_layouts=None,
         out_shapes=[list(spec.shape or ("?",)) if spec.shape != () else [] for spec in row.outs],
+        copies=row.kind == "copy" or any(kernel.name.startswith("Memcpy") for kernel in row.kernels),
+    )
+
+
+def _unattributed(profile: Profile) -> Operator:
+    """Device work that no operator launched, as one more operator."""
+    return Operator(
+        id="N/A",
+        name="(unattributed)",
+        type="(unattributed)",
+        device=_span(sum(kernel.duration_ns for kernel in profile.unattributed), 0),
+        host=(),
+        dtypes=(),
+        computation=None,
+        memory=None,
+        in_shapes=None,
+        in_layouts=None,
+        out_shapes=None,
     )
 
 
@@ -153,7 +175,13 @@ def aggregate(records: Sequence[Record], by: str | None, how: str) -> list[Recor
     found = []
     for name, members in groups.items():
         times = [record.time for record in members]
-        time = pairwise_sum(times) if how == "sum" else pairwise_sum(times) / len(times) if how == "mean" else combine(times)
+        time = (
+            pairwise_sum(times)
+            if how == "sum"
+            else pairwise_sum(times) / len(times)
+            if how == "mean"
+            else combine(times)
+        )
         found.append(
             Record(
                 time=time or 0.0,
@@ -245,7 +273,8 @@ def sort(records: Sequence[Record], order_by: str) -> list[Record]:
     if wanted not in _COLUMNS:
         raise UnknownName("column", order_by, [*_COLUMNS, *_ALIASES])
     column = _COLUMNS[wanted]
-    known, missing = [], []
+    known: list[Record] = []
+    missing: list[Record] = []
     for record in records:
         value = column(record)
         (missing if value is None or (isinstance(value, float) and math.isnan(value)) else known).append(record)

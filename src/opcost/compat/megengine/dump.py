@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from opcost.compat.megengine.numbers import mean_and_std
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, Shape, dtype_name, elements
@@ -37,15 +38,17 @@ class _Field(NamedTuple):
     stride: tuple[int, int] = (1, 1)
 
 
-def count_dump(
-    path: str | Path, given: Mapping[str, tuple[int, ...]] | None = None, *, with_values: bool = True
-) -> Records:
-    """The records of a dump; `given` has the shapes of input data by name, `with_values` adds mean and deviation."""
+Given: TypeAlias = "Mapping[str, tuple[int, ...]] | tuple[int, ...] | None"
+"""Shapes of input data: by name, or the one of a model's only input."""
+
+
+def count_dump(path: str | Path, given: Given = None, *, with_values: bool = True) -> Records:
+    """The records of a dump, counted with the shapes of input data; `with_values` adds mean and deviation."""
     model = read_model(path)
     found = _infer(model, given)
     records = Records(ops=len(model.operators))
     fields: dict[int, _Field] = {}
-    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with _mapped(path) as data:
         for op in _in_order_of_use(model):
             name = op.name or model.variables[op.outputs[0]].name or f"{op.type}[{op.index}]"
             class_name = _CLASS_NAMES.get(op.type, op.type)
@@ -77,14 +80,34 @@ def _in_order_of_use(model: Model) -> Iterator[Operator]:
     yield from (op for op in model.operators if op.type in HOLDERS and op.index not in listed)
 
 
-def _infer(model: Model, given: Mapping[str, tuple[int, ...]] | None) -> Inferred:
+def values_of(path: str | Path) -> dict[int, tuple[float, float] | None]:
+    """Mean and deviation of the tensors of a dump, by variable."""
+    with _mapped(path) as data:
+        return {
+            variable: _values(tensor, data)
+            for op in read_model(path).operators
+            if op.type in HOLDERS
+            for variable, tensor in zip(op.outputs, op.tensors, strict=True)
+        }
+
+
+@contextmanager
+def _mapped(path: str | Path) -> Iterator[mmap.mmap]:
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+def _infer(model: Model, given: Given) -> Inferred:
     names = input_names(model)
+    if isinstance(given, tuple) and len(names) == 1:
+        return infer(model, dict.fromkeys(names.values(), given))
     if given is not None:
-        missing = [name for name in names if name not in given]
-        if missing or len(given) != len(names):
+        named = list(given) if isinstance(given, Mapping) else []
+        if not isinstance(given, Mapping) or sorted(named) != sorted(names):
+            told = ", ".join(named) or "one without a name"
             raise InputError(
-                f"{model.path} takes {', '.join(names) or 'no input'}, and data was given for {', '.join(given)}",
-                hint="name the data by the inputs",
+                f"{model.path} takes {', '.join(names) or 'no input'}, and data was given for {told}",
+                hint="give data for every input, by its name",
             )
         return infer(model, {names[name]: shape for name, shape in given.items()})
     stored = {v: tensor.shape for op in model.operators for v, tensor in zip(op.outputs, op.tensors, strict=False)}

@@ -71,7 +71,8 @@ def _filtered(operators: Sequence[Operator], wish: Wish) -> list[Operator]:
             name = re.compile(wish.opr_name)
         except re.error as fault:
             raise OpcostError(
-                f"{wish.opr_name!r} is not a regular expression: {fault}", hint="put a backslash before ( [ { * + ? . \\"
+                f"{wish.opr_name!r} is not a regular expression: {fault}",
+                hint="put a backslash before ( [ { * + ? . \\",
             ) from None
     return [
         operator
@@ -93,7 +94,7 @@ def _summary(operators: Sequence[Operator], chosen: Sequence[Operator], wish: Wi
         total = _total(operators, side)
         rows.append((f"total {side} time", "N/A" if total is None else total))
     if wish.copy_time:
-        copies = [operator for operator in chosen if operator.type == "Copy"]
+        copies = [operator for operator in chosen if operator.copies]
         for label, key in (("copy time", "end"), ("copy wait time", "kern")):
             times = [time for operator in copies if (time := operator.time("device", key)) is not None]
             total = pairwise_sum(times)

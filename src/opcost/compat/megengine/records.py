@@ -14,12 +14,13 @@ Shape: TypeAlias = "tuple[int | None, ...] | None"
 
 
 class Param(NamedTuple):
-    """One parameter; mean and deviation where its values are at hand."""
+    """One parameter; mean and deviation where its values are at hand, `size` where it is not MegEngine's."""
 
     name: str
     spec: TensorSpec
     mean: float | None = None
     std: float | None = None
+    size: int | None = None
 
 
 class Operation(NamedTuple):
@@ -35,7 +36,7 @@ class Operation(NamedTuple):
 
 
 class Activation(NamedTuple):
-    """What a call leaves behind; `dims` where it is not all that the shape says."""
+    """What a call leaves behind; `dims` and `size` where they are not those of the tensor."""
 
     name: str
     class_name: str
@@ -43,6 +44,7 @@ class Activation(NamedTuple):
     mean: float | None = None
     std: float | None = None
     dims: int | None = None
+    size: int | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +69,12 @@ def dtype_name(dtype: str) -> str:
 def nbits(dtype: str) -> int:
     """Bits of one element as MegEngine counts them: a truth value is one bit there."""
     return 1 if dtype == "bool" else bits(dtype)
+
+
+def size_of(spec: TensorSpec) -> int | None:
+    """Bytes as MegEngine counts them; None where data decides."""
+    count = elements(spec.shape)
+    return None if count is None else count * nbits(spec.dtype) // 8
 
 
 def elements(shape: Shape) -> int | None:

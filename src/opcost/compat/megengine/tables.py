@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from opcost.compat.megengine.records import Activation, Operation, Param, Records, dtype_name, elements, nbits
+from opcost.compat.megengine.records import Activation, Operation, Param, Records, dtype_name, elements, nbits, size_of
 
 Line = dict[str, Any]
 
@@ -128,7 +128,7 @@ def _param(param: Param) -> Line:
         "std": _short(param.std),
         "param_dim": UNKNOWN if dims is None else dims,
         "nbits": nbits(param.spec.dtype),
-        "size": None if dims is None else dims * nbits(param.spec.dtype) // 8,
+        "size": size_of(param.spec) if param.size is None else param.size,
         "name": param.name,
     }
 
@@ -151,7 +151,7 @@ def _activation(found: Activation) -> Line:
         "shape": found.spec.shape,
         "act_dim": UNKNOWN if dims is None else dims,
         "nbits": nbits(found.spec.dtype),
-        "size": None if dims is None else dims * nbits(found.spec.dtype) // 8,
+        "size": size_of(found.spec) if found.size is None else found.size,
     }
     if found.mean is not None:
         line |= {"mean": _short(found.mean), "std": _short(found.std)}

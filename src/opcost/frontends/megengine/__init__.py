@@ -15,7 +15,7 @@ class MegEngineFrontEnd:
 
     name = "megengine"
     framework = "megengine"
-    suffixes = (".mge",)
+    suffixes = (".mge", ".mgb", ".mdl")
 
     def sniff(self, head: bytes, path: Path) -> bool:
         from opcost.frontends.megengine.container import recognize

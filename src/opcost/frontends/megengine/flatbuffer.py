@@ -27,6 +27,8 @@ F64 = struct.Struct("<d")
 
 LONGEST_TEXT = 1 << 16
 """Bytes of the longest name that is believed; MegEngine's own stay below a few hundred."""
+LONGEST_LIST = 1 << 16
+"""Elements of the longest list that is believed: operators of a model, inputs of an operator. Data is no list."""
 READS_PER_BYTE = 8
 """How often, on average, a byte may be read: some strings and all virtual tables are shared."""
 
@@ -149,13 +151,23 @@ class Table:
         at = self._field(slot, 4)
         return Table(self.buffer, self.buffer.follow(at)) if at else None
 
-    def vector(self, slot: int, width: int) -> tuple[int, int] | None:
-        """Position and length of a vector of fixed-size elements, None where there is none."""
+    def data(self, slot: int) -> tuple[int, int]:
+        """Position and length of raw bytes, however many; (0, 0) where there are none."""
         at = self._field(slot, 4)
-        return self.buffer.vector(self.buffer.follow(at), width) if at else None
+        return self.buffer.vector(self.buffer.follow(at), 1) if at else (0, 0)
+
+    def vector(self, slot: int, width: int) -> tuple[int, int] | None:
+        """Position and length of a list of elements of this size, None where there is none."""
+        at = self._field(slot, 4)
+        if not at:
+            return None
+        start, count = self.buffer.vector(self.buffer.follow(at), width)
+        if count > LONGEST_LIST:
+            raise self.buffer.broken(f"a list of {count} elements is not believed", start)
+        return start, count
 
     def numbers(self, slot: int, code: str, width: int) -> tuple[int, ...]:
-        """A vector of numbers with this struct code."""
+        """A list of numbers with this struct code."""
         found = self.vector(slot, width)
         if found is None:
             return ()

@@ -235,8 +235,7 @@ class _V2(_Reader):
             raise self.buffer.broken(f"variable {missing} is read and nobody made it before", table.at) from None
 
     def _tensor(self, table: Table) -> Tensor:
-        found = table.vector(6, 1)
-        offset, stored = found or (0, 0)
+        offset, stored = table.data(6)
         return self.tensor(table, read_dtype(table.table(3)), offset, stored, self.shape(table))
 
 

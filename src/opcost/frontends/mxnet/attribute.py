@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from math import isfinite
 
 from opcost.errors import SourceError
 
@@ -119,7 +120,7 @@ def _integer(name: str, text: str) -> int:
     if word in ("True", "False"):  # written so where a Python caller gave a truth value for a number
         return int(word == "True")
     number = _number(name, text)
-    if number != number or number in (float("inf"), float("-inf")) or number != int(number):
+    if not isfinite(number) or number != int(number):
         raise AttributeFault(f"the attribute {name!r} is {_shown(text)}, not a whole number")
     return int(number)
 

@@ -11,7 +11,17 @@ from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.infer import DEFAULT_TYPE, Inferred, infer
 from opcost.frontends.mxnet.naming import inner_name, parents, paths_of, unique
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.control import FUSED, Loop, fused_inputs, loop_of, trips_of
+from opcost.frontends.mxnet.ops.control import (
+    CONDITIONAL,
+    CUSTOM,
+    FOREACH,
+    FUSED,
+    WHILE,
+    Loop,
+    fused_inputs,
+    loop_of,
+    trips_of,
+)
 from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Translation
 from opcost.frontends.mxnet.roles import Roles
 from opcost.frontends.mxnet.shape import Mismatch, Shape, Undetermined
@@ -37,7 +47,13 @@ class _Maker:
         return self.specs[key]
 
     def value(
-        self, name: str, spec: TensorSpec, role: Role = "activation", *, storage: int | None = None, trainable: bool = False
+        self,
+        name: str,
+        spec: TensorSpec,
+        role: Role = "activation",
+        *,
+        storage: int | None = None,
+        trainable: bool = False,
     ) -> int:
         index = len(self.values)
         self.values.append(Value(index, name, spec, role, index if storage is None else storage, trainable))
@@ -53,7 +69,9 @@ class _Maker:
                 self.values[index] = self.values[index]._replace(storage=home)
         return True
 
-    def op(self, found: Translation, raw: str, inputs: Sequence[int], outputs: Sequence[int], module: str, repeat: int) -> None:
+    def op(
+        self, found: Translation, raw: str, inputs: Sequence[int], outputs: Sequence[int], module: str, repeat: int
+    ) -> None:
         attrs = self.attrs.setdefault(repr(sorted(found.attrs.items())), found.attrs)
         self.ops.append(Op(len(self.ops), found.kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat))
 
@@ -128,7 +146,7 @@ class _Emitter:
             path = paths[node.index]
             if node.op in FUSED and node.subgraphs:
                 self._fused(node, symbol, inferred, made, path, repeat=repeat)
-            elif node.op == "_foreach" and node.subgraphs and self._loop(node, inferred) is not None:
+            elif node.op in FOREACH and node.subgraphs and self._loop(node, inferred) is not None:
                 self._foreach(node, symbol, inferred, made, path, repeat=repeat)
             else:
                 self._plain(node, symbol, inferred, made, path, repeat=repeat)
@@ -267,17 +285,20 @@ def _same_path(body: Symbol, path: str) -> dict[int, str]:
 
 
 _WHY = {
-    "Custom": "Python code that the file does not hold, so its cost and the shapes behind it are not known",
-    "_npi_Custom": "Python code that the file does not hold, so its cost and the shapes behind it are not known",
-    "_cond": "which branch runs depends on data, so its cost and the shapes behind it are not known",
-    "_while_loop": "how often it runs depends on data, so its cost and the shapes behind it are not known",
-    "_foreach": "how often it runs is not known",
+    **dict.fromkeys(
+        CUSTOM, "Python code that the file does not hold, so its cost and the shapes behind it are not known"
+    ),
+    **dict.fromkeys(
+        CONDITIONAL, "which branch runs depends on data, so its cost and the shapes behind it are not known"
+    ),
+    **dict.fromkeys(WHILE, "how often it runs depends on data, so its cost and the shapes behind it are not known"),
+    **dict.fromkeys(FOREACH, "how often it runs is not known"),
 }
 
 
 def _raw(node: Node) -> str:
     """The framework's word for an operator; a custom one by the name of its Python class."""
-    if node.op in ("Custom", "_npi_Custom"):
+    if node.op in CUSTOM:
         return f"mxnet::{node.op}:{node.attrs.raw.get('op_type', '?')}"
     return f"mxnet::{node.op}"
 
@@ -287,7 +308,13 @@ def _output_name(node: Node, output: int, inferred: Inferred) -> str:
 
 
 def _modules(
-    symbol: Symbol, inferred: Inferred, roles: Roles, paths: Mapping[int, str], made: Mapping[Entry, int], maker: _Maker, source: str
+    symbol: Symbol,
+    inferred: Inferred,
+    roles: Roles,
+    paths: Mapping[int, str],
+    made: Mapping[Entry, int],
+    maker: _Maker,
+    source: str,
 ) -> tuple[Module, ...]:
     """One module per operator's path, with the weights it reads, and the scopes above."""
     held: dict[str, tuple[dict[int, str], dict[int, str]]] = {}

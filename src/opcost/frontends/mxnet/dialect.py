@@ -14,6 +14,9 @@ AUXILIARY_SLOTS = frozenset(("moving_mean", "moving_var", "moving_avg"))
 HIDDEN_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 """Attributes about a variable, today written with underscores around: old files put them anywhere, also on the reader."""
 
+HIDDEN_UNTIL = 10000
+"""From this version on every file writes them with underscores."""
+
 OPTIONAL_AXIS = 905
 """From this version on the axis of argmax and argmin may be absent; before, -1 meant all elements."""
 
@@ -21,7 +24,7 @@ OPTIONAL_AXIS = 905
 def upgraded(symbol: Symbol) -> Symbol:
     """The graph with auxiliary states, hidden attributes and axes as today's files have them."""
     symbol = _with_auxiliary_states(symbol)
-    hidden = _hidden(symbol)
+    hidden = _hidden(symbol) if symbol.version < HIDDEN_UNTIL else {}
     if not hidden and symbol.version >= OPTIONAL_AXIS:
         return symbol
     nodes = []

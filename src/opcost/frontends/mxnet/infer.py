@@ -55,7 +55,8 @@ class _Inference:
         table = all_operators()
         self.rules: list[Operator | None] = [table.get(node.op) for node in symbol.nodes]
         counts = [
-            max(used, _outputs(node, rule)) for node, rule, used in zip(symbol.nodes, self.rules, used_outputs(symbol), strict=True)
+            max(used, _outputs(node, rule))
+            for node, rule, used in zip(symbol.nodes, self.rules, used_outputs(symbol), strict=True)
         ]
         self.shapes: list[list[Shape]] = [[None] * count for count in counts]
         self.types: list[list[Type]] = [[None] * count for count in counts]
@@ -176,6 +177,8 @@ def _check(shape: tuple[int | None, ...], node: Node) -> None:
         raise SourceError(f"{node}: a tensor would have {len(shape)} axes, and MXNet's have at most {MOST_AXES}")
     known = [extent for extent in shape if extent is not None]
     if any(extent < 0 for extent in known):
-        raise InputError(f"{node}: a tensor would have the shape {show(shape)}", hint="the input is too small for this model")
+        raise InputError(
+            f"{node}: a tensor would have the shape {show(shape)}", hint="the input is too small for this model"
+        )
     if prod(known) > MOST_ELEMENTS:
         raise SourceError(f"{node}: a tensor would have the shape {show(shape)}, more than memory can address")

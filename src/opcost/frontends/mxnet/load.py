@@ -56,7 +56,9 @@ def load_file(path: Path, options: CountOptions) -> Graph:
         if names.isdisjoint(saved) and saved:
             told = f"none of the {len(saved)} names in {checkpoint.params.name} stands in {checkpoint.symbol.name}"
             if checkpoint.chosen:
-                raise SourceError(told, hint="save the model with `export` or `save_checkpoint`, which keep the symbol's names")
+                raise SourceError(
+                    told, hint="save the model with `export` or `save_checkpoint`, which keep the symbol's names"
+                )
             notes.append(Note("parameters-ignored", f"{told}, so it was not used"))
             saved = {}
         else:
@@ -117,9 +119,7 @@ def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], 
 def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
     states = {name for name, array in saved.items() if array.state}
     roles = assign(symbol, named, saved, states)
-    untrained = {
-        node.index for node in symbol.variables if node.name in saved and not saved[node.name].trainable
-    }
+    untrained = {node.index for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
     return Roles(roles.inputs, roles.weights, roles.states, roles.frozen | untrained, roles.side)
 
 
@@ -289,7 +289,9 @@ def _notes(symbol: Symbol, inferred: Inferred, roles: Roles, saved: Mapping[str,
     names = {node.name for node in symbol.variables}
     absent = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if symbol.nodes[i].name not in saved]
     if absent:
-        yield Note("weights-not-in-file", f"the parameter file does not hold {_some(absent)}; their shapes were worked out")
+        yield Note(
+            "weights-not-in-file", f"the parameter file does not hold {_some(absent)}; their shapes were worked out"
+        )
     extra = [name for name in saved if name not in names]
     if extra:
         yield Note("unused-arrays", f"the parameter file also holds {_some(extra)}, which the symbol does not use")

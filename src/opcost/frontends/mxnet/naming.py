@@ -33,6 +33,7 @@ def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
         owners = {_SEPARATORS.sub(".", weight).rpartition(".")[0] for weight in weights}
         if len(owners) == 1 and (owner := owners.pop()):
             return tuple(f"{word}." for word in owner.split("."))
+        return (name,)
     return _words(name.removesuffix(FORWARD) or name)
 
 

@@ -103,7 +103,9 @@ def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], str, int]:
     if not extents_fit or not all(type(extent) is int and 0 <= extent < 1 << 63 for extent in shape):
         raise SourceError(f"{where} has the shape {str(shape)[:60]}", hint=_DAMAGED)
     if dtype is None:
-        raise SourceError(f"{where} has the element type {str(described.get('descr'))[:60]!r}, which MXNet does not have")
+        raise SourceError(
+            f"{where} has the element type {str(described.get('descr'))[:60]!r}, which MXNet does not have"
+        )
     return shape, dtype, begin + length
 
 

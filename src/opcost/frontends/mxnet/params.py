@@ -211,9 +211,7 @@ class _Reader:
 
     def _need(self, length: int, what: str) -> None:
         if length > self.size - self.at:
-            raise self._fault(
-                f"{what} needs {length} bytes at byte {self.at}, and the file ends at {self.size}"
-            )
+            raise self._fault(f"{what} needs {length} bytes at byte {self.at}, and the file ends at {self.size}")
 
     def _fault(self, message: str) -> SourceError:
         return SourceError(f"{self.where} is no valid MXNet parameter file: {message}", hint=_DAMAGED)

@@ -13,7 +13,7 @@ from enum import Flag, auto
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.dialect import AUXILIARY_SLOTS
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.control import FUSED, loop_of
+from opcost.frontends.mxnet.ops.control import CONDITIONAL, FOREACH, FUSED, WHILE, loop_of
 from opcost.frontends.mxnet.symbol import Node, Symbol
 
 WEIGHT_SLOTS = frozenset(
@@ -27,11 +27,22 @@ SIDE_SLOTS = frozenset(
 
 DATA_SLOT = "data"
 
-WEIGHT_ENDINGS = ("_weight", "_bias", "_gamma", "_beta", ".weight", ".bias", ".gamma", ".beta", "_parameters", ".parameters")
+WEIGHT_ENDINGS = (
+    "_weight",
+    "_bias",
+    "_gamma",
+    "_beta",
+    ".weight",
+    ".bias",
+    ".gamma",
+    ".beta",
+    "_parameters",
+    ".parameters",
+)
 STATE_ENDINGS = ("_moving_mean", "_moving_var", "_running_mean", "_running_var", ".running_mean", ".running_var")
 SIDE_ENDINGS = ("label", "_state", "_state_cell", "_init_c", "_init_h")
 
-GLUON_KEYS = ("__lr_mult__", "__wd_mult__", "__init__", "__storage_type__")
+GLUON_KEYS = ("__lr_mult__", "__wd_mult__", "__storage_type__")
 """Attributes that a parameter of a gluon block carries, and an input does not."""
 
 
@@ -74,9 +85,7 @@ def assign(symbol: Symbol, named: Collection[str], saved: Collection[str], saved
     )
 
 
-def _kind(
-    node: Node, use: Use, named: Collection[str], saved: Collection[str], saved_states: Collection[str]
-) -> str:
+def _kind(node: Node, use: Use, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> str:
     if node.name in named:
         return "input"
     if node.name in saved_states or Use.STATE in use:
@@ -142,13 +151,13 @@ def _body_uses(node: Node) -> Iterator[Use]:
     variables = [inner[variable.index] for variable in body.variables]
     places: tuple[int, ...] = ()
     try:
-        if node.op == "_foreach":
+        if node.op in FOREACH:
             places = loop_of(node.attrs, body, len(node.inputs)).variables
         elif node.op in FUSED:
             places = tuple(range(len(variables)))
     except AttributeFault:
         places = ()
-    if node.op in ("_cond", "_while_loop"):
+    if node.op in CONDITIONAL or node.op in WHILE:
         yield from _branch_uses(node)
         return
     for place in range(len(node.inputs)):
@@ -157,7 +166,7 @@ def _body_uses(node: Node) -> Iterator[Use]:
 
 def _branch_uses(node: Node) -> Iterator[Use]:
     names = ("cond_input_locs", "then_input_locs", "else_input_locs")
-    if node.op == "_while_loop":
+    if node.op in WHILE:
         names = ("cond_input_locs", "func_input_locs")
     found = [Use.NONE] * len(node.inputs)
     for name, body in zip(names, node.subgraphs, strict=False):
@@ -177,11 +186,8 @@ def _frozen(symbol: Symbol) -> Iterator[int]:
     for node in symbol.nodes:
         if node.op in _FIXED_GAMMA and len(node.inputs) > 1 and node.attrs.flag("fix_gamma", default=True):
             yield node.inputs[1][0]
-        if node.is_variable:
-            if node.attrs.raw.get("__init__", "").startswith("Constant_"):
-                yield node.index
-            elif _rate(node) == 0:
-                yield node.index
+        if node.is_variable and (node.attrs.raw.get("__init__", "").startswith("Constant_") or _rate(node) == 0):
+            yield node.index
 
 
 def _rate(node: Node) -> float:

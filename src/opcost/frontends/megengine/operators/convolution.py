@@ -16,7 +16,12 @@ from opcost.frontends.megengine.node import (
     window_count,
 )
 
-THEN = {"IDENTITY": (), "RELU": ("relu",), "SIGMOID": ("sigmoid",), "H_SWISH": ("hardswish",)}
+THEN: dict[str, tuple[str, ...]] = {
+    "IDENTITY": (),
+    "RELU": ("relu",),
+    "SIGMOID": ("sigmoid",),
+    "H_SWISH": ("hardswish",),
+}
 """What a fused convolution does to its result."""
 
 TAPS = 4
@@ -79,9 +84,16 @@ def _meaning(node: Node) -> Meaning:
 
 def _biased_meaning(node: Node) -> Meaning:
     """Convolution, bias, a second tensor added, and an activation in one."""
-    then = ("add",) if len(node.shapes) > 3 else ()
-    mode = node.word("nonlineMode")
-    return _conv(node, inputs=tuple(range(len(node.shapes))), then=(*then, *THEN.get(mode, (mode.lower(),))))
+    then = _then(node)
+    return Meaning("unknown") if then is None else _conv(node, inputs=tuple(range(len(node.shapes))), then=then)
+
+
+def _then(node: Node) -> tuple[str, ...] | None:
+    """What is done to the result of a fused convolution; None where the mode is not known."""
+    functions = THEN.get(node.word("nonlineMode"))
+    if functions is None:
+        return None
+    return ("add", *functions) if len(node.shapes) > 3 else functions
 
 
 def _geometry(node: Node, kernel: tuple[Extent, ...]) -> dict[str, Attr]:
@@ -303,8 +315,10 @@ def _batch_meaning(node: Node) -> Meaning:
     y, weight = node.out_shapes[0], node.dims(1)
     per_output = _per_output(node.word("format") or "NCHW", weight[1:], grouped=_grouped(node))
     elements = product(y) if y is not None else None
-    mode = node.word("nonlineMode")
-    attrs: dict[str, Attr] = {"then": (*(("add",) if len(node.shapes) > 3 else ()), *THEN.get(mode, (mode.lower(),)))}
+    then = _then(node)
+    if then is None:
+        return Meaning("unknown")
+    attrs: dict[str, Attr] = {"then": then}
     if elements is not None and per_output is not None:
         attrs |= {"macs": elements * per_output, "bias": len(node.shapes) > 2}
     return Meaning("conv", attrs)

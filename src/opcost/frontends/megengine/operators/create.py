@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.frontends.megengine.node import Meaning, Node, Rule, Shape, means, same
+from opcost.frontends.megengine.node import Meaning, Node, Rule, Shape, means, product, same
 
 
 def _filled(node: Node) -> list[Shape]:
@@ -34,8 +34,8 @@ def _drawn(node: Node) -> Meaning:
 
 
 def _with_mask(node: Node) -> list[Shape]:
-    """The result, and a mask whose size is the kernel's own matter."""
-    return [node.dims(0), (None,)]
+    """The result, and a mask with a byte for each element."""
+    return [node.dims(0), (product(node.dims(0)),)]
 
 
 def _multinomial_shapes(node: Node) -> list[Shape]:

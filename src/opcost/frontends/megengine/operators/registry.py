@@ -11,6 +11,7 @@ from opcost.frontends.megengine.node import Rule
 def rules() -> dict[str, Rule]:
     """The rule of every type of operators that is known."""
     from opcost.frontends.megengine.operators import (
+        attention,
         control,
         convolution,
         create,
@@ -28,8 +29,8 @@ def rules() -> dict[str, Rule]:
     )
 
     families = (
-        control, convolution, create, elementwise, indexing, linear, move, norm, pool, recurrent, reduce, relayout, sort,
-        vision,
+        attention, control, convolution, create, elementwise, indexing, linear, move, norm, pool, recurrent, reduce,
+        relayout, sort, vision,
     )  # fmt: skip
     found: dict[str, Rule] = {}
     for family in families:

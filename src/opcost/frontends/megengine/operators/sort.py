@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.megengine.node import Meaning, Node, Rule, Shape, means
+from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Rule, Shape, means
 
 
 def _pair(node: Node) -> list[str]:
@@ -54,11 +54,14 @@ def _kept_boxes(node: Node) -> list[Shape]:
     return [(batch, node.whole("max_output")), (batch,)]
 
 
+def _suppression(node: Node) -> Meaning:
+    raise Mismatch("how many pairs of boxes are compared depends on data")
+
+
 RULES = {
     "Argsort": Rule(_sort_shapes, _sorted, _pair),
     "TopK": Rule(_top_shapes, _top, _pair),
     "CondTake": Rule(_taken, means("gather"), _pair),
     "NonZero": Rule(_nonzero_shapes, means("gather"), lambda node: ["int32"]),
-    # Boxes come sorted and are compared with the ones kept; how many pairs that are, data decides.
-    "NMSKeepMGB": Rule(_kept_boxes, means("unknown"), lambda node: ["int32", "int32"]),
+    "NMSKeepMGB": Rule(_kept_boxes, _suppression, lambda node: ["int32", "int32"]),
 }

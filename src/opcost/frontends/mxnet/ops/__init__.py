@@ -8,8 +8,8 @@ from importlib import import_module
 from opcost.frontends.mxnet.ops.table import Operator, operators
 
 FAMILIES = (
-    "contraction", "control", "convolution", "create", "elementwise", "index", "linalg", "loss", "move", "norm", "pool",
-    "recurrent", "reduce", "reshape", "resize", "sequence", "sort", "vision",
+    "attention", "contraction", "control", "convolution", "create", "elementwise", "index", "join", "linalg", "loss", "move",
+    "norm", "pool", "recurrent", "reduce", "reshape", "resize", "sequence", "sort", "stretch", "vision",
     "quantized",  # the last, for it builds on the rules of full precision
 )  # fmt: skip
 

@@ -38,6 +38,33 @@ def _linear(call: Call) -> Translation:
     return Translation("matmul", {**attrs, "bias": True} if len(call.ins) > 2 else attrs)
 
 
+def _intgemm(call: Call) -> None:
+    """A fully connected layer on bytes: a scale stands between the weight and the bias."""
+    hidden = call.attrs.integer("num_hidden")
+    x = call.ins[0]
+    call.put_in(2, (1,))
+    call.put_in(3, (hidden,))
+    if x is not None:
+        flatten = call.attrs.flag("flatten", default=True)
+        call.put_in(1, (hidden, product(x[1:]) if flatten else x[-1]))
+        call.put_out(0, (x[0], hidden) if flatten else (*x[:-1], hidden))
+
+
+def _intgemm_types(call: Call) -> None:
+    call.type_in(1, "int8")
+    call.type_out(0, call.attrs.dtype("out_type", "float32"))
+    for index in (2, 3):
+        call.type_in(index, "float32")
+
+
+def _intgemmed(call: Call) -> Translation:
+    attrs = {"depth": call.x(1)[1]}
+    has_bias = len(call.ins) > 3
+    return (
+        Translation("matmul", {**attrs, "bias": True}, (0, 1, 3)) if has_bias else Translation("matmul", attrs, (0, 1))
+    )
+
+
 def _dot(call: Call) -> None:
     """The last axis of the first with the first of the second; transposed, the first with the last."""
     a, b = call.ins
@@ -46,7 +73,7 @@ def _dot(call: Call) -> None:
     (kept_a, depth_a), (kept_b, depth_b) = _contracted(call, 0), _contracted(call, 1)
     if depth_a is not None and depth_b is not None and depth_a != depth_b:
         raise Mismatch(f"{show(a)} and {show(b)} do not share the axis that is summed")
-    call.put_out(0, (*kept_a, *kept_b) if len(a) > 1 or len(b) > 1 else call.scalar)
+    call.put_out(0, (*kept_a, *kept_b) or (1,))
 
 
 def _contracted(call: Call, index: int) -> tuple[tuple[Extent, ...], Extent]:
@@ -230,76 +257,6 @@ def _einsummed(call: Call) -> Translation:
     return Translation("einsum", {"equation": _equation(call)})
 
 
-def _heads(call: Call) -> int:
-    heads = call.attrs.integer("heads")
-    if heads < 1:
-        raise AttributeFault(f"{heads} heads")
-    return heads
-
-
-def _sequence(shape: tuple[Extent, ...] | None) -> tuple[Extent, Extent, Extent]:
-    """Length, batch and features of a sequence."""
-    if shape is None:
-        return None, None, None
-    if len(shape) != 3:
-        raise Mismatch(f"{show(shape)} is not length, batch and features")
-    return shape[0], shape[1], shape[2]
-
-
-def _times(extent: Extent, factor: int) -> Extent:
-    return None if extent is None else extent * factor
-
-
-def _part(extent: Extent, parts: int) -> Extent:
-    return None if extent is None else extent // parts
-
-
-def _self_scores(call: Call) -> None:
-    length, batch, _ = _sequence(call.ins[0])
-    call.put_out(0, (_times(batch, _heads(call)), length, length))
-
-
-def _self_values(call: Call) -> None:
-    length, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (_times(batch, _heads(call)), length, length))
-    call.put_out(0, (length, batch, _part(features, 3)))
-
-
-def _cross_scores(call: Call) -> None:
-    queries, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (None, batch, _times(features, 2)))
-    keys, batch, _ = _sequence(call.ins[1])
-    call.put_out(0, (_times(batch, _heads(call)), queries, keys))
-
-
-def _cross_values(call: Call) -> None:
-    keys, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (_times(batch, _heads(call)), None, keys))
-    attention = call.ins[1]
-    call.put_out(0, (attention[1] if attention is not None else None, batch, _part(features, 2)))
-
-
-def _scored(parts: int) -> Operator:
-    """Queries times keys: `parts` projections lie interleaved in the first input's features."""
-
-    def translate(call: Call) -> Translation:
-        return Translation("matmul", {"depth": call.x()[2] // parts // _heads(call)})
-
-    infer = _self_scores if parts == 3 else _cross_scores
-    slots = ("queries_keys_values",) if parts == 3 else ("queries", "keys_values")
-    return Operator(infer, translate, slots=slots)
-
-
-def _weighted(parts: int) -> Operator:
-    """Attention times values."""
-
-    def translate(call: Call) -> Translation:
-        return Translation("matmul", {"depth": call.x(1)[2]})
-
-    infer = _self_values if parts == 3 else _cross_values
-    return Operator(infer, translate, slots=("queries_keys_values" if parts == 3 else "keys_values", "attention"))
-
-
 def _khatri_rao(call: Call) -> None:
     """Column by column the Kronecker product of matrices."""
     rows: Extent = 1
@@ -322,15 +279,14 @@ register(
     ("_linalg_gemm", "linalg_gemm", "_linalg_gemm2", "linalg_gemm2", "_npx_linalg_gemm", "_npx_linalg_gemm2"),
     Operator(_gemm, _gemmed, slots=("A", "B", "C")),
 )
+register(
+    ("_contrib_intgemm_fully_connected", "_npx_intgemm_fully_connected"),
+    Operator(_intgemm, _intgemmed, _intgemm_types, slots=("data", "weight", "scaling", "bias")),
+)
 register(("_npi_matmul",), Operator(_matmul, _matmuled, slots=("a", "b")))
 register(("_np_dot", "_npi_dot"), Operator(_np_dot, _np_dotted, slots=("a", "b")))
 register(
     ("_npi_tensordot", "_npi_tensordot_int_axes"), Operator(_tensordot, _tensordotted, same_types, slots=("a", "b"))
 )
 register(("_npi_einsum",), Operator(_einsum, _einsummed))
-for prefix in ("_contrib_", "_npx_"):
-    register((f"{prefix}interleaved_matmul_selfatt_qk",), _scored(3))
-    register((f"{prefix}interleaved_matmul_selfatt_valatt",), _weighted(3))
-    register((f"{prefix}interleaved_matmul_encdec_qk",), _scored(1))
-    register((f"{prefix}interleaved_matmul_encdec_valatt",), _weighted(2))
 register(("khatri_rao",), Operator(_khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"})))

@@ -106,7 +106,9 @@ def _body_types(call: Call, own: int) -> dict[int, Type]:
     """The body computes in full precision also where bytes come in."""
     if not _is_quantized(call.attrs):
         return dict(enumerate(call.in_types[:own]))
-    return {place: "float32" if dtype in ("int8", "uint8") else dtype for place, dtype in enumerate(call.in_types[:own])}
+    return {
+        place: "float32" if dtype in ("int8", "uint8") else dtype for place, dtype in enumerate(call.in_types[:own])
+    }
 
 
 def _quantized_type(call: Call) -> str:
@@ -130,7 +132,9 @@ def _foreach(call: Call) -> None:
     trips = trips_of(loop, call.ins, call.outs)
     shapes: dict[int, Shape] = {}
     for place, (variable, shape) in enumerate(zip(loop.variables, call.ins, strict=True)):
-        shapes[variable] = shape[1:] if place < len(loop.sliced) and shape else None if place < len(loop.sliced) else shape
+        shapes[variable] = (
+            shape[1:] if place < len(loop.sliced) and shape else None if place < len(loop.sliced) else shape
+        )
     types = dict(zip(loop.variables, call.in_types, strict=True))
     heads = [
         shape[1:] if shape and place < loop.outputs else shape if place >= loop.outputs else None
@@ -198,21 +202,31 @@ def _nothing(call: Call) -> None:
 
 
 FUSED = (
-    "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected", "_sg_onednn_conv", "_sg_onednn_fully_connected", "_CachedOp",
-    "_CachedOpThreadSafe",
+    "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected", "_sg_mkldnn_selfatt_qk", "_sg_mkldnn_selfatt_valatt", "_sg_onednn_conv",
+    "_sg_onednn_fully_connected", "_sg_onednn_selfatt_qk", "_sg_onednn_selfatt_qk_split", "_sg_onednn_selfatt_valatt",
+    "_sg_onednn_batch_dot", "_sg_onednn_batch_norm", "_sg_pow_mul_scalar", "_CachedOp", "_CachedOpThreadSafe",
 )  # fmt: skip
 """Operators that are nothing but the graph inside them."""
 
+FOREACH = ("_foreach", "_npx_foreach")
+CONDITIONAL = ("_cond", "_npx_cond")
+WHILE = ("_while_loop", "_npx_while_loop")
+CUSTOM = ("Custom", "_npi_Custom", "_Native", "_NDArray")
+
 register(FUSED, Operator(_fused, always(UNKNOWN), _nothing, _fused_outputs, ()))
-register(("_foreach",), Operator(_foreach, always(UNKNOWN), _nothing, _count, ()))
+register(FOREACH, Operator(_foreach, always(UNKNOWN), _nothing, _count, ()))
 register(
-    ("_cond",),
+    CONDITIONAL,
     Operator(
-        _branches(("cond_input_locs", "then_input_locs", "else_input_locs"), (0, 1, 2)), always(UNKNOWN), _nothing, _count, ()
+        _branches(("cond_input_locs", "then_input_locs", "else_input_locs"), (0, 1, 2)),
+        always(UNKNOWN),
+        _nothing,
+        _count,
+        (),
     ),
 )
 register(
-    ("_while_loop",),
+    WHILE,
     Operator(_branches(("cond_input_locs", "func_input_locs"), (0, 1)), always(UNKNOWN), _nothing, _count, ()),
 )
-register(("Custom", "_npi_Custom", "_Native", "_NDArray"), Operator(_nothing, always(UNKNOWN), _nothing, slots=()))
+register(CUSTOM, Operator(_nothing, always(UNKNOWN), _nothing, slots=()))

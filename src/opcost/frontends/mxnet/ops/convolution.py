@@ -29,7 +29,9 @@ class Window:
         if not rank or not len(self.stride) == len(self.dilate) == len(self.pad) == rank:
             raise AttributeFault("kernel, stride, dilate and pad do not have the same number of axes")
         if min(*self.kernel, *self.stride, *self.dilate, self.groups, self.filters) < 1 or min(self.pad) < 0:
-            raise AttributeFault("kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0")
+            raise AttributeFault(
+                "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
+            )
 
     def reach(self, axis: int) -> int:
         """Elements from the first to the last one under the kernel."""
@@ -38,7 +40,9 @@ class Window:
     def split(self, shape: tuple[Extent, ...], what: str = "data") -> tuple[Extent, Extent, tuple[Extent, ...]]:
         """Batch, channels and space of an image, whatever its layout."""
         if len(shape) != len(self.kernel) + 2:
-            raise Mismatch(f"the {what} is {show(shape)}, and a kernel of {len(self.kernel)} axes takes {len(self.kernel) + 2}")
+            raise Mismatch(
+                f"the {what} is {show(shape)}, and a kernel of {len(self.kernel)} axes takes {len(self.kernel) + 2}"
+            )
         if self.last:
             return shape[0], shape[-1], shape[1:-1]
         return shape[0], shape[1], shape[2:]
@@ -156,7 +160,7 @@ def _deformable(offsets: int) -> Operator:
         # Without a bias the places would stand where a bias does, so they are left away.
         return Translation("conv", {"sampled": BILINEAR_TAPS}, order if has_bias else order[:2])
 
-    slots = ("data", "offset", "mask")[: 1 + offsets] + ("weight", "bias")
+    slots = ("data", "offset", "weight", "bias") if offsets == 1 else ("data", "offset", "mask", "weight", "bias")
     return Operator(infer, translate, slots=slots)
 
 

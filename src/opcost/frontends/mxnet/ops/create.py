@@ -12,12 +12,11 @@ from opcost.frontends.mxnet.ops.table import (
     Operator,
     Translation,
     always,
-    always_type,
     output_type,
     register,
     types_of,
 )
-from opcost.frontends.mxnet.shape import axis_of, complete, dims, merge
+from opcost.frontends.mxnet.shape import axis_of, broadcast, complete, dims, merge
 
 _CREATE = always(Translation("create"))
 _RANDOM = always(Translation("random"))
@@ -27,19 +26,10 @@ _MOST_ELEMENTS = 1 << 62
 
 def _shaped(call: Call) -> None:
     """The shape is an attribute; where it is absent or in part unknown, whoever reads the tensor tells the rest."""
-    raw = call.attrs.raw.get("shape", call.attrs.raw.get("size"))
-    if raw is not None and raw != "None":
-        name = "shape" if "shape" in call.attrs else "size"
-        shape = call.attrs.integers(name)
+    if "shape" in call.attrs:
+        shape = call.attrs.integers("shape")
         if shape or call.np_shape:
             call.put_out(0, call.given(shape))
-
-
-def _drawn(call: Call) -> None:
-    """A number drawn without a shape is a scalar."""
-    _shaped(call)
-    if "shape" not in call.attrs and "size" not in call.attrs:
-        call.put_out(0, call.scalar)
 
 
 def _range(call: Call) -> None:
@@ -128,8 +118,6 @@ def _numpy_drawn(call: Call) -> None:
     if size is not None:
         call.put_out(0, size)
     elif all(complete(shape) for shape in call.ins):
-        from opcost.frontends.mxnet.shape import broadcast
-
         call.put_out(0, broadcast([dims(shape) for shape in call.ins]) if call.ins else call.scalar)
 
 
@@ -145,9 +133,7 @@ register(
     Operator(like_first, _CREATE, output_type("dtype"), slots=("like",)),
 )  # fmt: skip
 register(("_arange", "_npi_arange"), Operator(_range, _CREATE, _FLOAT, slots=()))
-register(
-    ("_contrib_arange_like", "_npx_arange_like"), Operator(_range_like, _CREATE, _LIKE, slots=("like",))
-)
+register(("_contrib_arange_like", "_npx_arange_like"), Operator(_range_like, _CREATE, _LIKE, slots=("like",)))
 register(("_linspace", "_npi_linspace", "_npi_logspace"), Operator(_spaced, _CREATE, _FLOAT, slots=()))
 register(("_eye", "_npi_eye"), Operator(_eye, _CREATE, _FLOAT, slots=()))
 register(("_npi_identity",), Operator(_identity, _CREATE, _FLOAT, slots=()))
@@ -157,15 +143,13 @@ register(("_npi_hanning", "_npi_hamming", "_npi_blackman"), Operator(_window, _C
 _PLAIN = ("uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial")
 register(
     [name for base in _PLAIN for name in (f"_random_{base}", f"random_{base}")] + ["uniform", "normal"],
-    Operator(_drawn, _RANDOM, _FLOAT, slots=()),
+    Operator(_shaped, _RANDOM, _FLOAT, slots=()),
 )
 register(
     ("_random_randint", "random_randint", "_npi_random_randint"),
-    Operator(_drawn, _RANDOM, output_type("dtype", "int32"), slots=()),
+    Operator(_shaped, _RANDOM, output_type("dtype", "int32"), slots=()),
 )
-register(
-    [f"_random_{base}_like" for base in _PLAIN], Operator(like_first, _RANDOM, _LIKE, slots=("like",))
-)
+register([f"_random_{base}_like" for base in _PLAIN], Operator(like_first, _RANDOM, _LIKE, slots=("like",)))
 register(
     [name for base in _PLAIN for name in (f"_sample_{base}", f"sample_{base}")],
     Operator(_sampled, _RANDOM, output_type("dtype", "float32")),

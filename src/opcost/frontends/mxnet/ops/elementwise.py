@@ -59,9 +59,7 @@ UNARY: dict[str, str] = {
 }  # fmt: skip
 """Functions of one tensor by their name without prefix, in the words of our rules."""
 
-TESTS: dict[str, str] = {
-    name: "nan_check" for name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf")
-}
+TESTS: dict[str, str] = dict.fromkeys(("isnan", "isinf", "isfinite", "isposinf", "isneginf"), "nan_check")
 """Functions that answer true or false, in NumPy's dialect."""
 
 BINARY: dict[str, str] = {
@@ -195,16 +193,16 @@ _register_unary(_TAKEN)
 _register_binary(_TAKEN)
 
 register(
-    ("Activation", "_npx_activation"), Operator(same_shapes, lambda c: elementwise(activation(c.attrs.text("act_type"))))
+    ("Activation", "_npx_activation"),
+    Operator(same_shapes, lambda c: elementwise(activation(c.attrs.text("act_type")))),
 )
-register(
-    ("LeakyReLU", "_npx_leaky_relu"), Operator(_leaky, _leaked, outputs=_leaky_outputs, slots=("data", "gamma"))
-)
+register(("LeakyReLU", "_npx_leaky_relu"), Operator(_leaky, _leaked, outputs=_leaky_outputs, slots=("data", "gamma")))
 register(("clip", "_npi_clip", "_sparse_clip"), Operator(same_shapes, always(elementwise("clamp"))))
 register(("_contrib_div_sqrt_dim", "_npx_div_sqrt_dim"), Operator(same_shapes, always(elementwise("div"))))
 register(("Dropout", "_npx_dropout"), Operator(like_first, _dropout))
 register(
-    ("add_n", "ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n", "_npx_add_n"), Operator(same_shapes, _sum_of_all)
+    ("add_n", "ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n", "_npx_add_n"),
+    Operator(same_shapes, _sum_of_all),
 )
 register(("_grad_add", "_scatter_elemwise_div"), Operator(same_shapes, always(elementwise("add"))))
 register(("_scatter_plus_scalar", "_scatter_minus_scalar"), Operator(same_shapes, always(elementwise("add"))))
@@ -221,10 +219,12 @@ register(
 )
 register(("_npi_where_scalar2",), Operator(same_shapes, always(elementwise("where")), always_type("float32")))
 register(
-    ("_contrib_round_ste", "_sparse__contrib_round_ste", "_npx_round_ste"), Operator(same_shapes, always(elementwise("round")))
+    ("_contrib_round_ste", "_sparse__contrib_round_ste", "_npx_round_ste"),
+    Operator(same_shapes, always(elementwise("round"))),
 )
 register(
-    ("_contrib_sign_ste", "_sparse__contrib_sign_ste", "_npx_sign_ste"), Operator(same_shapes, always(elementwise("sign")))
+    ("_contrib_sign_ste", "_sparse__contrib_sign_ste", "_npx_sign_ste"),
+    Operator(same_shapes, always(elementwise("sign"))),
 )
 register(("gamma", "_sparse_gamma", "_npx_gamma"), Operator(same_shapes, always(elementwise("lgamma"))))
 register(("_contrib_quadratic", "_npx_quadratic"), Operator(same_shapes, always(elementwise("polynomial"))))

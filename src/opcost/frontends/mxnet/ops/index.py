@@ -139,21 +139,24 @@ register(
 )
 register(("take", "_npi_take"), Operator(_take, always(_GATHER), _FIRST, slots=("a", "indices")))
 register(("batch_take",), Operator(_batch_take, always(_GATHER), _index_type, slots=("a", "indices")))
-register(("pick", "_npx_pick", "choose_element_0index"), Operator(_pick, always(_GATHER), _FIRST, slots=("data", "index")))
+register(("pick", "_npx_pick", "choose_element_0index"), Operator(_pick, always(_GATHER), _FIRST, slots=("x", "index")))
 register(
     ("one_hot", "_npx_one_hot"),
     Operator(_one_hot, always(Translation("create")), output_type("dtype", "float32"), slots=("indices",)),
 )
 register(
-    ("gather_nd", "_npi_gather_nd", "_npx_gather_nd"), Operator(_gather_nd, always(_GATHER), _FIRST, slots=("data", "indices"))
+    ("gather_nd", "_npi_gather_nd", "_npx_gather_nd"),
+    Operator(_gather_nd, always(_GATHER), _FIRST, slots=("x", "indices")),
 )
 register(
     ("scatter_nd", "_npx_scatter_nd"),
-    Operator(_scatter_nd, always(Translation("scatter", {}, (0, 1))), _FIRST, slots=("data", "indices")),
+    Operator(_scatter_nd, always(Translation("scatter", {}, (0, 1))), _FIRST, slots=("x", "indices")),
 )
 register(
     ("_scatter_set_nd", "_npi_scatter_set_nd"),
-    Operator(like_first, always(Translation("scatter", {}, (0, 2, 1))), types_of(0, 1), slots=("lhs", "rhs", "indices")),
+    Operator(
+        like_first, always(Translation("scatter", {}, (0, 2, 1))), types_of(0, 1), slots=("lhs", "rhs", "indices")
+    ),
 )
 register(
     ("_contrib_index_copy", "_npx_index_copy"),
@@ -170,11 +173,9 @@ register(
 )  # fmt: skip
 register(
     ("_contrib_boolean_mask", "_npi_boolean_mask"),
-    Operator(_boolean_mask, always(_GATHER), _FIRST, slots=("data", "index")),
+    Operator(_boolean_mask, always(_GATHER), _FIRST, slots=("x", "index")),
 )
-register(
-    ("_npx_nonzero", "_npi_nonzero"), Operator(_nonzero, always(Translation("gather")), always_type("int64"))
-)
+register(("_npx_nonzero", "_npi_nonzero"), Operator(_nonzero, always(Translation("gather")), always_type("int64")))
 register(("_ravel_multi_index", "ravel_multi_index"), Operator(_ravel, always(Translation("copy"))))
 register(("_unravel_index", "unravel_index"), Operator(_unravel, always(Translation("copy"))))
 register(
@@ -182,5 +183,6 @@ register(
 )
 register(("size_array", "_npx_size_array"), Operator(_size_array, always(Translation("create")), always_type("int64")))
 register(
-    ("_contrib_index_array", "_npx_index_array"), Operator(_index_array, always(Translation("create")), always_type("int64"))
+    ("_contrib_index_array", "_npx_index_array"),
+    Operator(_index_array, always(Translation("create")), always_type("int64")),
 )

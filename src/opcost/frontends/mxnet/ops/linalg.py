@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import isqrt, prod
 
 from opcost.frontends.mxnet.ops.elementwise import like_first, same_shapes
 from opcost.frontends.mxnet.ops.table import (
@@ -71,8 +71,8 @@ def _symmetric_product(call: Call) -> Translation:
 def _lq(call: Call) -> None:
     x = call.ins[0]
     if x is not None and len(x) >= 2:
-        call.put_out(0, (*x[:-2], x[-2], x[-2]))
-        call.put_out(1, x)
+        call.put_out(0, x)
+        call.put_out(1, (*x[:-2], x[-2], x[-2]))
 
 
 def _eigen(call: Call) -> None:
@@ -146,6 +146,54 @@ def _sum_of_logs(call: Call) -> None:
         call.put_out(0, x[:-2] or call.scalar)
 
 
+def _triangle(call: Call) -> None:
+    """The elements of a triangle in one row."""
+    x = call.ins[0]
+    if x is not None and len(x) >= 2:
+        side = None if x[-1] is None else x[-1] - abs(call.attrs.integer("offset", 0))
+        call.put_out(0, (*x[:-2], None if side is None else side * (side + 1) // 2))
+
+
+def _make_triangle(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and x and x[-1] is not None:
+        side = (isqrt(8 * x[-1] + 1) - 1) // 2
+        if side * (side + 1) // 2 != x[-1]:
+            raise Mismatch(f"{x[-1]} elements do not fill a triangle")
+        side += abs(call.attrs.integer("offset", 0))
+        call.put_out(0, (*x[:-1], side, side))
+
+
+def _eigenvalues(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and len(x) >= 2:
+        call.put_out(0, x[:-1])
+        call.put_out(1, x)
+
+
+def _transposed(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and len(x) >= 2:
+        call.put_out(0, (*x[:-2], x[-1], x[-2]))
+
+
+def _qr(call: Call) -> None:
+    x = call.ins[0]
+    if x is not None and len(x) >= 2 and None not in x[-2:]:
+        thin = min(x[-2] or 0, x[-1] or 0)
+        call.put_out(0, (*x[:-1], thin))
+        call.put_out(1, (*x[:-2], thin, x[-1]))
+
+
+def _sketch(call: Call) -> None:
+    """Features hashed to fewer."""
+    x = call.ins[0]
+    if x is not None and x:
+        call.put_in(1, (1, x[-1]))
+        call.put_in(2, (1, x[-1]))
+        call.put_out(0, (*x[:-1], call.attrs.integer("out_dim")))
+
+
 def _fourier(*, back: bool) -> Operator:
     """Real and imaginary parts lie side by side along the last axis."""
 
@@ -161,15 +209,17 @@ def _fourier(*, back: bool) -> Operator:
     return Operator(infer, translate)
 
 
-
 register(
     ("_linalg_inverse", "linalg_inverse", "_npi_inv", "_linalg_potri", "linalg_potri"),
     Operator(_same, always(_factored("inverse")), slots=("A",)),
 )
-register(("_linalg_potrf", "linalg_potrf", "_npi_cholesky"), Operator(_same, always(_factored("cholesky")), slots=("A",)))
+register(
+    ("_linalg_potrf", "linalg_potrf", "_npi_cholesky"), Operator(_same, always(_factored("cholesky")), slots=("A",))
+)
 register(("_linalg_det", "linalg_det", "_npi_det"), Operator(_det, always(_factored("det")), slots=("A",)))
 register(
-    ("_linalg_slogdet", "linalg_slogdet", "_npi_slogdet"), Operator(_det, always(_factored("det")), same_types, 2, ("A",))
+    ("_linalg_slogdet", "linalg_slogdet", "_npi_slogdet"),
+    Operator(_det, always(_factored("det")), same_types, 2, ("A",)),
 )
 register(
     ("_linalg_trsm", "linalg_trsm"), Operator(_triangular, always(_factored("triangular_solve")), slots=("A", "B"))
@@ -180,11 +230,25 @@ register(("_linalg_gelqf", "linalg_gelqf"), Operator(_lq, always(_factored("qr")
 register(("_linalg_syevd", "linalg_syevd"), Operator(_eigen, always(_factored("eigh")), same_types, 2, ("A",)))
 register(("_npi_svd",), Operator(_svd, always(_factored("svd")), same_types, 3, ("A",)))
 register(("_npi_solve",), Operator(_solve, always(_factored("solve")), slots=("A", "B")))
-register(("_linalg_sumlogdiag", "linalg_sumlogdiag"), Operator(_sum_of_logs, always(Translation("reduce", {"fn": "sum"}))))
+register(
+    ("_linalg_sumlogdiag", "linalg_sumlogdiag"), Operator(_sum_of_logs, always(Translation("reduce", {"fn": "sum"})))
+)
 register(("_linalg_extractdiag", "linalg_extractdiag"), Operator(_diagonal, always(COPY)))
 register(("_linalg_makediag", "linalg_makediag"), Operator(_make_diagonal, always(COPY)))
 register(("diag", "_np_diag", "_np_diagonal", "_npi_diag", "_npi_diagonal"), Operator(_diag, always(COPY)))
 register(("_np_trace", "_npi_trace"), Operator(_trace, always(Translation("reduce", {"fn": "trace"}))))
 register(("_npi_tril", "_npi_triu"), Operator(same_shapes, always(Translation("elementwise", {"fn": "triangle"}))))
+register(("_linalg_extracttrian", "linalg_extracttrian"), Operator(_triangle, always(COPY)))
+register(("_linalg_maketrian", "linalg_maketrian"), Operator(_make_triangle, always(COPY)))
+register(("_npi_eigh",), Operator(_eigenvalues, always(_factored("eigh")), same_types, 2, ("A",)))
+register(("_npi_eig",), Operator(_eigenvalues, always(_factored("eig")), same_types, 2, ("A",)))
+register(("_npi_eigvalsh",), Operator(_eigenvalues, always(_factored("eigh")), slots=("A",)))
+register(("_npi_eigvals",), Operator(_eigenvalues, always(_factored("eig")), slots=("A",)))
+register(("_npi_qr",), Operator(_qr, always(_factored("qr")), same_types, 2, ("A",)))
+register(("_npi_pinv_scalar_rcond", "_npi_pinv"), Operator(_transposed, always(_factored("svd")), slots=("A",)))
+register(
+    ("_contrib_count_sketch",),
+    Operator(_sketch, always(Translation("scatter", {"fn": "add"}, (0, 1))), same_types, slots=("x", "h", "s")),
+)
 register(("_contrib_fft",), _fourier(back=False))
 register(("_contrib_ifft",), _fourier(back=True))

@@ -213,26 +213,39 @@ def _embedded(call: Call) -> None:
 
 def _register() -> None:
     quantize = always(Translation("quantize", {}, (0,)))
-    register(("_contrib_quantize", "_npx_quantize"), Operator(_with_ranges, quantize, _narrowed, 3))
-    register(("_contrib_quantize_v2", "_npx_quantize_v2"), Operator(_with_ranges, quantize, _signed, 3))
+    register(
+        ("_contrib_quantize", "_npx_quantize", "_npx_contrib_quantize"), Operator(_with_ranges, quantize, _narrowed, 3)
+    )
+    register(
+        ("_contrib_quantize_v2", "_npx_quantize_v2", "_npx_contrib_quantize_v2"),
+        Operator(_with_ranges, quantize, _signed, 3),
+    )
     register(("_contrib_quantize_asym",), Operator(_asymmetric, quantize, _asymmetric_types, 3))
     register(("_contrib_requantize", "_npx_requantize"), Operator(_with_ranges, quantize, _requantized, 3))
     register(("_contrib_dequantize", "_npx_dequantize"), Operator(_dequantize, quantize, _widened))
     for name, base in (("conv", "Convolution"), ("fully_connected", "FullyConnected")):
         operator = replace(_translated(base), types=_typed("int32"), slots=_slots)
         register((f"_contrib_quantized_{name}", f"_npx_quantized_{name}"), operator)
-    for name, base in (("pooling", "Pooling"), ("flatten", "Flatten"), ("act", "Activation")):
+    for name, base in (
+        ("pooling", "Pooling"), ("flatten", "Flatten"), ("act", "Activation"), ("reshape", "_npx_reshape"),
+        ("transpose", "transpose"),
+    ):  # fmt: skip
         operator = replace(_translated(base, tensors=1), types=_typed(None, tensors=1))
         register((f"_contrib_quantized_{name}", f"_npx_quantized_{name}"), operator)
     register(
         ("_contrib_quantized_concat", "_npx_quantized_concat"), replace(_translated("Concat"), types=_joined_types)
     )
     register(
-        ("_contrib_quantized_batch_norm", "_npx_quantized_batch_norm"),
+        ("_contrib_quantized_batch_norm", "_npx_quantized_batch_norm", "_contrib_quantized_batch_norm_relu"),
         replace(_translated("BatchNorm", tensors=5), types=_statistics),
     )
     register(
-        ("_contrib_quantized_elemwise_add", "_npx_quantized_elemwise_add"),
+        (
+            "_contrib_quantized_elemwise_add",
+            "_npx_quantized_elemwise_add",
+            "_contrib_quantized_npi_add",
+            "_npx_quantized_npi_add",
+        ),
         Operator(_both, always(elementwise("add", (0, 1))), _calibrated, 3),
     )
     register(

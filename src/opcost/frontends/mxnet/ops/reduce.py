@@ -64,14 +64,17 @@ def _numpy(call: Call) -> None:
             call.put_out(index, reduced(x, axes, keepdims=call.attrs.flag("keepdims"), least=()))
 
 
-def _one_axis(call: Call) -> None:
-    """A reduction along one axis, or over all."""
-    x = call.ins[0]
-    if x is None:
-        return
-    axis = call.attrs.maybe_integer("axis")
-    axes = tuple(range(len(x))) if axis is None else (axis_of(axis, len(x)),)
-    call.put_out(0, reduced(x, axes, keepdims=call.attrs.flag("keepdims"), least=call.scalar))
+def _one_axis(least: tuple[int, ...]) -> Infer:
+    """A reduction along one axis, or over all, which leaves a tensor of the shape `least`."""
+
+    def infer(call: Call) -> None:
+        x = call.ins[0]
+        if x is not None:
+            axis = call.attrs.maybe_integer("axis")
+            axes = tuple(range(len(x))) if axis is None else (axis_of(axis, len(x)),)
+            call.put_out(0, reduced(x, axes, keepdims=call.attrs.flag("keepdims"), least=least))
+
+    return infer
 
 
 def _argmax_channel(call: Call) -> None:
@@ -123,15 +126,19 @@ def _register() -> None:
     for name, fn in NUMPY.items():
         types: Infer = always_type("bool") if fn in ("all", "any") else output_type("dtype")
         register((f"_np_{name}", f"_npi_{name}"), Operator(_numpy, always(_fn(fn)), types))
-    register(("norm", "_sparse_norm"), Operator(_legacy, always(_fn("norm")), output_type("out_dtype")))
+    register(("norm", "_sparse_norm", "_npx_norm"), Operator(_legacy, always(_fn("norm")), output_type("out_dtype")))
     register(("_npi_norm",), Operator(_numpy, always(_fn("norm"))))
     for fn in ("argmax", "argmin"):
-        register((fn,), Operator(_one_axis, always(_fn(fn))))
-        register((f"_npi_{fn}",), Operator(_one_axis, always(_fn(fn)), always_type("int64")))
+        register((fn,), Operator(_one_axis((1,)), always(_fn(fn))))
+        register((f"_npi_{fn}",), Operator(_one_axis(()), always(_fn(fn)), always_type("int64")))
     register(("argmax_channel",), Operator(_argmax_channel, always(_fn("argmax"))))
     register(("moments",), Operator(_moments, always(_fn("var_mean")), same_types, 2))
-    register(("_np_cumsum", "cumsum", "_npi_cumsum"), Operator(_cumulative, always(_fn("cumsum")), output_type("dtype")))
-    register(("_npi_average",), Operator(_average, always(_fn("mean")), outputs=_average_outputs, slots=("a", "weights")))
+    register(
+        ("_np_cumsum", "cumsum", "_npi_cumsum"), Operator(_cumulative, always(_fn("cumsum")), output_type("dtype"))
+    )
+    register(
+        ("_npi_average",), Operator(_average, always(_fn("mean")), outputs=_average_outputs, slots=("a", "weights"))
+    )
 
 
 _register()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.table import VIEW, Call, Operator, always, register, types_of
+from opcost.frontends.mxnet.ops.table import VIEW, Call, Infer, Operator, always, register, types_of
 from opcost.frontends.mxnet.shape import Extent, Mismatch, Shape, axis_of, complete, dims, product, show
 
 COPY, INFER, REST, MERGE, SPLIT = 0, -1, -2, -3, -4
@@ -210,20 +210,25 @@ def _expand_dims(call: Call) -> None:
         call.put_in(0, (*y[:axis], *y[axis + 1 :]))
 
 
-def _squeeze(call: Call) -> None:
+def _squeeze(least: tuple[int, ...]) -> Infer:
+    """Axes of extent 1 go away; where all of them do, a tensor of the shape `least` is left."""
+    return lambda call: _squeezed(call, least)
+
+
+def _squeezed(call: Call, least: tuple[int, ...]) -> None:
     x = call.ins[0]
     if x is None:
         return
     named = call.attrs.maybe_integers("axis")
     if named is None:
         if complete(x):
-            call.put_out(0, tuple(extent for extent in dims(x) if extent != 1) or call.scalar)
+            call.put_out(0, tuple(extent for extent in dims(x) if extent != 1) or least)
         return
     axes = {axis_of(axis, len(x)) for axis in named}
     for axis in axes:
         if x[axis] not in (1, None):
             raise Mismatch(f"axis {axis} of {show(x)} is not of extent 1")
-    call.put_out(0, tuple(extent for axis, extent in enumerate(x) if axis not in axes) or call.scalar)
+    call.put_out(0, tuple(extent for axis, extent in enumerate(x) if axis not in axes) or least)
 
 
 def _at_least(rank: int) -> Operator:
@@ -261,7 +266,8 @@ register(("_npx_reshape", "_npi_reshape"), Operator(_coded_numpy_reshape, _VIEW)
 register(("reshape_like", "_npx_reshape_like"), Operator(_reshape_like, _VIEW, types_of(0), slots=("lhs", "like")))
 register(("Flatten", "flatten", "_npx_batch_flatten"), Operator(_flatten, _VIEW))
 register(("expand_dims", "_npi_expand_dims"), Operator(_expand_dims, _VIEW))
-register(("squeeze", "_np_squeeze", "_npi_squeeze"), Operator(_squeeze, _VIEW))
+register(("squeeze",), Operator(_squeeze((1,)), _VIEW))
+register(("_np_squeeze", "_npi_squeeze"), Operator(_squeeze(()), _VIEW))
 register(
     (
         "_copy", "identity", "_copyto", "_npi_copyto", "_np_copy", "_npi_copy", "BlockGrad", "stop_gradient",
@@ -270,11 +276,7 @@ register(
     ),
     Operator(like_first, _VIEW),
 )  # fmt: skip
-register(
-    ("IdentityAttachKLSparseReg",), Operator(_with_average, _VIEW, types_of(0), slots=("data", "moving_avg"))
-)
-register(
-    ("_identity_with_attr_like_rhs",), Operator(like_first, _VIEW, types_of(0), slots=("lhs", "like"))
-)
+register(("IdentityAttachKLSparseReg",), Operator(_with_average, _VIEW, types_of(0), slots=("x", "moving_avg")))
+register(("_identity_with_attr_like_rhs",), Operator(like_first, _VIEW, types_of(0), slots=("lhs", "like")))
 for _rank in (1, 2, 3):
     register((f"_np_atleast_{_rank}d", f"_npi_atleast_{_rank}d"), _at_least(_rank))

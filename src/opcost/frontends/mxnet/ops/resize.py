@@ -189,6 +189,17 @@ register(
 )
 register(("GridGenerator",), Operator(_grid, _gridded, slots=("data",)))
 register(("_image_resize", "_npx__image_resize"), Operator(_image_resize, _image_resized))
+register(
+    [
+        f"{prefix}image_{name}"
+        for prefix in ("_", "_npx__")
+        for name in (
+            "adjust_lighting", "random_brightness", "random_color_jitter", "random_contrast", "random_flip_left_right",
+            "random_flip_top_bottom", "random_hue", "random_lighting", "random_saturation",
+        )
+    ],
+    Operator(_normalize, always(elementwise("fma"))),
+)  # fmt: skip
 register(("_image_crop", "_npx__image_crop"), Operator(_image_crop, always(Translation("copy"))))
 register(
     ("_image_to_tensor", "_npx__image_to_tensor"),

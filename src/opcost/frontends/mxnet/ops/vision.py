@@ -107,7 +107,9 @@ def _targeted(call: Call) -> Translation:
 def _detection(call: Call) -> None:
     scores, anchors = call.ins[0], call.ins[2]
     batch: Extent = scores[0] if scores else None
-    count = anchors[1] if anchors is not None and len(anchors) == 3 else scores[2] if scores and len(scores) == 3 else None
+    count = (
+        anchors[1] if anchors is not None and len(anchors) == 3 else scores[2] if scores and len(scores) == 3 else None
+    )
     call.put_out(0, (batch, count, 6))
 
 
@@ -186,9 +188,7 @@ def _deformed(call: Call) -> Translation:
 
 _ROI_SLOTS = ("data", "rois")
 
-register(
-    ("_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_npx_box_nms"), Operator(_nms, _suppressed)
-)
+register(("_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_npx_box_nms"), Operator(_nms, _suppressed))
 register(("_contrib_box_iou", "_npx_box_iou"), Operator(_overlap, _overlapped, slots=("lhs", "rhs")))
 register(("_contrib_bipartite_matching", "_npx_bipartite_matching"), Operator(_match, _matched, same_types, 2))
 register(("_contrib_box_encode", "_npx_box_encode"), Operator(_encode, _coded, types_of(2, 3), 2))
@@ -211,9 +211,7 @@ register(("_contrib_MultiProposal", "MultiProposal"), _proposal(whole_batch=True
 register(
     ("ROIPooling", "_npx_roi_pooling"), Operator(_regions, _pooled("adaptive_max"), types_of(0, 1), slots=_ROI_SLOTS)
 )
-register(
-    ("_contrib_PSROIPooling",), Operator(_regions, _pooled("adaptive_avg"), types_of(0, 1), slots=_ROI_SLOTS)
-)
+register(("_contrib_PSROIPooling",), Operator(_regions, _pooled("adaptive_avg"), types_of(0, 1), slots=_ROI_SLOTS))
 register(
     ("_contrib_ROIAlign", "_npx_roi_align", "_contrib_RROIAlign"),
     Operator(_regions, _aligned, types_of(0, 1), slots=_ROI_SLOTS),

@@ -1,0 +1,175 @@
+"""`opcost profile SOURCE -o FILE`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import cyclopts
+from cyclopts import Group
+
+from opcost.cli.inputs import parse_input, parse_settings
+from opcost.cli.options import MODEL, Quiet, parameter
+from opcost.cli.progress import working
+from opcost.core.profile import Profile
+from opcost.core.units import format_time
+
+RUNNING = Group("What is run", sort_key=2)
+WRITING = Group("What is written", sort_key=3)
+
+
+@cyclopts.Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChoice:
+    """Which model, on which inputs, and how it is run."""
+
+    settings: Annotated[
+        tuple[str, ...],
+        parameter(
+            name="--set",
+            group=MODEL,
+            metavar="NAME=VALUE",
+            help="An argument of the class or function that makes the model, as name=value. May be repeated.",
+        ),
+    ] = ()
+    inputs: Annotated[
+        tuple[str, ...],
+        parameter(
+            name=["--input", "-i"],
+            group=MODEL,
+            metavar="SHAPE",
+            help="An input as [name:]1x3x224x224[:type], several for several arguments. Without any, the model is asked "
+            "what it takes.",
+        ),
+    ] = ()
+    arguments: Annotated[
+        tuple[str, ...],
+        parameter(
+            name="--arg",
+            group=MODEL,
+            metavar="NAME=VALUE",
+            help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
+        ),
+    ] = ()
+    device: Annotated[
+        str | None,
+        parameter(group=RUNNING, metavar="NAME", help="Move the PyTorch model there first: cpu, cuda, cuda:1."),
+    ] = None
+    train: Annotated[
+        bool | None,
+        parameter(
+            negative="--eval",
+            group=RUNNING,
+            help="Run as in training or as in inference. Without either: as in training with --backward, else as in "
+            "inference.",
+        ),
+    ] = None
+    backward: Annotated[bool, parameter(group=RUNNING, help="Run the backward pass too.")] = False
+    host_only: Annotated[
+        bool,
+        parameter(
+            name=["--host-only", "--profile-host"], group=RUNNING, help="Record the host alone, nothing of the device."
+        ),
+    ] = False
+    warmup: Annotated[int, parameter(group=RUNNING, metavar="N", show_default=True, help="Runs before the first timed one.")] = 3
+    repeat: Annotated[
+        int,
+        parameter(group=RUNNING, metavar="N", show_default=True, help="Timed runs without a profiler, and recorded runs with it."),
+    ] = 10
+    seconds: Annotated[
+        float | None, parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for so many seconds.")
+    ] = None
+    cold_l2: Annotated[
+        bool, parameter(name="--cold-l2", group=RUNNING, help="Empty the device's last cache before every run.")
+    ] = False
+
+
+def profile(
+    source: Annotated[
+        str,
+        parameter(
+            group=MODEL,
+            help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, or an .onnx file.",
+        ),
+    ],
+    /,
+    *,
+    output: Annotated[
+        Path, parameter(name=["--output", "-o"], group=WRITING, metavar="FILE", help="Where the profile is written.")
+    ],
+    layout: Annotated[
+        Literal["opcost", "megengine", "chrome"],
+        parameter(
+            group=WRITING,
+            show_default=True,
+            help="opcost's own JSON, that of MegEngine's load_and_run --profile, or a Chrome trace.",
+        ),
+    ] = "opcost",
+    choice: RunChoice | None = None,
+    quiet: Quiet = False,
+) -> int:
+    """Run a model, measure every operator, and write the profile."""
+    found = _recorded(source, choice or RunChoice(), quiet=quiet)
+    output.write_text(_text(found, layout), encoding="utf-8", newline="\n")
+    if not quiet:
+        _tell(found, output, layout)
+    return 0
+
+
+def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
+    from opcost.api import profile as record
+    from opcost.cli.counting import shapes_of
+    from opcost.errors import InputError
+    from opcost.frontends.source import PythonModel, resolve
+    from opcost.recorders.onnxruntime import is_onnx
+
+    training = choice.backward if choice.train is None else choice.train
+    settings = parse_settings(choice.settings, "--set")
+    with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
+        model: Any = source
+        if is_onnx(source):
+            if settings or choice.device:
+                raise InputError(f"{source} is a file: neither --set nor --device applies to it")
+        else:
+            found = resolve(source, settings)
+            if isinstance(found, PythonModel):
+                model = found.build(real=True)
+                if choice.device:
+                    model = model.to(choice.device)
+        return record(
+            model,
+            kwargs=parse_settings(choice.arguments, "--arg"),
+            backward=choice.backward,
+            mode="train" if training else "eval",
+            host_only=choice.host_only,
+            warmup=choice.warmup,
+            repeat=choice.repeat,
+            seconds=choice.seconds,
+            cold_l2=choice.cold_l2,
+            **shapes_of([parse_input(text) for text in choice.inputs]),
+        )
+
+
+def _text(profile: Profile, layout: str) -> str:
+    if layout == "megengine":
+        from opcost.recorders.layout_megengine import dumps
+    elif layout == "chrome":
+        from opcost.recorders.layout_chrome import dumps
+    else:
+        from opcost.core.profile_schema import dumps
+    return dumps(profile)
+
+
+def _tell(profile: Profile, output: Path, layout: str) -> None:
+    from opcost.recorders.timing import percentile
+
+    p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
+    print(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
+    print(f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run")
+    for note in profile.notes:
+        print(f"note        {note.text}")
+    hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"
+    print(f"written     {output}{hint}")

@@ -1,0 +1,8 @@
+"""MegEngine's statistics calls: `module_stats` for a live model, `visualize` for a model file."""
+
+from __future__ import annotations
+
+from opcost.compat.megengine.module_stats import module_stats
+from opcost.compat.megengine.network_visualize import visualize
+
+__all__ = ["module_stats", "visualize"]

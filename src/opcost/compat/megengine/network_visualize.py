@@ -1,0 +1,110 @@
+"""`visualize`: the statistics of a model file, printed as MegEngine prints them, and a log for TensorBoard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import opcost
+from opcost.compat.megengine.counted import megengine_records_of, records_of
+from opcost.compat.megengine.dump import count_dump, values_of
+from opcost.compat.megengine.records import Records
+from opcost.compat.megengine.tables import Wanted, stats_details, tell, total_stats
+from opcost.core.dtype import INTEGER
+from opcost.core.report import Report
+from opcost.errors import InputError, UnknownName
+from opcost.frontends.source import ModelFile, resolve
+
+CONVENTIONS = ("megengine", "opcost")
+
+
+def visualize(
+    model_path: str | Path,
+    log_path: str | Path | None,
+    input: Any = None,
+    inp_dict: Mapping[str, Any] | None = None,
+    cal_params: bool = True,
+    cal_flops: bool = True,
+    cal_activations: bool = True,
+    logging_to_stdout: bool = True,
+    bar_length_max: int = 20,
+    *,
+    convention: str = "megengine",
+) -> tuple[total_stats, stats_details]:
+    """Print the statistics of a model and, where `log_path` is given, write its graph for TensorBoard.
+
+    The model is a dump (`.mge`) or anything else that `opcost.count` takes by its name. `input` and `inp_dict` say with
+    which shapes it is counted: arrays, or anything else with a shape and a dtype.
+    """
+    check_convention(convention)
+    given = _given(input, inp_dict)
+    told = counting(given)
+    dump = dump_path(model_path)
+    if dump is not None:
+        told.pop("dtypes", None)  # they are fixed in the file
+    report = None
+    if log_path or convention == "opcost" or dump is None:
+        report = opcost.count(model_path, **told)
+    shapes = told.get("shapes")
+    records = find_records(model_path, report, shapes, convention=convention, with_values=cal_params)
+    wanted = Wanted(cal_params, cal_flops, cal_activations, logging_to_stdout, bar_length_max, fields=True)
+    found = tell(records, wanted)
+    if log_path:
+        assert report is not None
+        report.to_tensorboard(str(log_path))
+    return found
+
+
+def check_convention(convention: str) -> None:
+    """Raise for a convention that nobody knows."""
+    if convention not in CONVENTIONS:
+        raise UnknownName("convention", convention, CONVENTIONS)
+
+
+def find_records(
+    source: str | Path, report: Report | None, shapes: Any, *, convention: str, with_values: bool
+) -> Records:
+    """What is listed of a model: by MegEngine's rules of a dump from the file itself, else from the report."""
+    dump = dump_path(source)
+    if convention == "megengine" and dump is not None:
+        only = shapes[0] if isinstance(shapes, list) and len(shapes) == 1 else shapes
+        return count_dump(dump, only, with_values=with_values)
+    assert report is not None
+    values = values_of(dump) if dump is not None and with_values else {}
+    return records_of(report, values) if convention == "opcost" else megengine_records_of(report, values)
+
+
+def dump_path(source: str | Path) -> Path | None:
+    """The path of a source that is a dump of MegEngine's."""
+    if not Path(source).is_file():
+        return None
+    found = resolve(str(source))
+    return found.path if isinstance(found, ModelFile) and found.frontend.name == "megengine" else None
+
+
+def counting(given: Any) -> dict[str, Any]:
+    """What `opcost.count` is told about input data: shapes, and types where they are not the model's own floats."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        dtypes = {name: dtype for name, array in given.items() if (dtype := _integer(array)) is not None}
+        return {"shapes": {name: tuple(array.shape) for name, array in given.items()}, "dtypes": dtypes}
+    dtype = _integer(given)
+    return {"shapes": [tuple(given.shape)], "dtypes": None if dtype is None else [dtype]}
+
+
+def _given(input: Any, inp_dict: Mapping[str, Any] | None) -> Any:
+    if input is not None and inp_dict is not None:
+        raise InputError("both input and inp_dict were given", hint="pass one of them")
+    given = inp_dict if input is None else input
+    for array in given.values() if isinstance(given, Mapping) else () if given is None else (given,):
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            raise InputError(f"input data of the type {type(array).__name__} is no array")
+    return given
+
+
+def _integer(array: Any) -> str | None:
+    """The element type of an array of integers or truth values; floats become what the model computes in."""
+    dtype = str(array.dtype).removeprefix("torch.")
+    return dtype if dtype in INTEGER else None

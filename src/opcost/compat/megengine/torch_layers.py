@@ -1,0 +1,191 @@
+"""A live PyTorch model as MegEngine's `module_stats` lists one: a line for every call of a layer.
+
+A function that is called outside a layer has a line too where it has multiply-adds; MegEngine does not see functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.compat._layers import LayerCall, Layers, count_layers
+from opcost.compat._undisturbed import undisturbed
+from opcost.compat.megengine import convention
+from opcost.compat.megengine.counted import name_of
+from opcost.compat.megengine.records import Activation, Operation, Param, Records, shapes
+from opcost.core.graph import TensorSpec
+from opcost.core.report import Report, Row
+from opcost.errors import InputError
+from opcost.frontends.torch.inputs import as_dtype
+from opcost.frontends.torch.load import device_of
+from opcost.frontends.torch.unwrap import unwrap
+
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_ADAPTIVE = (nn.modules.pooling._AdaptiveAvgPoolNd, nn.modules.pooling._AdaptiveMaxPoolNd)
+_POOLS = (
+    nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd, nn.modules.pooling._LPPoolNd, nn.FractionalMaxPool2d,
+    nn.FractionalMaxPool3d,
+)  # fmt: skip
+_SUFFIXES = {"weight": "w", "bias": "b"}
+
+Values = dict[int, list[tuple[float, float]]]
+"""Mean and deviation of the first output of every call, by module."""
+
+
+def torch_inputs(model: nn.Module, inputs: Any, input_shapes: Any) -> tuple[Any, ...]:
+    """Positional arguments: tensors of the data, or zeros of the shapes in the model's own floating type."""
+    model = unwrap(model)
+    device = device_of(model)
+    if inputs is not None:
+        items = inputs if isinstance(inputs, (tuple, list)) and not hasattr(inputs, "_fields") else [inputs]
+        return tuple(_tensor(item, device) for item in items)
+    dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.float32)
+    return tuple(torch.zeros(shape, dtype=dtype, device=device) for shape in input_shapes)
+
+
+def _tensor(item: Any, device: torch.device) -> Any:
+    """Data as tensors, nested as it is; numbers become float32."""
+    if isinstance(item, torch.Tensor):
+        return item.to(device)
+    if isinstance(item, Mapping):
+        return {key: _tensor(value, device) for key, value in item.items()}
+    if isinstance(item, tuple) and hasattr(item, "_fields"):
+        return type(item)(*(_tensor(value, device) for value in item))
+    if isinstance(item, (list, tuple)):
+        return [_tensor(value, device) for value in item]
+    if hasattr(item, "__array__"):
+        dtype = as_dtype(str(item.dtype)) if hasattr(item, "dtype") else None
+        return torch.as_tensor(item, dtype=dtype, device=device)
+    try:
+        return torch.tensor(item, dtype=torch.float32, device=device)
+    except (TypeError, ValueError, RuntimeError) as exc:
+        raise InputError(f"input data of the type {type(item).__name__} is no array") from exc
+
+
+def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool) -> tuple[Records, Report]:
+    """The records of a model; `with_values` runs it on its data for the mean and deviation of what its layers give."""
+    layers = count_layers(model, args, mode="eval")
+    place = {id(row): index for index, row in enumerate(layers.report.rows)}
+    values = _run(layers, args) if with_values else {}
+    lines: list[tuple[int, Operation | None, Activation]] = []
+    for call in layers.calls:
+        if _is_layer(call):
+            first = min((place[id(row)] for row in call.rows), default=-1)
+            lines.append((first, *_layer(call, values)))
+        else:
+            lines += [(place[id(row)], *_function(row)) for row in call.rows if row.cost and row.cost.macs]
+    lines.sort(key=lambda line: line[0])
+    records = Records(_params(layers))
+    records.operations = [operation for _, operation, _ in lines if operation is not None]
+    records.activations = [activation for _, _, activation in lines]
+    return records, layers.report
+
+
+def parameter_values(model: nn.Module) -> dict[str, tuple[float, float]]:
+    """Mean and deviation of the parameters by name, as far as they have content."""
+    return {
+        name: _mean_and_std(tensor)
+        for name, tensor in model.named_parameters(remove_duplicate=False)
+        if tensor.device.type != "meta" and not nn.parameter.is_lazy(tensor) and tensor.numel()
+    }
+
+
+def _is_layer(call: LayerCall) -> bool:
+    """Whether a call has a line of its own: a norm, a pooling, or one of torch's modules that multiplies and adds."""
+    if isinstance(call.module, (*_NORMS, *_POOLS, *_ADAPTIVE)):
+        return bool(call.rows) and bool(call.inputs) and bool(call.outputs)
+    contracts = any(row.cost is not None and row.cost.macs for row in call.rows)
+    known = any(base.__module__.startswith("torch.") for base in type(call.module).__mro__ if base is not nn.Module)
+    return contracts and known and bool(call.outputs)
+
+
+def _layer(call: LayerCall, values: Values) -> tuple[Operation, Activation]:
+    name = type(call.module).__name__
+    known = values.get(id(call.module))
+    mean_and_std = known.pop(0) if known else (None, None)
+    operation = Operation(call.path, name, shapes(call.inputs), shapes(call.outputs), _flops(call))
+    return operation, Activation(call.path, name, call.outputs[0], *mean_and_std)
+
+
+def _flops(call: LayerCall) -> int | None:
+    module = call.module
+    y = call.outputs[0]
+    if not y.known or any(row.cost is None for row in call.rows):
+        return None
+    if isinstance(module, _NORMS):
+        return convention.NORM * call.inputs[0].numel
+    if isinstance(module, _ADAPTIVE):
+        axes = int(next(letter for letter in type(module).__name__ if letter.isdigit()))
+        return convention.adaptive_pool(call.inputs[0].dims, y.dims, axes)
+    if isinstance(module, _POOLS):
+        return y.numel * _window(module, y)
+    if isinstance(module, nn.Linear):
+        return convention.linear(y.dims, module.in_features, module.out_features, bias=module.bias is not None)
+    return sum(map(convention.of_row, call.rows))
+
+
+def _window(module: nn.Module, y: TensorSpec) -> int:
+    size = module.kernel_size
+    if isinstance(size, (tuple, list)):
+        window = 1
+        for extent in size:
+            window *= extent
+        return window
+    axes = int(next(letter for letter in type(module).__name__ if letter.isdigit()))
+    return int(size) ** axes
+
+
+def _function(row: Row) -> tuple[Operation, Activation]:
+    name = name_of(row)
+    flops = convention.of_row(row)
+    operation = Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops)
+    return operation, Activation(name, row.op.raw, row.outs[0])
+
+
+def _params(layers: Layers) -> list[Param]:
+    """The parameters that the run read, in that order."""
+    report = layers.report
+    read: dict[int, int] = {}
+    for row in report.rows:
+        for value in row.op.inputs:
+            read.setdefault(value, len(read))
+    values = parameter_values(layers.model)
+    found = []
+    for parameter in report.parameters:
+        places = [read[value] for value in parameter.values if value in read]
+        if places and not parameter.buffer:
+            path, _, name = parameter.name.rpartition(".")
+            label = f"{path}-{_SUFFIXES.get(name, name)}"
+            found.append((min(places), Param(label, parameter.spec, *values.get(parameter.name, (None, None)))))
+    return [param for _, param in sorted(found, key=lambda item: item[0])]
+
+
+def _run(layers: Layers, args: tuple[Any, ...]) -> Values:
+    """Run the model on its data, and note the first output of every call of a layer."""
+    values: Values = {}
+
+    def note(module: nn.Module, _: Any, result: Any) -> None:
+        first = result[0] if isinstance(result, (tuple, list)) else result
+        seen = _mean_and_std(first) if isinstance(first, torch.Tensor) and first.numel() else (float("nan"),) * 2
+        values.setdefault(id(module), []).append(seen)
+
+    modules = {id(call.module): call.module for call in layers.calls if _is_layer(call)}
+    if any(tensor.device.type == "meta" for tensor in layers.model.parameters()):
+        return values
+    with ExitStack() as undo:
+        undo.enter_context(undisturbed(layers.model))
+        for module in modules.values():
+            undo.callback(module.register_forward_hook(note).remove)
+        layers.model(*args)
+    return values
+
+
+def _mean_and_std(tensor: torch.Tensor) -> tuple[float, float]:
+    real = tensor.detach()
+    real = real.dequantize() if real.is_quantized else real
+    real = (real.abs() if real.is_complex() else real).float()
+    return float(real.mean()), float(real.std(correction=0))

@@ -1,0 +1,209 @@
+"""Tensors joined to one, and one cut into several."""
+
+from __future__ import annotations
+
+from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.table import COPY, Call, Operator, always, register
+from opcost.frontends.mxnet.shape import (
+    Extent,
+    Mismatch,
+    Shape,
+    axis_of,
+    merge,
+    product,
+    replaced,
+    show,
+    total,
+    without,
+)
+
+_MOST_PARTS = 4096
+
+
+def _concat(call: Call) -> None:
+    """One axis adds up, the others are the same; an unknown part is what the whole leaves over."""
+    _join(call, call.attrs.integer("dim", 1))
+
+
+def _concatenate(call: Call) -> None:
+    if "axis" in call.attrs or call.attrs.raw.get("axis") is None:
+        _join(call, call.attrs.integer("axis", 0))
+    else:
+        call.put_out(0, (total(None if shape is None else product(shape) for shape in call.ins),))
+
+
+def _join(call: Call, dim: int) -> None:
+    ranked = next((shape for shape in (*call.ins, *call.outs) if shape is not None), None)
+    if ranked is None:
+        return
+    axis = axis_of(dim, len(ranked), "dim")
+    common: Shape = None
+    for shape in (*call.ins, *call.outs):
+        if shape is not None:
+            if len(shape) != len(ranked):
+                raise Mismatch(f"{show(ranked)} and {show(shape)} cannot be joined")
+            common = merge(common, replaced(shape, axis, None))
+    assert common is not None
+    for index in range(len(call.ins)):
+        call.put_in(index, common)
+    lengths = [shape[axis] for shape in call.ins if shape is not None]
+    call.put_out(0, replaced(common, axis, total(lengths)))
+    whole = call.outs[0][axis] if call.outs[0] is not None else None
+    unknown = [index for index, length in enumerate(lengths) if length is None]
+    if whole is not None and len(unknown) == 1:
+        left = whole - sum(length for length in lengths if length is not None)
+        call.put_in(unknown[0], replaced(common, axis, left))
+
+
+def _pack(call: Call) -> None:
+    """Weights of recurrent layers joined to one vector; up to two of one size may be worked out from the whole."""
+    dim = call.attrs.integer("dim", 1)
+    lengths = [None if shape is None else shape[axis_of(dim, len(shape), "dim")] for shape in call.ins]
+    unknown = [index for index, length in enumerate(lengths) if length is None]
+    y = call.outs[0]
+    if len(unknown) == 2 and y is not None and y[axis_of(dim, len(y))] is not None:
+        axis = axis_of(dim, len(y))
+        left = (y[axis] or 0) - sum(length for length in lengths if length is not None)
+        for index in unknown:
+            call.put_in(index, replaced((None,) * len(y), axis, left // 2))
+    _join(call, dim)
+
+
+def _stack(call: Call) -> None:
+    for index in range(len(call.ins)):
+        call.put_in(index, call.ins[0])
+        call.put_in(0, call.ins[index])
+    x, y = call.ins[0], call.outs[0]
+    rank = len(x) + 1 if x is not None else len(y) if y is not None else 0
+    if not rank:
+        return
+    axis = axis_of(call.attrs.integer("axis", 0), rank)
+    if x is not None:
+        call.put_out(0, (*x[:axis], len(call.ins), *x[axis:]))
+    y = call.outs[0]
+    if y is not None:
+        for index in range(len(call.ins)):
+            call.put_in(index, without(y, axis))
+
+
+def _numpy_stack(least: int, axis: int) -> Operator:
+    """`vstack`, `hstack`, `dstack`: tensors get a few more axes and are joined along one."""
+
+    def infer(call: Call) -> None:
+        shapes: list[tuple[Extent, ...]] = []
+        for shape in call.ins:
+            if shape is None:
+                return
+            if least == 3 and len(shape) == 1:
+                shapes.append((1, *shape, 1))
+            elif least == 3 and len(shape) == 2:
+                shapes.append((*shape, 1))
+            else:
+                shapes.append((*(1,) * (least - len(shape)), *shape))
+        along = min(axis, len(shapes[0]) - 1)
+        call.put_out(0, replaced(shapes[0], along, total(shape[along] for shape in shapes)))
+
+    return Operator(infer, always(COPY))
+
+
+def _column_stack(call: Call) -> None:
+    columns: list[Extent] = []
+    rows: Extent = None
+    for shape in call.ins:
+        if shape is None:
+            return
+        rows = shape[0]
+        columns.append(1 if len(shape) == 1 else shape[1])
+    call.put_out(0, (rows, total(columns)))
+
+
+def _split_channels(call: Call) -> None:
+    parts = len(call.outs)
+    x = call.ins[0]
+    squeeze = call.attrs.flag("squeeze_axis")
+    known = next((y for y in call.outs if y is not None), None)
+    rank = len(x) if x is not None else len(known) + squeeze if known is not None else None
+    if rank is None:
+        return
+    axis = axis_of(call.attrs.integer("axis", 1), rank)
+    if x is not None:
+        whole = x[axis]
+        if whole is not None and whole % parts:
+            raise Mismatch(f"{whole} cannot be split into {parts} equal parts")
+        part = without(x, axis) if squeeze else replaced(x, axis, None if whole is None else whole // parts)
+        for index in range(parts):
+            call.put_out(index, part)
+    y: Shape = None
+    for held in call.outs:
+        y = merge(y, held)
+    if y is not None:
+        for index in range(parts):
+            call.put_out(index, y)
+        if squeeze:
+            call.put_in(0, (*y[:axis], parts, *y[axis:]))
+        else:
+            piece = y[axis]
+            call.put_in(0, replaced(y, axis, None if piece is None else piece * parts))
+
+
+def _split_outputs(attrs: Attributes) -> int:
+    return parts_of(attrs.integer("num_outputs", 1))
+
+
+def parts_of(count: int) -> int:
+    """A number of outputs that an operator may have."""
+    if not 1 <= count <= _MOST_PARTS:
+        raise AttributeFault(f"a tensor is split into {count} parts")
+    return count
+
+
+def _sections(attrs: Attributes) -> int:
+    sections = attrs.integer("sections", 0)
+    return parts_of(sections if sections > 0 else attrs.count("indices"))
+
+
+def _split(axis: int | None) -> Operator:
+    """Parts of almost equal length, or cut at given places; the axis is an attribute unless the operator fixes it."""
+
+    def infer(call: Call) -> None:
+        x = call.ins[0]
+        if x is None:
+            return
+        along = axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
+        for index, length in enumerate(_lengths(call, x[along])):
+            squeezed = call.attrs.flag("squeeze_axis")
+            call.put_out(index, without(x, along) if squeezed else replaced(x, along, length))
+
+    return Operator(infer, always(COPY), outputs=_sections)
+
+
+def _lengths(call: Call, extent: Extent) -> list[Extent]:
+    count = len(call.outs)
+    if call.attrs.integer("sections", 0) > 0:
+        if extent is None:
+            return [None] * count
+        short, longer = divmod(extent, count)
+        return [short + (index < longer) for index in range(count)]
+    begins = call.attrs.integers("indices", ())
+    ends: list[Extent] = [*begins[1:], extent]
+    return [
+        None if extent is None or end is None else max(min(end, extent) - min(begin, extent), 0)
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+
+
+register(("Concat", "concat", "_sparse_concat", "_npx_concat"), Operator(_concat, always(COPY)))
+register(("_npi_concatenate",), Operator(_concatenate, always(COPY)))
+register(("_rnn_param_concat", "_npi_rnn_param_concat"), Operator(_pack, always(COPY)))
+register(("stack", "_npi_stack"), Operator(_stack, always(COPY)))
+register(("_npi_vstack",), _numpy_stack(2, 0))
+register(("_npi_hstack",), _numpy_stack(1, 1))
+register(("_npi_dstack",), _numpy_stack(3, 2))
+register(("_npi_column_stack",), Operator(_column_stack, always(COPY)))
+register(
+    ("SliceChannel", "split", "_npx_slice_channel"), Operator(_split_channels, always(COPY), outputs=_split_outputs)
+)
+register(("_split_v2", "_npi_split", "_npi_array_split"), _split(None))
+register(("_npi_hsplit",), _split(1))
+register(("_npi_dsplit",), _split(2))
+register(("_npi_vsplit",), _split(0))

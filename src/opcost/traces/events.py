@@ -1,0 +1,70 @@
+"""The events of a small Chrome trace, decoded at once, with what stands before the damage of a broken file."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from opcost.errors import SourceError
+from opcost.traces.file import DAMAGE, TraceFile
+
+_LIST = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
+
+
+def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str, Any]], str]:
+    """The events, and what is wrong with the file where `partial` allows that."""
+    try:
+        content = file.json()
+        found = content.get("traceEvents") if isinstance(content, dict) else content
+        if not isinstance(found, list):
+            raise SourceError(f'{file.path}: "traceEvents" is not a list of events')
+        faulty = next((place for place, event in enumerate(found) if not isinstance(event, dict)), None)
+        if faulty is not None:
+            raise SourceError(f"{file.path}: event {faulty} is not an object but {str(found[faulty])[:40]!r}")
+    except SourceError as exc:
+        if not partial:
+            raise
+        return _before_damage(file), f"{exc.message}; this is what stands before it"
+    return found, ""
+
+
+def _before_damage(file: TraceFile) -> list[dict[str, Any]]:
+    """Decode one event after another until one cannot be decoded."""
+    content = b""
+    with file.open() as stream:
+        try:
+            while block := stream.read(1 << 16):
+                content += block
+        except DAMAGE:
+            pass  # the blocks before are what this is about
+    text = content.decode("utf-8-sig", "replace")
+    opening = _LIST.search(text)
+    found: list[dict[str, Any]] = []
+    place = opening.end() if opening else len(text)
+    decoder = json.JSONDecoder()
+    gap = re.compile(r"[\s,]*")
+    while True:
+        skipped = gap.match(text, place)
+        place = skipped.end() if skipped else place
+        try:
+            event, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return found
+        if not isinstance(event, dict):
+            return found
+        found.append(event)
+
+
+def text(event: dict[str, Any], key: str) -> str:
+    """A field as text, empty where it is missing."""
+    value = event.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def integer(event: dict[str, Any], key: str) -> int | None:
+    """A field that is a whole number, also one written as text; None where it is not."""
+    value = event.get(key)
+    if isinstance(value, str) and value.isdecimal() and len(value) <= 30:
+        return int(value)
+    return value if type(value) is int else None

@@ -1,0 +1,107 @@
+"""Traces of PyTorch's profiler (Kineto, `export_chrome_trace`), of all vintages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opcost.core.collector import without_collector
+from opcost.core.graph import Note
+from opcost.core.profile import Profile
+from opcost.traces.file import TraceFile
+from opcost.traces.kineto_columns import CATEGORIES, Columns
+from opcost.traces.kineto_link import Linked
+from opcost.traces.kineto_rows import Translated
+from opcost.traces.kineto_stream import KinetoStream
+
+if TYPE_CHECKING:
+    from opcost.traces.registry import Reader
+
+_FIELDS = re.compile(
+    rb'"(schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id)"\s*:'
+)
+_CATEGORY = re.compile(
+    rb'"cat"\s*:\s*"(' + b"|".join(name.encode() for name in CATEGORIES if name and name != "Kernel") + rb')"'
+)
+
+
+class KinetoReader:
+    """The Chrome trace that PyTorch's profiler writes."""
+
+    name = "kineto"
+
+    def sniff(self, head: bytes) -> bool:
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if start == b"{":
+            known = _FIELDS.search(head) is not None or _CATEGORY.search(head) is not None
+            return known and b'"schema"' not in head[:256] and b'"profiler"' not in head[:256]
+        return start == b"[" and _CATEGORY.search(head) is not None
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        with without_collector():
+            stream, translated = translate(file, partial=partial)
+            rows = translated.rows()
+            return Profile(
+                meta=_meta(file, stream.fields),
+                rows=rows,
+                unattributed=translated.unattributed(),
+                wall_ns=_wall(translated.linked),
+                notes=damage_notes(stream) + translated.notes(),
+            )
+
+
+READER: Reader = KinetoReader()
+
+
+def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, Translated]:
+    """Stream a file into columns and tie them together."""
+    stream = KinetoStream(file, partial=partial)
+    columns = Columns()
+    for events in stream.blocks():
+        columns.add(events)
+    fields = stream.fields
+    base = fields.get("baseTimeNanoseconds")
+    return stream, Translated(Linked(columns), base if type(base) is int else 0, rank_of(fields) or 0)
+
+
+def damage_notes(stream: KinetoStream) -> tuple[Note, ...]:
+    """What was lost of a damaged file."""
+    if not stream.damage:
+        return ()
+    return (Note("partial", f"{stream.damage}; this is what {stream.events} events before it tell"),)
+
+
+def rank_of(fields: Mapping[str, Any]) -> int | None:
+    """The rank that a distributed run wrote into its trace; None where it did not, which is not rank 0."""
+    distributed = fields.get("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    return rank if type(rank) is int else None
+
+
+def _wall(linked: Linked) -> int | None:
+    """From the beginning of the first row or kernel to the end of the last."""
+    columns = (linked.rows, linked.columns.device)
+    starts = [min(column.start) for column in columns if column.start]
+    ends = [
+        max(map(int.__add__, column.start, column.duration)) for column in columns if column.start
+    ]
+    return max(ends) - min(starts) if starts else None
+
+
+def _meta(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:
+    meta = {"source": file.name, "format": "kineto"}
+    devices = fields.get("deviceProperties")
+    names = [device.get("name") for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    if names:
+        meta["device"] = ", ".join(dict.fromkeys(str(name) for name in names))
+    distributed = fields.get("distributedInfo")
+    if isinstance(distributed, dict):
+        for key in ("backend", "rank", "world_size", "nccl_version"):
+            if key in distributed:
+                meta[key] = str(distributed[key])
+    for key in ("schemaVersion", "host_name", "trace_id", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+        if key in fields:
+            meta[key] = str(fields[key])
+    meta.update({key: str(value) for key, value in fields.items() if key.endswith("_version")})
+    return meta

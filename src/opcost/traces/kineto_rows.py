@@ -1,0 +1,131 @@
+"""The rows of a Kineto trace as a profile, one for every execution."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from functools import cached_property
+
+from opcost.core.graph import Note
+from opcost.core.profile import Kernel, ProfileRow
+from opcost.traces.aten import Meaning, meaning
+from opcost.traces.kineto_columns import OPERATOR, PROVIDERS
+from opcost.traces.kineto_link import GRAPH, NONE, OUTSIDE, PHASES, Linked
+
+UNTOLD = Meaning("", ())
+
+
+class Translated:
+    """A linked trace with every signature in our words; of nested operators the innermost that has a meaning bears it."""
+
+    def __init__(self, linked: Linked, base_ns: int = 0, rank: int = 0) -> None:
+        self.linked = linked
+        self.base_ns = base_ns
+        self.rank = rank
+        self.queues = list(linked.columns.queues)
+        self.kernel_names = list(linked.columns.kernel_names)
+        self.has_device = bool(linked.columns.device.start)
+        self.meanings = [
+            meaning(signature.name, signature.dims, signature.types, signature.concrete)
+            if signature.sort == OPERATOR
+            else UNTOLD
+            for signature in linked.signatures
+        ]
+        self._first_rows = [first for _, first in linked.threads]
+
+    @cached_property
+    def wrappers(self) -> set[int]:
+        """Rows around one that bears their meaning."""
+        linked, meanings = self.linked, self.meanings
+        found: set[int] = set()
+        told = {number for number, each in enumerate(meanings) if each.kind}
+        for row, signature in enumerate(linked.rows.signature):
+            if signature in told and row not in linked.joined:
+                outer = linked.parent[row]
+                while outer >= 0 and outer not in found:
+                    found.add(outer)
+                    outer = linked.parent[outer]
+        return found
+
+    def thread(self, row: int) -> str:
+        return self.linked.threads[bisect_right(self._first_rows, row) - 1][0]
+
+    def kernel(self, place: int) -> Kernel:
+        work = self.linked.columns.device
+        device, stream = self.queues[work.queue[place]]
+        name = self.kernel_names[work.name[place]]
+        return Kernel(name, device, stream, self.base_ns + work.start[place], work.duration[place])
+
+    def rows(self) -> tuple[ProfileRow, ...]:
+        """Every execution, by start."""
+        linked = self.linked
+        launched: dict[int, list[Kernel]] = {}
+        for place, owner in enumerate(linked.owner):
+            if owner >= 0:
+                launched.setdefault(owner, []).append(self.kernel(place))
+        start = linked.rows.start
+        order = sorted(
+            (row for row in range(len(linked)) if row not in linked.joined),
+            key=lambda row: (start[row], -linked.rows.duration[row], row),
+        )
+        return tuple(self._row(number, row, launched.get(row, [])) for number, row in enumerate(order))
+
+    def _row(self, number: int, row: int, launched: list[Kernel]) -> ProfileRow:
+        linked = self.linked
+        signature_number = linked.rows.signature[row]
+        signature = linked.signatures[signature_number]
+        told = self.meanings[signature_number]
+        if row in self.wrappers:
+            told = Meaning("", told.ins, told.outs)
+        module = linked.module[row]
+        kernels = tuple(sorted(launched, key=lambda kernel: kernel.start_ns))
+        start = linked.rows.start[row]
+        return ProfileRow(
+            id=number,
+            name=signature.name,
+            type=signature.name,
+            kind=told.kind,
+            module=linked.modules[module] if module >= 0 else "",
+            phase=PHASES[linked.phase[row]],
+            device=kernels[0].device if kernels else "cpu",
+            stream=kernels[0].stream if kernels else self.thread(row),
+            provider=PROVIDERS[signature.sort],
+            rank=self.rank,
+            step=linked.step(start),
+            host_start_ns=self.base_ns + start,
+            host_ns=linked.rows.duration[row],
+            host_self_ns=linked.self_time[row],
+            device_ns=linked.device[row] if self.has_device else None,
+            device_total_ns=linked.device_total[row] if self.has_device else None,
+            kernels=kernels,
+            ins=told.ins,
+            outs=told.outs,
+            attrs=told.attrs,
+        )
+
+    def unattributed(self) -> tuple[Kernel, ...]:
+        """Device work that belongs to no operator, in the order of the file."""
+        return tuple(self.kernel(place) for place, owner in enumerate(self.linked.owner) if owner < 0)
+
+    def notes(self) -> tuple[Note, ...]:
+        """What a reader of the profile must know about where kernels belong."""
+        linked = self.linked
+        owners = Counter(owner for owner in linked.owner if owner < 0)
+        found = []
+        texts = {
+            GRAPH: "were launched by captured graphs: a replay does not say which operator they came from",
+            OUTSIDE: "have no launch in the trace: it began or ended while they were under way",
+            NONE: "were launched outside any operator",
+        }
+        for owner, text in texts.items():
+            if owners[owner]:
+                found.append(Note("unattributed", f"{owners[owner]} of {len(linked.owner)} pieces of device work {text}"))
+        if linked.disagreed:
+            found.append(
+                Note(
+                    "external-id",
+                    f"the field 'External id' names another operator than the launch for {linked.disagreed} of "
+                    f"{linked.agreed + linked.disagreed} kernels; the launch counts",
+                )
+            )
+        return tuple(found)

@@ -1,0 +1,156 @@
+"""Profiles of ONNX Runtime (`SessionOptions.enable_profiling`), with and without fence events."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from opcost.core.graph import Note, TensorSpec
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.errors import SourceError
+from opcost.traces.events import events_of, integer, text
+from opcost.traces.file import TraceFile
+
+if TYPE_CHECKING:
+    from opcost.traces.registry import Reader
+
+KERNEL_TIME = "_kernel_time"
+FENCES = ("_fence_before", "_fence_after")
+NS_PER_US = 1000
+
+DTYPES = {
+    "float": "float32", "double": "float64", "float16": "float16", "bfloat16": "bfloat16", "bool": "bool",
+    "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32", "uint32": "uint32",
+    "int64": "int64", "uint64": "uint64", "int4": "int4", "uint4": "uint4", "float8e4m3fn": "float8_e4m3fn",
+    "float8e5m2": "float8_e5m2", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+
+_CATEGORY = re.compile(rb'"cat"\s*:\s*"(Session|Node)"')
+
+
+class OnnxRuntimeReader:
+    """The JSON list of events that a session writes."""
+
+    name = "onnxruntime"
+
+    def sniff(self, head: bytes) -> bool:
+        return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[" and _CATEGORY.search(head) is not None
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        events, damage = events_of(file, partial=partial)
+        runs = [event for event in events if event.get("cat") == "Session" and event.get("name") == "model_run"]
+        spans = sorted((_ns(event, "ts"), _ns(event, "ts") + _ns(event, "dur")) for event in runs)
+        rows: list[ProfileRow] = []
+        kernels: dict[int, list[Kernel]] = {}
+        orphans: list[Kernel] = []
+        last_of: dict[str, int] = {}
+        fences = 0
+        for event in events:
+            category, name = event.get("cat"), text(event, "name")
+            if category == "Node":
+                if name.endswith(FENCES):
+                    fences += _ns(event, "dur")
+                    continue
+                row = _row(len(rows), event, name, spans)
+                last_of[row.name] = last_of[name] = row.id
+                rows.append(row)
+            elif category == "Kernel":
+                owner = last_of.get(_args(event).get("parent_name", ""))
+                (kernels.setdefault(owner, []) if owner is not None else orphans).append(_kernel(event, name))
+        found = tuple(_with_kernels(row, kernels.get(row.id, []), bool(kernels)) for row in rows)
+        notes = [Note("partial", damage)] if damage else []
+        if fences:
+            notes.append(Note("fences", f"waiting between operators took {fences} ns; it is in no row"))
+        return Profile(
+            meta={"source": file.name, "format": "onnxruntime", "runs": str(len(spans))},
+            rows=found,
+            unattributed=tuple(orphans),
+            wall_ns=sum(end - start for start, end in spans) if spans else None,
+            notes=tuple(notes),
+            extra={"run_ns": [end - start for start, end in spans]},
+        )
+
+
+READER: Reader = OnnxRuntimeReader()
+
+
+def _row(number: int, event: dict[str, Any], name: str, spans: list[tuple[int, int]]) -> ProfileRow:
+    args = _args(event)
+    start, duration = _ns(event, "ts"), _ns(event, "dur")
+    node = name.removesuffix(KERNEL_TIME)
+    step = next((place for place, (begin, end) in enumerate(spans) if begin <= start <= end), None)
+    return ProfileRow(
+        id=number,
+        name=node,
+        type=str(args.get("op_name", "")),
+        module=_module(node),
+        device="cpu" if str(args.get("provider", "")).startswith("CPU") else "",
+        stream=str(event.get("tid", "")),
+        provider=str(args.get("provider", "")),
+        step=step,
+        host_start_ns=start,
+        host_ns=duration,
+        host_self_ns=duration,
+        ins=_specs(args.get("input_type_shape")),
+        outs=_specs(args.get("output_type_shape")),
+    )
+
+
+def _with_kernels(row: ProfileRow, kernels: list[Kernel], has_device: bool) -> ProfileRow:  # noqa: FBT001
+    if not has_device:
+        return row
+    spent = sum(kernel.duration_ns for kernel in kernels)
+    device = kernels[0].device if kernels else row.device
+    return row._replace(kernels=tuple(kernels), device=device, device_ns=spent, device_total_ns=spent)
+
+
+def _kernel(event: dict[str, Any], name: str) -> Kernel:
+    stream = str(_args(event).get("stream", event.get("tid", "")))
+    return Kernel(name, "gpu:0", stream, _ns(event, "ts"), _ns(event, "dur"))
+
+
+def _module(node: str) -> str:
+    """The module in the name that PyTorch's exporter gives a node: `/layer1/layer1.0/conv1/Conv` is `layer1.0.conv1`.
+
+    The exporter repeats a parent's name in a numbered child (`layer1.0` inside `layer1`), so that part stands once.
+    """
+    parts = node.split("/")
+    if parts[0] or len(parts) < 3:
+        return ""
+    path = ""
+    for part in parts[1:-1]:
+        last = path.rpartition(".")[2]
+        path = path.removesuffix(last) + part if path and part.startswith(f"{last}.") else f"{path}.{part}".lstrip(".")
+    return path
+
+
+def _specs(shapes: object) -> tuple[TensorSpec, ...]:
+    """The tensors in `[{"float": [1, 3, 224, 224]}, ...]`; some versions write the list as text."""
+    if isinstance(shapes, str):
+        try:
+            shapes = json.loads(shapes)
+        except ValueError:
+            return ()
+    if not isinstance(shapes, list):
+        return ()
+    found = []
+    for entry in shapes:
+        if isinstance(entry, dict):
+            for word, shape in entry.items():
+                if isinstance(shape, list) and all(type(extent) is int for extent in shape):
+                    extents = tuple(extent if extent >= 0 else None for extent in shape)
+                    found.append(TensorSpec(extents, DTYPES.get(word, word)))
+    return tuple(found)
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _ns(event: dict[str, Any], key: str) -> int:
+    value = integer(event, key)
+    if value is None:
+        raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in {key!r}")
+    return value * NS_PER_US

@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks test-megengine fuzz lint format bench bench-timm clean
+.PHONY: help demo test test-frameworks test-megengine test-mxnet fuzz lint format bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -26,10 +26,13 @@ demo: $(STAMPS)/torch
 test: $(STAMPS)/test
 	$(BIN)/python -m pytest $(ARGS)
 
-test-frameworks: test-megengine
+test-frameworks: test-megengine test-mxnet
 
 test-megengine: $(STAMPS)/test
 	tests/live/megengine.sh $(BIN)/python
+
+test-mxnet:
+	tests/live/mxnet.sh
 
 fuzz: $(STAMPS)/test
 	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz $(ARGS)

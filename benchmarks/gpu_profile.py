@@ -26,13 +26,14 @@ from torch import nn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "examples")]
 
-import opcost.core.plugin
-from opcost.core.profile import Profile
-from opcost.recorders.options import ProfileOptions
-from opcost.recorders.timing import percentile
-from opcost.recorders.torch import record as recorder
-from resnet18 import ResNet18
-from transformer import Decoder
+from resnet18 import ResNet18  # noqa: E402
+from transformer import Decoder  # noqa: E402
+
+import opcost.core.plugin  # noqa: E402
+from opcost.core.profile import Profile  # noqa: E402
+from opcost.recorders.options import ProfileOptions  # noqa: E402
+from opcost.recorders.timing import percentile  # noqa: E402
+from opcost.recorders.torch import record as recorder  # noqa: E402
 
 REPEAT = 10
 DEADLINE_S = 150
@@ -83,9 +84,11 @@ def show(name: str, profile: Profile, flops: int | None) -> None:
     theirs, number = trace_sum(min(row.host_start_ns for row in rows if row.host_start_ns is not None))
     stray = sum(kernel.duration_ns for kernel in profile.unattributed)
     p10, p50, p90 = (percentile(profile.timed_ns, p) / 1e6 for p in (10, 50, 90))
-    print(f"\n{name}: unprofiled {p50:.3f} ms (p10 {p10:.3f}, p90 {p90:.3f}), recording {profile.meta['overhead']}, {len(rows)} rows")
-    print(f"  device time per run {ours / steps / 1e6:.3f} ms in {kernels} kernels; PyTorch's trace {theirs / steps / 1e6:.3f} ms")
-    print(f"  in {number}: difference {(ours / theirs - 1) if theirs else float('nan'):+.4%}, unattributed {stray / max(ours, 1):.2%}")
+    print(f"\n{name}: unprofiled {p50:.3f} ms (p10 {p10:.3f}, p90 {p90:.3f})")
+    print(f"  recording {profile.meta['overhead']} per run, {len(rows)} rows in {steps} runs")
+    print(f"  device time per run: {ours / steps / 1e6:.3f} ms in {kernels} kernels of all runs")
+    print(f"  PyTorch's own trace: {theirs / steps / 1e6:.3f} ms in {number}")
+    print(f"  difference {ours / max(theirs, 1) - 1:+.4%}, unattributed {stray / max(ours, 1):.2%}")
     no_module = sum(row.device_ns or 0 for row in rows if not row.module)
     print(f"  device time in the root module {no_module / max(ours, 1):.1%}")
     if flops is not None:
@@ -95,7 +98,8 @@ def show(name: str, profile: Profile, flops: int | None) -> None:
         print(f"  note: {note.text}")
     for row in sorted((row for row in rows if row.step == steps - 1), key=lambda row: -(row.device_ns or 0))[:5]:
         rate = f"{row.cost.flops / row.device_ns / 1e3:8.2f} TFLOP/s" if row.cost and row.device_ns else " " * 16
-        print(f"    {(row.device_ns or 0) / 1e3:9.1f} us {rate}  {row.phase:<8} {row.name} [{row.type}] {len(row.kernels)} kernels")
+        what = f"{row.phase:<8} {row.name} [{row.type}] {len(row.kernels)} kernels"
+        print(f"    {(row.device_ns or 0) / 1e3:9.1f} us {rate}  {what}")
 
 
 def case(name: str, make: Callable[[], tuple[nn.Module, Any]], *, counted: bool = True, **options: Any) -> None:
@@ -147,7 +151,8 @@ def main() -> None:
         sys.exit("this torch sees no CUDA device")
     plug_in()
     recorder.profile = Kept
-    print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, {torch.cuda.get_device_name()}, Python {sys.version.split()[0]}")
+    versions = f"torch {torch.__version__}, CUDA {torch.version.cuda}, Python {sys.version.split()[0]}"
+    print(f"{torch.cuda.get_device_name()}, {versions}")
     case("resnet18 32x3x224x224 float32", resnet)
     case("resnet18, backward", resnet, backward=True)
     case("resnet18, cold L2", resnet, cold_l2=True)

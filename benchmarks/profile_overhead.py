@@ -26,7 +26,10 @@ REPEAT = 8
 def models() -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
     found: dict[str, tuple[torch.nn.Module, torch.Tensor]] = {
         "resnet18": (ResNet18().eval(), torch.randn(1, 3, 224, 224)),
-        "transformer": (Decoder(vocabulary=8000, width=256, layers=4, heads=4).eval(), torch.zeros(2, 128, dtype=torch.int64)),
+        "transformer": (
+            Decoder(vocabulary=8000, width=256, layers=4, heads=4).eval(),
+            torch.zeros(2, 128, dtype=torch.int64),
+        ),
     }
     try:
         from opcost.frontends.zoo import declare_torchvision_operators
@@ -49,8 +52,7 @@ def main() -> None:
             profile = opcost.profile(model, inputs, repeat=REPEAT, warmup=1)
             alone += profile.timed_ns
             recorded += profile.extra["recorded_ns"]
-            for step in range(REPEAT):
-                rows.append(sum(row.host_self_ns or 0 for row in profile.rows if row.step == step))
+            rows += (sum(row.host_self_ns or 0 for row in profile.rows if row.step == step) for step in range(REPEAT))
         best = min(alone)
         times = "".join(f"{value / 1e6:>11.2f} ms" for value in (best, min(recorded), min(rows)))
         print(f"{name:<14}{times}{min(rows) / best - 1:>+12.2%}")

@@ -70,7 +70,9 @@ def make(golden: Path, target: Path, size: int) -> int:
     head = {key: value for key, value in trace.items() if key != "traceEvents"}
     events = 0
     with target.open("wb") as file:
-        written = file.write(b"{\n" + "".join(f"  {json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items()).encode())
+        written = file.write(
+            b"{\n" + "".join(f"  {json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items()).encode()
+        )
         written += file.write(b'  "traceEvents": [\n')
         for event in copies(trace):
             written += file.write(b",\n" * bool(events) + event)
@@ -88,7 +90,7 @@ def read(how: str, path: str) -> None:
         from opcost.traces.table import read_table
 
         table = read_table(path)
-        what = f"{len(table.groups)} groups of {sum(group.host.count for group in table.groups.values())} executions"
+        what = f"{len(table.groups)} groups of {sum(group.host.count for group in table.groups)} executions"
     else:
         opener = gzip.open if path.endswith(".gz") else open
         with opener(path, "rb") as file:
@@ -117,7 +119,10 @@ def main() -> None:
         with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
             while block := source.read(1 << 22):
                 target.write(block)
-        print(f"{events} events, {plain.stat().st_size / 1e9:.2f} GB, gzipped {packed.stat().st_size / 1e9:.2f} GB", flush=True)
+        print(
+            f"{events} events, {plain.stat().st_size / 1e9:.2f} GB, gzipped {packed.stat().st_size / 1e9:.2f} GB",
+            flush=True,
+        )
         for how in ("opcost", "json")[: 2 if options.peers else 1]:
             for path in (plain, packed):
                 subprocess.run([sys.executable, __file__, "--read", how, str(path)], check=False)

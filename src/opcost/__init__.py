@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opcost.analysis.query import query
-    from opcost.api import count, load_report, profile
+    from opcost.api import count, load_report, read_profile, profile
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec, Value
     from opcost.core.report import Report, Row, Stats
@@ -20,6 +20,7 @@ _HOMES = {
     "query": "opcost.analysis.query",
     "count": "opcost.api",
     "load_report": "opcost.api",
+    "read_profile": "opcost.api",
     "profile": "opcost.api",
     "measure": "opcost.recorders.measure",
     "Cost": "opcost.core.cost",

@@ -148,7 +148,10 @@ def profile(
     from opcost.recorders.onnxruntime import record as record_onnx
 
     if is_onnx(source):
-        return record_onnx(source, options)
+        from opcost.analysis.join import with_costs
+        from opcost.rules import default_rules
+
+        return with_costs(record_onnx(source, options), default_rules())
     if isinstance(source, (str, Path)):
         source = _model_of(str(source))
     return _profile_torch(source, options)
@@ -178,7 +181,8 @@ def _profile_torch(model: Any, options: ProfileOptions) -> Profile:
     from opcost.core.graph import Note
     from opcost.recorders.torch.record import record
 
-    report, notes = None, ()
+    report: Report | None = None
+    notes: tuple[Note, ...] = ()
     asked: dict[str, Any] = {
         "kwargs": options.kwargs,
         "shapes": options.shapes,
@@ -195,3 +199,13 @@ def _profile_torch(model: Any, options: ProfileOptions) -> Profile:
         notes = (Note("not-counted", f"the rows have no cost, because the model could not be counted: {exc.message}"),)
     found = record(model, options, report)
     return replace(found, notes=(*found.notes, *notes)) if notes else found
+
+
+def read_profile(path: str | Path, *, partial: bool = False) -> Profile:
+    """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
+
+    A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so.
+    """
+    from opcost.traces.registry import read
+
+    return read(path, partial=partial)

@@ -17,7 +17,12 @@ def spec(*shape: int, dtype: str = "float32") -> TensorSpec:
 @pytest.fixture
 def profile() -> Profile:
     """Two convolutions, a product with two kernels, a view without device time, and a kernel of nobody."""
-    conv = {"type": "aten::conv2d", "kind": "conv", "ins": (spec(1, 4, 8, 8), spec(2, 4, 3, 3)), "outs": (spec(1, 2, 8, 8),)}
+    conv = {
+        "type": "aten::conv2d",
+        "kind": "conv",
+        "ins": (spec(1, 4, 8, 8), spec(2, 4, 3, 3)),
+        "outs": (spec(1, 2, 8, 8),),
+    }
     rows = (
         ProfileRow(
             id=0,
@@ -63,8 +68,10 @@ def profile() -> Profile:
             outs=(spec(16, 8, dtype="float16"),),
             attrs={"depth": 32},
         ),
-        ProfileRow(id=3, name="b.view", type="aten::view", kind="view", module="b", host_self_ns=1 * US),
-        ProfileRow(id=4, name="b.custom", type="mine::op", module="b", host_self_ns=2 * US, device="gpu:0", device_ns=20 * US),
+        ProfileRow(id=3, name="b.view", type="aten::view", kind="view", module="b", host_self_ns=1 * US, device_ns=0),
+        ProfileRow(
+            id=4, name="b.custom", type="mine::op", module="b", host_self_ns=2 * US, device="gpu:0", device_ns=20 * US
+        ),
     )
     loose = (Kernel("graph", "gpu:0", "7", 200 * US, 15 * US),)
     return Profile(meta={"source": "hand", "format": "test"}, rows=rows, unattributed=loose, wall_ns=300 * US)

@@ -16,7 +16,7 @@ import opcost
 from opcost.analysis.query import query
 from opcost.core.answer import AnswerLine
 from opcost.core.devices import DEVICES, device
-from opcost.core.profile import Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import OpcostError, UnknownName
 
 US = 1000
@@ -281,16 +281,17 @@ def test_a_profile_without_rows_is_answered() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["a", "b", "c"]), st.one_of(st.none(), st.integers(0, 10**12)), st.integers(1, 5), st.booleans()
+            st.sampled_from(["a", "b", "c"]),
+            st.one_of(st.none(), st.integers(0, 10**12)),
+            st.integers(1, 5),
+            st.booleans(),
         ),
         max_size=30,
     ),
     st.sampled_from(["type", "module", "kernel", "step", "type,module"]),
     st.integers(-3, 5),
 )
-def test_no_grouping_order_or_cut_loses_time(
-    rows: list[tuple[str, int | None, int, bool]], key: str, top: int
-) -> None:
+def test_no_grouping_order_or_cut_loses_time(rows: list[tuple[str, int | None, int, bool]], key: str, top: int) -> None:
     made = tuple(
         ProfileRow(id=place, name=f"n{place}", type=kind, module="m" if deep else "", device_ns=time, count=count)
         for place, (kind, time, count, deep) in enumerate(rows)
@@ -344,3 +345,15 @@ def test_names_from_a_file_do_not_steer_the_terminal() -> None:
 
 def test_lines_are_plain_data(profile: Profile) -> None:
     assert all(isinstance(line, AnswerLine) for line in query(profile))
+
+
+def test_rows_of_many_executions_claim_no_idle_time_unless_their_reader_says_it() -> None:
+    kernel = Kernel("k", "gpu:0", "7", 0, 60)
+    row = ProfileRow(id=0, name="x", type="t", device_ns=60, count=3, kernels=(kernel,), attrs={"launches": 6})
+    profile = Profile(meta={}, rows=(row,))
+    assert query(profile).devices == ()
+    told = query(replace(profile, extra={"spans": {"gpu:0": [100, 55]}}))
+    (use,) = told.devices
+    assert (use.idle_ns, use.overlap_ns) == (100 - 55, 60 - 55)
+    (line,) = told
+    assert (line.count, line.launches) == (3, 6)

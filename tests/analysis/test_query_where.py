@@ -26,9 +26,25 @@ def holds(text: str, **line: Any) -> bool:
     return compile_where(text, FIELDS)(line)
 
 
+def answered_or_refused(text: str) -> bool:
+    """Whether a condition gives yes or no, or an error that says something."""
+    try:
+        return compile_where(text, FIELDS)({"time": 1, "count": 1, "kind": "a"}) in (True, False)
+    except OpcostError as fault:
+        return bool(fault.message)
+
+
 @pytest.mark.parametrize(
     ("text", "ns"),
-    [("1ns", 1), ("1us", 10**3), ("1µs", 10**3), ("1.5 ms", 1_500_000), ("2s", 2 * 10**9), ("1min", 60 * 10**9), ("0", 0)],
+    [
+        ("1ns", 1),
+        ("1us", 10**3),
+        ("1µs", 10**3),
+        ("1.5 ms", 1_500_000),
+        ("2s", 2 * 10**9),
+        ("1min", 60 * 10**9),
+        ("0", 0),
+    ],
 )
 def test_times_have_units(text: str, ns: int) -> None:
     assert holds(f"time == {text}", time=ns)
@@ -36,12 +52,16 @@ def test_times_have_units(text: str, ns: int) -> None:
     assert holds(f"time >= {text}", time=ns)
 
 
-@pytest.mark.parametrize(("text", "size"), [("4KiB", 4096), ("4 kB", 4000), ("1MiB", 2**20), ("3B", 3), ("2GB/s", 2 * 10**9)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("4KiB", 4096), ("4 kB", 4000), ("1MiB", 2**20), ("3B", 3), ("2GB/s", 2 * 10**9)]
+)
 def test_sizes_have_units(text: str, size: int) -> None:
     assert holds(f"memory == {text}", memory=size)
 
 
-@pytest.mark.parametrize(("text", "number"), [("7", 7), ("2K", 2000), ("1.5G", 15 * 10**8), ("3TFLOPS", 3 * 10**12), ("1e3", 1000)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("7", 7), ("2K", 2000), ("1.5G", 15 * 10**8), ("3TFLOPS", 3 * 10**12), ("1e3", 1000)]
+)
 def test_counts_may_have_units(text: str, number: int) -> None:
     assert holds(f"count == {text}", count=number)
 
@@ -116,7 +136,7 @@ def test_what_is_not_known_differs_from_everything() -> None:
         ("kind in 'a'", "list in brackets"),
         ("__import__('os')", "unknown field"),
         ("time > 1ms; count == 1", "not understood"),
-        ("count == 1 + 1", "expected and, or"),
+        ("count == 1 + 1", "not understood"),
     ],
 )
 def test_mistakes_are_named(text: str, said: str) -> None:
@@ -135,20 +155,34 @@ def test_endless_conditions_are_refused() -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_condition_or_a_clear_error(text: str) -> None:
-    try:
-        compile_where(text, FIELDS)({"time": 1, "count": 1})
-    except OpcostError as fault:
-        assert fault.message
+    assert answered_or_refused(text)
 
 
-@given(st.lists(st.sampled_from(["time", "count", ">", "==", "1ms", "1", '"a"', "kind", "and", "or", "not", "(", ")", "in", ","])))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["time", "count", ">", "==", "1ms", "1", '"a"', "kind", "and", "or", "not", "(", ")", "in", ","]
+        )
+    )
+)
 def test_any_row_of_words_is_a_condition_or_a_clear_error(words: list[str]) -> None:
-    try:
-        compile_where(" ".join(words), FIELDS)({"time": 1, "count": 1, "kind": "a"})
-    except OpcostError as fault:
-        assert fault.message
+    assert answered_or_refused(" ".join(words))
 
 
 def test_all_documented_fields_exist() -> None:
-    documented = {"time", "host", "wait", "count", "name", "type", "kind", "module", "kernel", "share", "rank", "step", "memory"}
+    documented = {
+        "time",
+        "host",
+        "wait",
+        "count",
+        "name",
+        "type",
+        "kind",
+        "module",
+        "kernel",
+        "share",
+        "rank",
+        "step",
+        "memory",
+    }
     assert documented <= set(all_fields(1.0))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from opcost.compat.megengine._profile_records import pairwise_sum
 from opcost.compat.megengine.profile_analyze import main
+from opcost.compat.megengine.profile_records import pairwise_sum
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
@@ -86,7 +86,10 @@ def test_operators_without_a_value_come_last_in_both_directions(
 ) -> None:
     data = raw(RESNET)
     footprints = data["profiler"]["opr_footprint"]
-    ids = [line.rpartition(" ")[2] for line in names_of(printed(RESNET, "-t", "0", "--dump-only-opr", "--order-by", sign + column))]
+    ids = [
+        line.rpartition(" ")[2]
+        for line in names_of(printed(RESNET, "-t", "0", "--dump-only-opr", "--order-by", sign + column))
+    ]
     known = [bool(footprints[number]["computation"]) for number in ids]
     assert len(ids) == len(data["profiler"]["device"])
     assert known == sorted(known, reverse=True)
@@ -142,7 +145,9 @@ def test_an_element_type_selects_operators_that_read_it(word: str, printed: Call
     }
     # A flattening also reads the constant of its shape; every input of this net is float32 or such a constant.
     assert ids == reading
-    assert printed("mlp.v2.json", "-t", "0", "--dump-only-opr", "--input-dtype", "Float16").split("\n\n")[1].strip() == ""
+    assert (
+        printed("mlp.v2.json", "-t", "0", "--dump-only-opr", "--input-dtype", "Float16").split("\n\n")[1].strip() == ""
+    )
 
 
 def test_a_profile_whose_device_took_no_time_has_no_shares(tmp_path: Path, printed: Callable[..., str]) -> None:

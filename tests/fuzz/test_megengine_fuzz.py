@@ -10,6 +10,7 @@ import random
 import struct
 import time
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -21,19 +22,27 @@ from opcost.frontends.megengine.model import parse_model
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
 
-DUMPS = Path(__file__).parents[1] / "data" / "megengine" / "mge"
+DATA = Path(__file__).parents[1] / "data" / "megengine"
 CHANGES = int(os.environ.get("OPCOST_FUZZ", "300"))
 SECONDS = 1.0
 MEMORY = 100 << 20
 
 INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFC, 1 << 24)
 
-SMALL = ("dwnet_nogn", "handlstm", "qnet_float", "qnet_qint8", "two_io", "op_")
-FORMATS = {
-    "v2": [path.read_bytes() for path in sorted(DUMPS.glob("*.v2*.mge")) if path.name.startswith(SMALL)],
-    "v1": [path.read_bytes() for path in sorted(DUMPS.glob("*.v1*.mge")) if path.name.startswith(SMALL)],
-}
-FORMATS["testcase"] = [b"mgbtest0\x01\0\0\0" + first + first for first in FORMATS["v2"][:8]]
+SMALL = 32_000
+"""Bytes of the largest dump that is changed: more would only be more weights."""
+
+
+def dumps(version: str) -> list[bytes]:
+    """Whole nets and single operators in one format."""
+    nets = [path.read_bytes() for path in sorted((DATA / "mge").glob(f"*.{version}*.mge"))]
+    with zipfile.ZipFile(DATA / "operators.zip") as archive:
+        operators = [archive.read(name) for name in sorted(archive.namelist()) if f".{version}" in name]
+    return [data for data in (*nets, *operators) if len(data) < SMALL]
+
+
+FORMATS = {"v2": dumps("v2"), "v1": dumps("v1")}
+FORMATS["testcase"] = [b"mgbtest0\x01\0\0\0" + first + first for first in FORMATS["v2"][::20]]
 
 
 def changed(dumps: list[bytes], rng: random.Random) -> bytes:

@@ -104,3 +104,22 @@ def test_reading_and_counting_a_full_resnet18_takes_little_time(live: Any) -> No
     assert report.totals.macs == facts["nets"]["resnet18"]["macs"]
     assert spent < SECONDS
     print(f"{path.stat().st_size >> 20} MB in {spent:.3f} s", file=sys.stderr)
+
+
+def test_a_live_module_is_counted_as_its_dump(live: Any) -> None:
+    """Inside MegEngine's Python, with opcost on its path."""
+    _, facts = live
+    net = facts["nets"]["attention"]
+    command = [*shlex.split(PYTHON), str(SCRIPT.with_name("megengine_module.py")), str(facts["seed"])]
+    source = str(Path(opcost.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "MGB_LOG_LEVEL": "ERROR"}
+    done = subprocess.run(
+        [*command, *map(str, net["input"])], check=True, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["macs"] == net["macs"]
+    assert found["still_training"]
+    assert not found["uncounted"]
+    assert {"block.norm", "block.q", "block.up"} <= set(found["modules"])
+    # The norm's ones and zeros may be stored once for several layers.
+    assert 0 <= found["weights"] - found["params"] <= 2 * net["input"][-1]

@@ -59,7 +59,11 @@ def test_the_bytes_of_the_tensors_are_those_of_megengines_footprint(name: str) -
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_price_of_products_is_megengines_own(name: str) -> None:
     footprints = raw(name)["profiler"]["opr_footprint"]
-    products = [row for row in with_costs(read(DATA / f"{name}.json.gz"), default_rules()).rows if row.kind in ("conv", "matmul")]
+    products = [
+        row
+        for row in with_costs(read(DATA / f"{name}.json.gz"), default_rules()).rows
+        if row.kind in ("conv", "matmul")
+    ]
     assert products
     for row in products:
         assert row.cost is not None
@@ -141,6 +145,27 @@ def test_an_end_without_a_begin_is_left_out_and_said(tmp_path: Path) -> None:
     path.write_text(json.dumps(data))
     (note,) = read(path).notes
     assert note.code == "unpaired"
+
+
+def test_of_a_timeline_that_was_cut_off_the_beginning_can_be_read(tmp_path: Path, timeline: Profile) -> None:
+    whole = gzip.decompress((DATA / "timeline.json.gz").read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match="damaged"):
+        read(path)
+    part = read(path, partial=True)
+    assert 0 < len(part.rows) < len(timeline.rows)
+    assert [row.name for row in part.rows] == [row.name for row in timeline.rows[: len(part.rows)]]
+    assert "partial" in {note.code for note in part.notes}
+
+
+def test_a_graph_profile_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    whole = gzip.decompress((DATA / "mlp.v2.json.gz").read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[: len(whole) // 2])
+    for partial in (False, True):
+        with pytest.raises(SourceError, match="record it again"):
+            read(path, partial=partial)
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------

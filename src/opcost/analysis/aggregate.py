@@ -49,13 +49,15 @@ def combine(
     percentiles: Sequence[float] = (),
     role: LineRole = "row",
 ) -> AnswerLine:
-    """The line of a group."""
-    only = parts[0] if len(parts) == 1 else None
-    row = only.row if only else None
+    """The line of a group; it has shapes where all its operators have the same."""
+    first = parts[0].row
+    alike = first is not None and all(
+        part.row and (part.row.ins, part.row.outs) == (first.ins, first.outs) for part in parts
+    )
+    row = first if alike else None
     return AnswerLine(
         role=role,
         labels=labels,
-        id=row.id if row else None,
         count=sum(part.count for part in parts),
         time_ns=_times([(part.time_ns, part.count) for part in parts], how),
         host_ns=_times([(part.host_ns, part.count) for part in parts], how),
@@ -68,7 +70,7 @@ def combine(
         outs=row.outs if row else (),
         percentiles=percentiles_of(parts, percentiles),
         kernels=top_kernels([kernel for part in parts for kernel in part.kernels]),
-        launches=sum(len(part.kernels) for part in parts),
+        launches=sum(part.launches for part in parts),
     )
 
 

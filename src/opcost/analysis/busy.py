@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from opcost.core.answer import Busy
@@ -10,7 +10,11 @@ from opcost.core.profile import Kernel, Profile
 
 
 def devices(profile: Profile) -> tuple[Busy, ...]:
-    """One entry per rank and device that ran kernels, in the order of first use."""
+    """One entry per rank and device that ran kernels, in the order of first use.
+
+    A profile whose rows stand for many executions has no start of each kernel; its reader says how busy devices were in
+    `extra["spans"]`, as {device: [span, busy]}, and without that nothing is claimed.
+    """
     found: dict[tuple[int, str], list[Kernel]] = {}
     for row in profile.rows:
         for kernel in row.kernels:
@@ -20,7 +24,20 @@ def devices(profile: Profile) -> tuple[Busy, ...]:
     rank = next(iter(ranks)) if len(ranks) == 1 else 0
     for kernel in profile.unattributed:
         found.setdefault((rank, kernel.device), []).append(kernel)
+    spans = profile.extra.get("spans")
+    if isinstance(spans, Mapping):
+        return tuple(
+            _told(device, rank, kernels, spans[device]) for (rank, device), kernels in found.items() if device in spans
+        )
+    starts = [kernel.start_ns for kernels in found.values() for kernel in kernels]
+    if any(row.count > 1 for row in profile.rows) or (len(starts) > 1 and not any(starts)):
+        return ()
     return tuple(_busy(device, rank, kernels) for (rank, device), kernels in found.items())
+
+
+def _told(device: str, rank: int, kernels: Sequence[Kernel], span: Sequence[int]) -> Busy:
+    work = sum(kernel.duration_ns for kernel in kernels)
+    return Busy(device=device, rank=rank, span_ns=span[0], busy_ns=span[1], work_ns=work, kernels=0, median_ns=0.0)
 
 
 def _busy(device: str, rank: int, kernels: Sequence[Kernel]) -> Busy:

@@ -39,6 +39,12 @@ class Part(NamedTuple):
         return self.computation is not None
 
     @property
+    def launches(self) -> int:
+        """Kernels launched; a row of many executions tells the number, for it holds each kernel once."""
+        told = self.row.attrs.get("launches") if self.row and len(self.kernels) == len(self.row.kernels) else None
+        return told if isinstance(told, int) else len(self.kernels)
+
+    @property
     def work_ns(self) -> int | None:
         """The time in which the work was done: on the device where there is one, else on the host."""
         return self.host_ns if self.device_ns is None else self.device_ns
@@ -53,11 +59,14 @@ def usual_side(profile: Profile) -> Side:
 def parts_of(profile: Profile, side: Side, end_key: EndKey, *, keys: Iterable[str] = ()) -> list[Part]:
     """Everything that ran on this side; split into kernels where a key asks about them."""
     split = side == "device" and any(key in _BY_KERNEL for key in keys)
+    launching = bool(profile.unattributed) or any(row.kernels for row in profile.rows)
     found: list[Part] = []
     for row in profile.rows:
         part = _part(row, side, end_key)
         if part is None:
             continue
+        if side == "device" and launching and not row.kernels and not row.device_ns:
+            continue  # Where kernels are recorded, an operator without one was never on the device.
         if split and end_key == "end" and len(row.kernels) > 1 and _adds_up(row):
             found += _kernels(part)
         else:
@@ -201,7 +210,7 @@ def fields(total_ns: float | None) -> dict[str, Field]:
         "device_time": Field("time", lambda part: part.device_ns),
         "wait": Field("time", lambda part: part.wait_ns),
         "count": Field("count", lambda part: part.count),
-        "launches": Field("count", lambda part: len(part.kernels)),
+        "launches": Field("count", lambda part: part.launches),
         "computation": Field("count", lambda part: part.computation),
         "flops": Field("count", lambda part: _rate(part.computation, part.work_ns)),
         "memory": Field("bytes", lambda part: part.memory),

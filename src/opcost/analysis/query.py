@@ -192,7 +192,7 @@ class _Asker:
             if parts
             else AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0)
         )
-        return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=(), id=None)
+        return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=())
 
     def _lines(self, parts: Sequence[Part]) -> list[tuple[AnswerLine, Sequence[Part]]]:
         question = self.question
@@ -202,8 +202,12 @@ class _Asker:
         elif question.aggregate:
             named = [({"name": "all"}, list(parts))] if parts else []
         else:
-            return [(self._finished([part], "sum", _own_labels(part)), [part]) for part in parts]
+            return [(self._single(part), [part]) for part in parts]
         return [(self._finished(members, self.how, words), members) for words, members in named]
+
+    def _single(self, part: Part) -> AnswerLine:
+        line = self._finished([part], "sum", _own_labels(part))
+        return replace(line, id=part.row.id if part.row else None)
 
     def _finished(self, parts: Sequence[Part], how: str, labels: Mapping[str, str]) -> AnswerLine:
         line = combine(parts, how, labels=labels, percentiles=self.question.percentiles)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import cyclopts
-from cyclopts import Group
-
-from opcost.cli.options import MODEL, SHOWING, CountChoice, Quiet, parameter
+from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
+from opcost.cli.options import CountChoice, Quiet
 from opcost.errors import OpcostError, UnknownName
 
 if TYPE_CHECKING:
@@ -19,182 +17,16 @@ if TYPE_CHECKING:
     from opcost.core.devices import Device
     from opcost.core.profile import Profile
 
-CHOOSING = Group("Which operators", sort_key=2)
-ADDING = Group("Grouping and order", sort_key=2.5)
-
 SHORTEST = 3
 """Lines of MegEngine's own table when nobody says."""
 USUAL = 10
 """Lines of ours."""
-
-Profiles = Annotated[
-    Path,
-    parameter(
-        group=MODEL,
-        help="A trace of MegEngine, PyTorch, ONNX Runtime, MXNet, OpenVINO or TensorRT, or a profile of opcost, plain or "
-        "gzipped; several files, or a directory, are ranks.",
-    ),
-]
-
-
-@cyclopts.Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzeChoice:
-    """What is asked of a profile, and how the answer looks."""
-
-    top: Annotated[
-        int | None,
-        parameter(
-            name=["--top", "-t"],
-            group=ADDING,
-            metavar="N",
-            help="Show the first N lines; 0 shows all, -N all but the last N.",
-        ),
-    ] = None
-    type: Annotated[
-        tuple[str, ...],
-        parameter(name="--type", group=CHOOSING, metavar="T", help="Only operators of this type. May be repeated."),
-    ] = ()
-    kind: Annotated[
-        tuple[str, ...],
-        parameter(name="--kind", group=CHOOSING, metavar="K", help="Only operators of this kind. May be repeated."),
-    ] = ()
-    module: Annotated[
-        str | None,
-        parameter(group=CHOOSING, metavar="PATH", help="Only operators of this module and of those below it."),
-    ] = None
-    opr_name: Annotated[
-        str | None,
-        parameter(group=CHOOSING, metavar="REGEX", help="Only operators whose name begins with a match of this."),
-    ] = None
-    input_dtype: Annotated[
-        str | None, parameter(group=CHOOSING, metavar="D", help="Only operators with an input of this element type.")
-    ] = None
-    min_time: Annotated[
-        str | None,
-        parameter(group=CHOOSING, metavar="T", help="Shortest time of an operator: seconds, or with a unit, 1ms."),
-    ] = None
-    max_time: Annotated[str | None, parameter(group=CHOOSING, metavar="T", help="Longest time of an operator.")] = None
-    where: Annotated[
-        str | None,
-        parameter(
-            group=CHOOSING,
-            metavar="CONDITION",
-            help="Only operators that fulfil it: 'time > 1ms and kind == \"conv\"'.",
-        ),
-    ] = None
-    order_by: Annotated[
-        str,
-        parameter(
-            group=ADDING,
-            metavar="COL",
-            show_default=True,
-            help="Sort by a column, largest first; +COL for the smallest first. What is missing comes last.",
-        ),
-    ] = "time"
-    aggregate_by: Annotated[
-        tuple[str, ...],
-        parameter(
-            group=ADDING,
-            metavar="KEY",
-            help="One line for all operators with the same type, name, module, kind, shape, dtype, kernel, provider, rank, "
-            "device, stream, step or phase; several keys with commas.",
-        ),
-    ] = ()
-    aggregate: Annotated[
-        str | None,
-        parameter(
-            group=ADDING, metavar="HOW", help="sum (usual), mean, max, min, median, or a percentile such as p90."
-        ),
-    ] = None
-    group_by: Annotated[
-        tuple[str, ...],
-        parameter(group=ADDING, metavar="KEY", help="One line per group, and below it the lines of the group."),
-    ] = ()
-    depth: Annotated[int | None, parameter(group=ADDING, metavar="N", help="Cut modules to this many levels.")] = None
-    percentiles: Annotated[
-        str | None, parameter(group=ADDING, metavar="P,...", help="Columns with percentiles of the time: 10,50,90.")
-    ] = None
-    side: Annotated[
-        Literal["device", "host"] | None,
-        parameter(group=ADDING, help="Times of the device or of the host. Without it: of the device, if there is one."),
-    ] = None
-    top_end_key: Annotated[
-        Literal["end", "kern"],
-        parameter(
-            group=ADDING, show_default=True, help="end is the whole time, kern the waiting time before the kernel."
-        ),
-    ] = "end"
-    device: Annotated[
-        str | None,
-        parameter(group=ADDING, metavar="NAME", help="Compare rates with the peaks of this device: h200, a100, ..."),
-    ] = None
-    peak_flops: Annotated[
-        str | None, parameter(group=ADDING, metavar="N", help="Compare with a measured peak instead: 600T (FLOP/s).")
-    ] = None
-    peak_bandwidth: Annotated[
-        str | None, parameter(group=ADDING, metavar="N", help="The same for the memory: 4.1TB (per second).")
-    ] = None
-    show_host: Annotated[bool, parameter(group=SHOWING, help="Add the table of times on the host.")] = False
-    copy_time: Annotated[bool, parameter(group=SHOWING, help="Add the time of copies to the summary.")] = False
-    print_only: Annotated[
-        Literal["summary", "device", "host"] | None, parameter(group=SHOWING, help="Print only this part.")
-    ] = None
-    dump_only_opr: Annotated[
-        bool, parameter(group=SHOWING, help="Print only which operators they are: name, type, id.")
-    ] = False
-    confluence: Annotated[
-        bool, parameter(name=["--confluence", "--wiki"], group=SHOWING, help="MegEngine's tables for a wiki.")
-    ] = False
-    format: Annotated[
-        Literal["table", "json", "csv", "md", "megengine"] | None,
-        parameter(
-            group=SHOWING,
-            help="How it is written. Without it, MegEngine's own text for its profiles, else a table.",
-        ),
-    ] = None
-    columns: Annotated[
-        str | None, parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
-    ] = None
-    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits.")] = False
-    width: Annotated[int | None, parameter(group=SHOWING, metavar="N", help="Width in characters.")] = None
-    output: Annotated[
-        Path | None,
-        parameter(
-            name=["--output", "-o"],
-            group=SHOWING,
-            metavar="FILE",
-            help="Write to this file; .json, .csv and .md choose the format.",
-        ),
-    ] = None
-
-
-@cyclopts.Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadChoice:
-    """How traces are read, and the model that they are joined to."""
-
-    partial: Annotated[bool, parameter(group=MODEL, help="Of a damaged file, take what stands before the damage.")] = (
-        False
-    )
-    cluster: Annotated[
-        str | None,
-        parameter(group=MODEL, metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),
-    ] = None
-    model: Annotated[
-        str | None,
-        parameter(
-            group=MODEL, metavar="SOURCE", help="Join the rows to the modules of this model, or of a saved report."
-        ),
-    ] = None
-    report: Annotated[
-        str | None, parameter(group=MODEL, metavar="FILE", help="The same with a report saved as .json.")
-    ] = None
-    inputs: Annotated[
-        tuple[str, ...],
-        parameter(name=["--input", "-i"], group=MODEL, metavar="SHAPE", help="An input of the model: 1x3x224x224."),
-    ] = ()
-
+RANKS_TOLD = 8
+"""Ranks that are told of one by one, the stragglers first."""
+LARGE = 64 << 20
+"""Bytes from which a trace is added up while it is read."""
+_PACKING = 8
+"""How much smaller gzip makes a trace, at the least."""
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
@@ -231,15 +63,11 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
     """The profile of one file, or of many ranks, joined to a model if one is named."""
     from opcost.cli.progress import working
 
-    with working(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files", quiet=quiet):
-        if len(paths) == 1 and not Path(paths[0]).is_dir():
-            from opcost.traces.registry import read
-
-            profile = read(paths[0], partial=choice.partial)
-        else:
-            from opcost.traces.ranks import read_ranks
-
-            profile = read_ranks(paths, cluster=choice.cluster)
+    if len(paths) == 1 and not Path(paths[0]).is_dir():
+        with working(f"reading {paths[0]}", quiet=quiet):
+            profile = _read_one(paths[0], partial=choice.partial)
+    else:
+        profile = _read_ranks(paths, choice.cluster, quiet=quiet)
     source = choice.report or choice.model
     if source is None:
         return profile
@@ -249,6 +77,55 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
     from opcost.cli.counting import report_of
 
     return with_modules(profile, report_of(source, CountChoice(inputs=choice.inputs), quiet=quiet))
+
+
+def _read_one(path: str, *, partial: bool) -> Profile:
+    """One file; a large trace is added up while it is read, one row for all executions that are alike."""
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import read, reader_of
+
+    file = TraceFile(path)
+    size = file.path.stat().st_size * (_PACKING if file.packed else 1)
+    if size >= LARGE and reader_of(file).name == "kineto":
+        from opcost.traces.table import read_table
+
+        return read_table(path, partial=partial).profile()
+    return read(path, partial=partial)
+
+
+def _read_ranks(paths: list[str], cluster: str | None, *, quiet: bool) -> Profile:
+    """Many files as ranks, with what is to say about each rank among the notes."""
+    from dataclasses import replace
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from opcost.core.graph import Note
+    from opcost.traces.ranks import reduce_ranks
+
+    with Progress(console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
+        task = bar.add_task("reading ranks", total=None)
+        ranks = reduce_ranks(
+            paths, cluster=cluster, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    profile = ranks.profile()
+    told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))
+    notes = [Note("rank", _rank_text(rank)) for rank in told[:RANKS_TOLD]]
+    return replace(profile, notes=(*profile.notes, *notes))
+
+
+def _rank_text(rank: dict[str, Any]) -> str:
+    """Idle time, the wait in collectives, and how long others waited for this rank."""
+    from opcost.core.units import format_time
+
+    said = [f"rank {rank['rank']}: wall {format_time(rank['wall_ns'])}"]
+    if rank["span_ns"]:
+        said.append(f"device idle {format_time(rank['idle_ns'])} ({100 * rank['idle_ns'] / rank['span_ns']:.1f} %)")
+    if rank["collective_ns"]:
+        said.append(f"collectives {format_time(rank['collective_ns'])}, of it waiting {format_time(rank['wait_ns'])}")
+    if rank["held_up_ns"]:
+        said.append(f"others waited {format_time(rank['held_up_ns'])} for it")
+    return ", ".join(said)
 
 
 def _format(choice: AnalyzeChoice, profile: Profile) -> str:
@@ -276,7 +153,7 @@ def _question(choice: AnalyzeChoice) -> Question:
     from opcost.analysis.part import fields as known_fields
     from opcost.analysis.query import Question
     from opcost.analysis.where import compile_where
-    from opcost.traces._megengine_meaning import dtype_of
+    from opcost.traces.megengine_meaning import dtype_of
 
     if choice.where is not None:
         compile_where(choice.where, known_fields(None))
@@ -322,7 +199,10 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     if written == "table":
         wishes["width"] = choice.width
     view = load(PROFILE_VIEWS, written)
-    return "\n".join(view.render(answer, **wishes) for answer in answers)
+    texts = [view.render(answer, **wishes) for answer in answers]
+    if written == "json" and len(texts) > 1:
+        return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"
+    return "\n".join(texts)
 
 
 def _megengine(profile: Profile, choice: AnalyzeChoice) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -74,10 +75,17 @@ class RunChoice:
             name=["--host-only", "--profile-host"], group=RUNNING, help="Record the host alone, nothing of the device."
         ),
     ] = False
-    warmup: Annotated[int, parameter(group=RUNNING, metavar="N", show_default=True, help="Runs before the first timed one.")] = 3
+    warmup: Annotated[
+        int, parameter(group=RUNNING, metavar="N", show_default=True, help="Runs before the first timed one.")
+    ] = 3
     repeat: Annotated[
         int,
-        parameter(group=RUNNING, metavar="N", show_default=True, help="Timed runs without a profiler, and recorded runs with it."),
+        parameter(
+            group=RUNNING,
+            metavar="N",
+            show_default=True,
+            help="Timed runs without a profiler, and recorded runs with it.",
+        ),
     ] = 10
     seconds: Annotated[
         float | None, parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for so many seconds.")
@@ -126,6 +134,8 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
     from opcost.frontends.source import PythonModel, resolve
     from opcost.recorders.onnxruntime import is_onnx
 
+    # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     training = choice.backward if choice.train is None else choice.train
     settings = parse_settings(choice.settings, "--set")
     with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
@@ -168,7 +178,9 @@ def _tell(profile: Profile, output: Path, layout: str) -> None:
 
     p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
     print(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
-    print(f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run")
+    print(
+        f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run"
+    )
     for note in profile.notes:
         print(f"note        {note.text}")
     hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"

@@ -13,11 +13,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from opcost.core.checked import COST_FIELDS
 from opcost.core.collector import without_collector
 from opcost.core.cost import Cost
 from opcost.core.graph import Attr, Attrs, TensorSpec
 from opcost.core.report import STATS, ModuleCost, Report, Row, Stats
-from opcost.core.saved import COST_FIELDS, PHASES, SCHEMA, from_dict
+from opcost.core.saved import PHASES, SCHEMA, from_dict
 from opcost.errors import GraphError, SourceError
 
 __all__ = ["SCHEMA", "dumps", "from_dict", "load", "loads", "to_dict"]
@@ -54,7 +55,7 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-class _Table:
+class Table:
     """Distinct entries in the order they were met, each written once."""
 
     def __init__(self) -> None:
@@ -71,8 +72,8 @@ class _Table:
 
 class _Writer:
     def __init__(self, modules: Iterable[ModuleCost]) -> None:
-        self.specs = _Table()
-        self.operators = _Table()
+        self.specs = Table()
+        self.operators = Table()
         self._modules = {module.path: number for number, module in enumerate(modules)}
         self._attrs_seen: dict[int, str] = {}
 
@@ -95,7 +96,7 @@ class _Writer:
         # 1, 1.0 and True are equal but not the same attribute, so the written form is the key; it is made once per object.
         attrs = self._attrs_seen.get(id(op.attrs))
         if attrs is None:
-            attrs = self._attrs_seen[id(op.attrs)] = json.dumps(_write_attrs(op.attrs), sort_keys=True)
+            attrs = self._attrs_seen[id(op.attrs)] = json.dumps(write_attrs(op.attrs), sort_keys=True)
         key = (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes)
         return self.operators.number(
             key,
@@ -105,8 +106,8 @@ class _Writer:
                 "rule": row.rule,
                 "ins": self.spec_list(row.ins),
                 "outs": self.spec_list(row.outs),
-                "attrs": _write_attrs(op.attrs),
-                "cost": None if row.cost is None else _write_cost(row.cost),
+                "attrs": write_attrs(op.attrs),
+                "cost": None if row.cost is None else write_cost(row.cost),
                 "activations": row.activations,
                 "activation_bytes": row.activation_bytes,
             },
@@ -163,7 +164,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "meta": dict(report.meta),
         "totals": {name: getattr(report.totals, name) for name in STATS},
-        "phases": {phase: _write_cost(cost) for phase, cost in report.phases.items()},
+        "phases": {phase: write_cost(cost) for phase, cost in report.phases.items()},
         "peak_bytes": report.peak_bytes,
         "coverage": {
             "counted": report.coverage.counted,
@@ -186,7 +187,8 @@ def to_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _write_cost(cost: Cost) -> dict[str, int]:
+def write_cost(cost: Cost) -> dict[str, int]:
+    """A cost as an object."""
     return {name: getattr(cost, name) for name in COST_FIELDS}
 
 
@@ -195,7 +197,8 @@ def _write_stats(stats: Stats) -> dict[str, int]:
     return {name: value for name in STATS if (value := getattr(stats, name))}
 
 
-def _write_attrs(attrs: Attrs) -> dict[str, Any]:
+def write_attrs(attrs: Attrs) -> dict[str, Any]:
+    """Attributes as an object."""
     return {name: _write_attr(value) for name, value in attrs.items()}
 
 

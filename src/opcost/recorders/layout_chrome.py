@@ -14,8 +14,7 @@ def dumps(profile: Profile) -> str:
     events = [*_names(profile)]
     for row in profile.rows:
         events.extend(_row(row))
-    for kernel in profile.unattributed:
-        events.append(_kernel(kernel, "(unattributed)"))
+    events.extend(_kernel(kernel, "(unattributed)") for kernel in profile.unattributed)
     start = min((row.host_start_ns for row in profile.rows if row.host_start_ns is not None), default=0)
     document = {
         "displayTimeUnit": "ms",

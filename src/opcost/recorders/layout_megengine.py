@@ -113,13 +113,19 @@ class _Writer:
         number = self._number()
         layout = None
         if spec.known:
-            layout = {"dtype": _DTYPES.get(spec.dtype, spec.dtype), "shape": list(spec.dims), "stride": _strides(spec.dims)}
+            layout = {
+                "dtype": _DTYPES.get(spec.dtype, spec.dtype),
+                "shape": list(spec.dims),
+                "stride": _strides(spec.dims),
+            }
         self.variables[number] = {
             "id": number,
             "name": name,
             "comp_node": node,
             "flag": [],
-            "mem_plan": None if layout is None else {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"},
+            "mem_plan": None
+            if layout is None
+            else {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"},
             "static_infer_tags": {},
             "node_type": "var",
         }

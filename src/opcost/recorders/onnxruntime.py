@@ -141,7 +141,9 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
                 hint=f"pass shapes={{{name!r}: (1, 3, 224, 224)}} or, on the command line, --input {name}:1x3x224x224",
             )
         if item.type not in _NUMPY_TYPES:
-            raise InputError(f"the input {name} is a {item.type}, which cannot be made up", hint="pass it in inputs={...}")
+            raise InputError(
+                f"the input {name} is a {item.type}, which cannot be made up", hint="pass it in inputs={...}"
+            )
         dtype = np.dtype(_NUMPY_TYPES[item.type])
         if dtype.kind == "f":
             feed[name] = noise.standard_normal(shape).astype(dtype)

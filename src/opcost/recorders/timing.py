@@ -11,7 +11,12 @@ FEWEST = 3
 
 
 def timed_runs(
-    run: Callable[[], Any], wait: Callable[[Any], None], *, repeat: int, seconds: float | None, prepare: Callable[[], Any]
+    run: Callable[[], Any],
+    wait: Callable[[Any], None],
+    *,
+    repeat: int,
+    seconds: float | None,
+    prepare: Callable[[], Any],
 ) -> tuple[int, ...]:
     """Durations in nanoseconds of single runs, each waited for before and after; `prepare` is not part of them."""
     durations: list[int] = []

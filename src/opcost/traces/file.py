@@ -89,7 +89,8 @@ class TraceFile:
             return json.loads(text)
         except json.JSONDecodeError as exc:
             raise SourceError(
-                f"{self.path}: the JSON is damaged at line {exc.lineno}, column {exc.colno}: {exc.msg}", hint=advice(exc.msg)
+                f"{self.path}: the JSON is damaged at line {exc.lineno}, column {exc.colno}: {exc.msg}",
+                hint=advice(exc.msg),
             ) from exc
         except (ValueError, RecursionError) as exc:
             raise SourceError(f"{self.path}: the JSON cannot be read: {exc}") from exc

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from opcost.core.collector import without_collector
@@ -26,6 +27,11 @@ _CATEGORY = re.compile(
 )
 
 
+LARGE_BYTES = 256 << 20
+LARGE_PACKED_BYTES = LARGE_BYTES // 10
+"""Above this a row of a profile stands for all executions that are alike: one for each would not fit into memory."""
+
+
 class KinetoReader:
     """The Chrome trace that PyTorch's profiler writes."""
 
@@ -39,14 +45,18 @@ class KinetoReader:
         return start == b"[" and _CATEGORY.search(head) is not None
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        if file.path.stat().st_size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES):
+            from opcost.traces.table import read_table
+
+            return read_table(file.path, partial=partial).profile()
         with without_collector():
             stream, translated = translate(file, partial=partial)
             rows = translated.rows()
             return Profile(
-                meta=_meta(file, stream.fields),
+                meta=meta_of(file, stream.fields),
                 rows=rows,
                 unattributed=translated.unattributed(),
-                wall_ns=_wall(translated.linked),
+                wall_ns=wall_of(translated.linked),
                 notes=damage_notes(stream) + translated.notes(),
             )
 
@@ -79,17 +89,16 @@ def rank_of(fields: Mapping[str, Any]) -> int | None:
     return rank if type(rank) is int else None
 
 
-def _wall(linked: Linked) -> int | None:
+def wall_of(linked: Linked) -> int | None:
     """From the beginning of the first row or kernel to the end of the last."""
     columns = (linked.rows, linked.columns.device)
     starts = [min(column.start) for column in columns if column.start]
-    ends = [
-        max(map(int.__add__, column.start, column.duration)) for column in columns if column.start
-    ]
+    ends = [max(map(add, column.start, column.duration)) for column in columns if column.start]
     return max(ends) - min(starts) if starts else None
 
 
-def _meta(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:
+def meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:
+    """Where the trace comes from and what it was recorded with."""
     meta = {"source": file.name, "format": "kineto"}
     devices = fields.get("deviceProperties")
     names = [device.get("name") for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
@@ -100,7 +109,15 @@ def _meta(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:
         for key in ("backend", "rank", "world_size", "nccl_version"):
             if key in distributed:
                 meta[key] = str(distributed[key])
-    for key in ("schemaVersion", "host_name", "trace_id", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+    for key in (
+        "schemaVersion",
+        "host_name",
+        "trace_id",
+        "record_shapes",
+        "with_stack",
+        "profile_memory",
+        "with_flops",
+    ):
         if key in fields:
             meta[key] = str(fields[key])
     meta.update({key: str(value) for key, value in fields.items() if key.endswith("_version")})

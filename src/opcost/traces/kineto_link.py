@@ -63,6 +63,8 @@ class Linked:
         """By sequence number, start and module of the last forward operator that bears it: the one that made the node."""
         self._backward: list[int] = []
         """Sequence numbers of what the backward engine ran; rows under it refer here until all threads are known."""
+        numbers: dict[str, int] = {}
+        self._names = [numbers.setdefault(signature.name, len(numbers)) for signature in columns.signatures]
         self._beginnings = _beginnings(columns.signatures)
         for thread, lanes in _with_overhead(columns).items():
             self._sweep(lanes, thread)
@@ -102,19 +104,22 @@ class Linked:
         self.phase.extend(array("b", bytes(total)))
 
         parents, modules, phases, self_time = self.parent, self.module, self.phase, self.self_time
-        signatures, children, forward = self.signatures, self._children, self._forward
+        children, forward, names = self._children, self._forward, self._names
+        is_operator = [signature.sort == OPERATOR for signature in self.signatures]
         beginnings = self._beginnings
         inside = _ModuleStack(self, lanes.get(MODULES, Lane()))
         # What is open, with a bottom that never ends: end, and (row, innermost operator, phase, engine, name).
         ends: list[int] = [NEVER]
-        open_rows: list[tuple[int, int, int, int, str]] = [(NONE, NONE, FORWARD, NONE, "")]
+        open_rows: list[tuple[int, int, int, int, int]] = [(NONE, NONE, FORWARD, NONE, NONE)]
         leaf, leaf_count = 0, len(leaves.start)
         leaf_start = leaves.start[0] if leaf_count else NEVER
         next_module = inside.next_start
         module = NONE
         module_end = NEVER
         row = first
-        for start, duration, signature, link in zip(calls.start, calls.duration, calls.signature, calls.link, strict=True):
+        for start, duration, signature, link in zip(
+            calls.start, calls.duration, calls.signature, calls.link, strict=True
+        ):
             while leaf_start < start:
                 self._leaf(leaves, leaf, first_leaf + leaf, ends, open_rows, inside)
                 leaf += 1
@@ -127,7 +132,7 @@ class Linked:
                 ends.pop()
                 open_rows.pop()
             parent, owner, phase, engine, around = open_rows[-1]
-            sort, name = signatures[signature][:2]
+            name = names[signature]
             if parent >= 0:
                 parents[row] = parent
                 self_time[parent] -= duration
@@ -150,7 +155,7 @@ class Linked:
             if phase:
                 phases[row] = phase
             ends.append(end)
-            open_rows.append((row, row if sort == OPERATOR else owner, phase, engine, name))
+            open_rows.append((row, row if is_operator[signature] else owner, phase, engine, name))
             row += 1
         for rest in range(leaf, leaf_count):
             self._leaf(leaves, rest, first_leaf + rest, ends, open_rows, inside)
@@ -161,7 +166,7 @@ class Linked:
         leaf: int,
         row: int,
         ends: list[int],
-        open_rows: list[tuple[int, int, int, int, str]],
+        open_rows: list[tuple[int, int, int, int, int]],
         inside: _ModuleStack,
     ) -> None:
         """A runtime call: it belongs to what is open when it begins, and ties its correlation to that operator."""

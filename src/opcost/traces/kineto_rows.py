@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from functools import cached_property
 
 from opcost.core.graph import Note
+from opcost.core.kinds import CONTRACTIONS
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.aten import Meaning, meaning
-from opcost.traces.kineto_columns import OPERATOR, PROVIDERS
-from opcost.traces.kineto_link import GRAPH, NONE, OUTSIDE, PHASES, Linked
+from opcost.traces.kineto_columns import NONE, OPERATOR, PROVIDERS
+from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES, Linked
 
 UNTOLD = Meaning("", ())
 
@@ -34,18 +36,33 @@ class Translated:
         self._first_rows = [first for _, first in linked.threads]
 
     @cached_property
-    def wrappers(self) -> set[int]:
-        """Rows around one that bears their meaning."""
-        linked, meanings = self.linked, self.meanings
+    def wrappers(self) -> frozenset[int]:
+        """Signatures whose work is done, and counted, by an operator inside: a linear layer around its matrix product.
+
+        A contraction gives way to a contraction inside, and stays one around a sum that it needs; nothing gives way
+        to a copy of its arguments.
+        """
+        linked = self.linked
+        signatures = linked.rows.signature
+        nothing = len(linked.signatures)
+        around = array("i", signatures)
+        around.append(nothing)  # where a row has no parent, -1 picks this one
+        inside_out: dict[int, set[int]] = {}
+        for inner, outer in set(zip(signatures, map(around.__getitem__, linked.parent), strict=True)):
+            inside_out.setdefault(inner, set()).add(outer)
         found: set[int] = set()
-        told = {number for number, each in enumerate(meanings) if each.kind}
-        for row, signature in enumerate(linked.rows.signature):
-            if signature in told and row not in linked.joined:
-                outer = linked.parent[row]
-                while outer >= 0 and outer not in found:
-                    found.add(outer)
-                    outer = linked.parent[outer]
-        return found
+        for inner, told in enumerate(self.meanings):
+            if not told.kind or told.kind == "copy":
+                continue
+            reached = _reached(inside_out, inner) - {nothing}
+            contracts = told.kind in CONTRACTIONS
+            found.update(outer for outer in reached if contracts or self.meanings[outer].kind not in CONTRACTIONS)
+        return frozenset(found)
+
+    def bare(self, signature: int) -> Meaning:
+        """What a signature means; of one that wraps another, only its tensors."""
+        told = self.meanings[signature]
+        return Meaning("", told.ins, told.outs) if signature in self.wrappers else told
 
     def thread(self, row: int) -> str:
         return self.linked.threads[bisect_right(self._first_rows, row) - 1][0]
@@ -74,9 +91,7 @@ class Translated:
         linked = self.linked
         signature_number = linked.rows.signature[row]
         signature = linked.signatures[signature_number]
-        told = self.meanings[signature_number]
-        if row in self.wrappers:
-            told = Meaning("", told.ins, told.outs)
+        told = self.bare(signature_number)
         module = linked.module[row]
         kernels = tuple(sorted(launched, key=lambda kernel: kernel.start_ns))
         start = linked.rows.start[row]
@@ -119,7 +134,9 @@ class Translated:
         }
         for owner, text in texts.items():
             if owners[owner]:
-                found.append(Note("unattributed", f"{owners[owner]} of {len(linked.owner)} pieces of device work {text}"))
+                found.append(
+                    Note("unattributed", f"{owners[owner]} of {len(linked.owner)} pieces of device work {text}")
+                )
         if linked.disagreed:
             found.append(
                 Note(
@@ -129,3 +146,15 @@ class Translated:
                 )
             )
         return tuple(found)
+
+
+def _reached(inside_out: dict[int, set[int]], inner: int) -> set[int]:
+    """All signatures that stood around this one, at any distance."""
+    found: set[int] = set()
+    waiting = list(inside_out.get(inner, ()))
+    while waiting:
+        outer = waiting.pop()
+        if outer not in found and outer != inner:
+            found.add(outer)
+            waiting.extend(inside_out.get(outer, ()))
+    return found

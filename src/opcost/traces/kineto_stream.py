@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from opcost.errors import MissingFramework, SourceError
@@ -19,21 +18,27 @@ if TYPE_CHECKING:
     from opcost.traces.kineto_event import Event
 
 BLOCK_BYTES = 2 << 20
-KEY = b'"traceEvents"'
+PIECE_BYTES = 1 << 10
+LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+"""The key, and not a text that holds its name."""
+BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+"""A list of events without an object around it."""
 TRIES = 16
 """How many cuts of one block are tried before it counts as damaged."""
 
 EXACT_BELOW = 2.0**43
 """Microseconds with three decimals below this are exact in nanoseconds after rounding a float; above, decimals are read."""
 
-_TIME = attrgetter("ts")
+SAMPLES = 64
+
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class KinetoStream:
-    """The events of one file in blocks, and afterwards `fields`: everything beside the events. `damage` is set if the
-    file could not be read to its end and `partial` allowed that.
+    """The events of one file in blocks, and afterwards `fields`: everything beside the events.
+
+    `damage` is set if the file could not be read to its end and `partial` allowed that.
     """
 
     def __init__(self, file: TraceFile, *, partial: bool = False) -> None:
@@ -44,6 +49,8 @@ class KinetoStream:
         self.events = 0
         self._position = 0
         """Offset of the buffer's first byte in the unpacked file, for messages."""
+        self._read = 0
+        self._broken = ""
         self._decoders = _decoders()
         self._exact = False
 
@@ -87,30 +94,46 @@ class KinetoStream:
 
     def _more(self, stream: BinaryIO) -> tuple[bytes, str]:
         """The next block, and why there is none if the file is broken there."""
+        if self._broken:
+            return b"", self._broken
         try:
-            return stream.read(BLOCK_BYTES), ""
+            block = stream.read(BLOCK_BYTES)
         except DAMAGE as exc:
-            return b"", str(exc)
+            self._broken = str(exc)
+            block = self._salvage() if self.partial else b""
+            return block, "" if block else self._broken
+        self._read += len(block)
+        return block, ""
+
+    def _salvage(self) -> bytes:
+        """What can be unpacked of the block in which unpacking failed: read again, in small pieces."""
+        found = b""
+        with self.file.open() as stream:
+            try:
+                left = self._read
+                while left:
+                    left -= len(stream.read(min(left, BLOCK_BYTES)))
+                while piece := stream.read(PIECE_BYTES):
+                    found += piece
+            except DAMAGE:
+                pass  # as it did before
+        return found
 
     def _header(self, stream: BinaryIO) -> bytes:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""
         buffer = b""
         while True:
-            at = buffer.find(KEY)
-            bracket = buffer.find(b"[", at) if at >= 0 else -1
-            if buffer.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":  # a bare list of events
-                at, bracket = 0, buffer.find(b"[")
-            if bracket >= 0:
+            found = BARE.match(buffer) or LIST.search(buffer)
+            if found is not None:
                 break
             block, broken = self._more(stream)
             if not block:
                 raise _Damage(broken or 'the list "traceEvents" is missing', TRUNCATED if broken else REPAIR)
             buffer += block
-        if at:
-            text = buffer[:at].lstrip(b"\xef\xbb\xbf").rstrip().removesuffix(b",") + b"}"
-            self._keep(text, 0)
-        self._position = bracket + 1
-        return buffer[bracket + 1 :]
+        if found.re is LIST:
+            self._keep(buffer[: found.start()].lstrip(b"\xef\xbb\xbf").rstrip().removesuffix(b",") + b"}", 0)
+        self._position = found.end()
+        return buffer[found.end() :]
 
     def _decode(self, buffer: bytes, cut: int, separator: bytes) -> tuple[list[Event], int, bool]:
         """Events up to a cut, how many bytes they took, and whether the list of events ended before the cut."""
@@ -151,9 +174,9 @@ class KinetoStream:
         text = b"[" + text + close
         if not self._exact:
             events = self._decoders.fast.decode(text)
-            latest = max(map(_TIME, events), default=0)
-            if latest < EXACT_BELOW or all(type(event.ts) is int for event in events):
-                return events  # type: ignore[no-any-return]
+            sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
+            if not any(type(event.ts) is float and event.ts >= EXACT_BELOW for event in sample):
+                return events
             self._exact = True  # a clock that counts from 1970: a float has steps of a quarter of a microsecond there
         return self._decoders.exact.decode(text)
 
@@ -264,7 +287,11 @@ def _end(found: re.Match[str]) -> int:
 
 def _separator(buffer: bytes) -> bytes:
     """What stands between two events of this file, from the end of one to the beginning of the next."""
-    text = buffer.decode("utf-8", "replace") if len(buffer) < BLOCK_BYTES else buffer[:BLOCK_BYTES].decode("utf-8", "replace")
+    text = (
+        buffer.decode("utf-8", "replace")
+        if len(buffer) < BLOCK_BYTES
+        else buffer[:BLOCK_BYTES].decode("utf-8", "replace")
+    )
     start = len(text) - len(text.lstrip())
     try:
         _, end = json.JSONDecoder().raw_decode(text, start)

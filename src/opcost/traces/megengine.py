@@ -26,14 +26,22 @@ class MegEngineReader:
         return bool(_GRAPH.match(head)) or (b'"traceEvents"' in head and any(word in head for word in _TIMELINE_ONLY))
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        """The recording as a profile."""
-        from opcost.traces._megengine_graph import read_graph_profile
-        from opcost.traces._megengine_timeline import read_timeline
+        """The recording as a profile; a damaged timeline can be read in part, a damaged graph profile cannot."""
+        from opcost.traces.events import events_of
+        from opcost.traces.megengine_graph import read_graph_profile
+        from opcost.traces.megengine_timeline import read_timeline
 
-        data = file.json()
-        if not isinstance(data, dict):
-            raise SourceError(f"{file.name} holds a list where MegEngine writes an object")
-        return read_timeline(data, file.name) if "traceEvents" in data else read_graph_profile(data, file.name)
+        if not _GRAPH.match(file.head):
+            events, damage = events_of(file, partial=partial)
+            return read_timeline(events, file.name, damage=damage)
+        try:
+            data = file.json()
+        except SourceError as fault:
+            # What operators there are stands behind their times.
+            raise SourceError(
+                fault.message, hint="record it again: without its end, nothing in it has a name"
+            ) from fault
+        return read_graph_profile(data, file.name)
 
 
 READER = MegEngineReader()

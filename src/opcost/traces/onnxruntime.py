@@ -11,6 +11,7 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.events import events_of, integer, text
 from opcost.traces.file import TraceFile
+from opcost.traces.onnx_kinds import onnx_kind
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -58,13 +59,14 @@ class OnnxRuntimeReader:
             elif category == "Kernel":
                 owner = last_of.get(_args(event).get("parent_name", ""))
                 (kernels.setdefault(owner, []) if owner is not None else orphans).append(_kernel(event, name))
-        found = tuple(_with_kernels(row, kernels.get(row.id, []), bool(kernels)) for row in rows)
+        if kernels:
+            rows = [_with_kernels(row, kernels.get(row.id, [])) for row in rows]
         notes = [Note("partial", damage)] if damage else []
         if fences:
             notes.append(Note("fences", f"waiting between operators took {fences} ns; it is in no row"))
         return Profile(
             meta={"source": file.name, "format": "onnxruntime", "runs": str(len(spans))},
-            rows=found,
+            rows=tuple(rows),
             unattributed=tuple(orphans),
             wall_ns=sum(end - start for start, end in spans) if spans else None,
             notes=tuple(notes),
@@ -79,11 +81,15 @@ def _row(number: int, event: dict[str, Any], name: str, spans: list[tuple[int, i
     args = _args(event)
     start, duration = _ns(event, "ts"), _ns(event, "dur")
     node = name.removesuffix(KERNEL_TIME)
+    operator = str(args.get("op_name", ""))
+    ins, outs = _specs(args.get("input_type_shape")), _specs(args.get("output_type_shape"))
+    kind, attrs = onnx_kind(operator, ins, outs)
     step = next((place for place, (begin, end) in enumerate(spans) if begin <= start <= end), None)
     return ProfileRow(
         id=number,
         name=node,
-        type=str(args.get("op_name", "")),
+        type=operator,
+        kind=kind,
         module=_module(node),
         device="cpu" if str(args.get("provider", "")).startswith("CPU") else "",
         stream=str(event.get("tid", "")),
@@ -92,14 +98,13 @@ def _row(number: int, event: dict[str, Any], name: str, spans: list[tuple[int, i
         host_start_ns=start,
         host_ns=duration,
         host_self_ns=duration,
-        ins=_specs(args.get("input_type_shape")),
-        outs=_specs(args.get("output_type_shape")),
+        ins=ins,
+        outs=outs,
+        attrs=attrs,
     )
 
 
-def _with_kernels(row: ProfileRow, kernels: list[Kernel], has_device: bool) -> ProfileRow:  # noqa: FBT001
-    if not has_device:
-        return row
+def _with_kernels(row: ProfileRow, kernels: list[Kernel]) -> ProfileRow:
     spent = sum(kernel.duration_ns for kernel in kernels)
     device = kernels[0].device if kernels else row.device
     return row._replace(kernels=tuple(kernels), device=device, device_ns=spent, device_total_ns=spent)

@@ -93,8 +93,8 @@ def summary_lines(answer: Answer) -> list[str]:
         rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
         said.append(
             f"{rank}{use.device or 'device'}: busy {format_time(use.busy_ns)} of {format_time(use.span_ns)}, idle "
-            f"{_percent(use.idle_ns, use.span_ns)}, overlap {format_time(use.overlap_ns)}, {use.kernels:,} kernels, median "
-            f"{format_time(_whole(use.median_ns))}"
+            f"{_percent(use.idle_ns, use.span_ns)}, overlap {format_time(use.overlap_ns)}"
+            + (f", {use.kernels:,} kernels, median {format_time(_whole(use.median_ns))}" if use.kernels else "")
         )
     if answer.peak:
         said.append(f"peaks of {answer.peak}")

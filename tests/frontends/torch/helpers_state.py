@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.checkpoint import CheckpointFunction
 
 
 def fingerprint(*roots: Any) -> dict[str, Any]:
@@ -110,6 +111,7 @@ def _process() -> dict[str, Any]:
         ),
         "nn.Module.__call__": id(nn.Module.__call__),
         "torch.compile": id(torch.compile),
+        "checkpoint": sorted(vars(CheckpointFunction)),
         "pad_packed": id(torch._VF._pad_packed_sequence),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "anomaly": torch.is_anomaly_enabled(),

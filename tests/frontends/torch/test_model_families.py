@@ -78,7 +78,9 @@ def test_decoders_are_counted_completely_and_block_by_block(kind: str) -> None:
     assert report.totals.macs > vocabulary
 
 
-ENCODERS = "bert roberta albert distilbert electra deberta deberta-v2 mpnet convbert squeezebert fnet modernbert".split()
+ENCODERS = (
+    "bert roberta albert distilbert electra deberta deberta-v2 mpnet convbert squeezebert fnet modernbert".split()
+)
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

@@ -8,23 +8,19 @@ flags, buffers and MegEngine's naming scopes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import numpy as np
-from megengine.jit import trace
 from megengine.utils.naming import AutoNaming
 
 import opcost
 from opcost.compat.megengine import convention
 from opcost.compat.megengine.counted import Values, name_of
-from opcost.compat.megengine.dump import values_of
 from opcost.compat.megengine.megengine_layers import is_fused, lines
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, shapes
 from opcost.core.graph import TensorSpec
@@ -149,18 +145,24 @@ def _add_functions(records: Records, report: Report, scopes: set[str]) -> None:
 
 
 def traced(model: M.Module, args: tuple[Any, ...]) -> tuple[Report, Values]:
-    """The report of a model through a dump of it, and the values of the dump's tensors."""
-    leaves = list(_tensors(args))
+    """The report of a model, and the mean and deviation of its parameters."""
+    leaves = tuple(_tensors(args))
+    with _undisturbed(model):
+        report = opcost.count(_Bound(lambda tensors: model(*_filled(args, iter(tensors)))), leaves)
+    named = dict(model.named_parameters())
+    held = [(value, named[p.name]) for p in report.parameters if p.name in named for value in p.values]
+    return report, {value: _mean_and_std(parameter) for value, parameter in held}
 
-    def run(*tensors: Any) -> list[Any]:
-        return list(_tensors(model(*_filled(args, iter(tensors)))))
 
-    with _undisturbed(model), TemporaryDirectory(prefix="opcost-") as folder:
-        path = Path(folder) / f"{type(model).__name__}.mge"
-        recorded = trace(run, symbolic=True, capture_as_const=True)
-        recorded(*leaves)
-        recorded.dump(str(path), arg_names=[f"input{i}" for i in range(len(leaves))], no_change_graph=True)
-        return opcost.count(path), values_of(path)
+class _Bound(M.Module):
+    """A model behind a function of its tensors alone: it need not be an attribute, which would rename it."""
+
+    def __init__(self, run: Callable[[tuple[Any, ...]], Any]) -> None:
+        super().__init__()
+        self._run = run
+
+    def forward(self, *args: Any) -> Any:
+        return self._run(args)
 
 
 def _tensors(value: Any) -> Iterator[Any]:
@@ -200,7 +202,9 @@ def _undisturbed(model: M.Module) -> Iterator[None]:
     """Evaluation mode; flags, buffers and naming scopes come back afterwards."""
     flags = [(module, module.training) for module in model.modules()]
     buffers = [_Kept(tensor, tensor.numpy().copy()) for tensor in model.buffers()]
-    depth = len(AutoNaming.scopes)
+    # A forward that raised leaves its scopes behind, and they would stand in front of every name.
+    scopes = list(AutoNaming.scopes)
+    _leave_scopes()
     try:
         for module, _ in flags:
             module.training = False
@@ -211,15 +215,21 @@ def _undisturbed(model: M.Module) -> Iterator[None]:
         for kept in buffers:
             if not np.array_equal(kept.tensor.numpy(), kept.content):
                 kept.tensor[...] = kept.content
-        while len(AutoNaming.scopes) > depth:
-            AutoNaming.pop_scope()
+        _leave_scopes()
+        for scope in scopes:
+            AutoNaming.push_scope(scope)
+
+
+def _leave_scopes() -> None:
+    while AutoNaming.scopes:
+        AutoNaming.pop_scope()
 
 
 def _spec(tensor: Any) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), np.dtype(tensor.dtype).name)
 
 
-def _mean_and_std(tensor: Any) -> tuple[float, float] | tuple[None, None]:
+def _mean_and_std(tensor: Any) -> tuple[float, float]:
     """As MegEngine works them out, a quantized tensor as the numbers that it stands for."""
     content = tensor.astype("float32").numpy()
-    return (float(content.mean()), float(content.std())) if content.size else (None, None)
+    return (float(content.mean()), float(content.std())) if content.size else (float("nan"), float("nan"))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from opcost.compat.megengine._profile_records import (
+from opcost.compat.megengine.profile_records import (
     Operator,
     aggregate,
     operators_of,
@@ -22,8 +22,8 @@ from opcost.compat.megengine._profile_records import (
     records_of,
     sort,
 )
-from opcost.compat.megengine._profile_tables import Cell
-from opcost.compat.megengine._profile_text import details_text, names_text, summary_text
+from opcost.compat.megengine.profile_tables import Cell
+from opcost.compat.megengine.profile_text import details_text, names_text, summary_text
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
 

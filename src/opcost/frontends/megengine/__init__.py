@@ -1,7 +1,8 @@
-"""MegEngine dumps (`.mge`): FBS v1 and v2, read without MegEngine."""
+"""MegEngine: dumps (`.mge`), read without MegEngine, and live modules where it is installed."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MegEngineFrontEnd:
-    """Files that `megengine.jit.trace.dump` wrote."""
+    """Files that `megengine.jit.trace.dump` wrote, and `megengine.module.Module` objects."""
 
     name = "megengine"
     framework = "megengine"
@@ -23,7 +24,8 @@ class MegEngineFrontEnd:
         return recognize(head)
 
     def owns(self, obj: object) -> bool:
-        return False
+        module = sys.modules.get("megengine.module")
+        return module is not None and isinstance(obj, module.Module)
 
     def load(self, source: Any, options: CountOptions) -> Graph:
         from opcost.frontends.megengine.load import load

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from opcost.core.graph import Note
 from opcost.errors import InputError, OpcostError, SourceError
-from opcost.frontends.megengine.model import INPUT, SOURCES, Model, Operator
+from opcost.frontends.megengine.model import SOURCES, Model, Operator
 from opcost.frontends.megengine.node import Mismatch, Node, Numbers, Rule, Shape, Unknown, shape_text
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.values import evaluate
@@ -134,8 +134,3 @@ def _wrong(node: Node, fault: str, *, changed: bool) -> OpcostError:
 def label(op: Operator) -> str:
     """An operator as a reader finds it: its type, and its name or number."""
     return f"{op.type} {op.name!r}" if op.name else f"{op.type} number {op.index}"
-
-
-def input_variables(model: Model) -> list[int]:
-    """The variables that the model takes from outside."""
-    return [variable for op in model.operators if op.type == INPUT for variable in op.outputs]

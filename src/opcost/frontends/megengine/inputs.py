@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.megengine.infer import input_variables
-from opcost.frontends.megengine.model import MAX_RANK, Model
+from opcost.frontends.megengine.model import INPUT, MAX_RANK, Model
 from opcost.frontends.options import CountOptions
 
 
@@ -15,15 +14,12 @@ def input_names(model: Model) -> dict[str, int]:
     """The model's inputs by name, in the order of the file; one without a name is called after its place."""
     names: dict[str, int] = {}
     for op in model.operators:
-        for variable, tensor in zip(op.outputs, op.tensors, strict=False):
-            if variable in _inputs(model):
-                name = tensor.name or op.name or model.variables[variable].name or f"input{len(names)}"
-                names[name if name not in names else f"{name}#{len(names)}"] = variable
+        if op.type != INPUT:
+            continue
+        for variable, tensor in zip(op.outputs, op.tensors, strict=True):
+            name = tensor.name or op.name or model.variables[variable].name or f"input{len(names)}"
+            names[name if name not in names else f"{name}#{len(names)}"] = variable
     return names
-
-
-def _inputs(model: Model) -> frozenset[int]:
-    return frozenset(input_variables(model))
 
 
 def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ...]]:
@@ -31,9 +27,7 @@ def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ..
     names = input_names(model)
     wanted = _by_name(options, list(names))
     dtypes = _dtypes(options, list(names))
-    stored = {
-        variable: tensor for op in model.operators for variable, tensor in zip(op.outputs, op.tensors, strict=False)
-    }
+    stored = {v: t for op in model.operators if op.type == INPUT for v, t in zip(op.outputs, op.tensors, strict=True)}
     for name, dtype in dtypes.items():
         held = stored[names[name]].dtype.name
         if dtype != held:

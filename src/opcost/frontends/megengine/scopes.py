@@ -31,6 +31,11 @@ def parents(path: str) -> Iterable[str]:
     return (".".join(parts[: end + 1]) for end in range(len(parts)))
 
 
+def _inside(path: str, around: str) -> bool:
+    """Whether a module lies in another one."""
+    return not around or path.startswith(f"{around}.")
+
+
 class Scopes:
     """The module of every operator that computes, and of every tensor of the file."""
 
@@ -45,7 +50,7 @@ class Scopes:
         self._adopt()
 
     def _read(self) -> dict[int, str]:
-        """Scopes that names tell: the operator's own, its results', else the weights' that it reads."""
+        """Scopes that names tell: the operator's own, its results', or the weights' that it reads, the deepest of them."""
         weights: dict[int, str] = {}
         found: dict[int, str] = {}
         for op in self._model.operators:
@@ -56,9 +61,11 @@ class Scopes:
                         weights[variable] = scope
                 continue
             scope = self._named(op)
-            if scope is None:
-                read = {weights[variable] for variable in op.inputs if variable in weights}
-                scope = read.pop() if len(read) == 1 else None
+            read = {weights[variable] for variable in op.inputs if variable in weights}
+            if len(read) == 1:
+                (layer,) = read
+                if scope is None or _inside(layer, scope):  # the optimizer fuses a layer with what its parent does next
+                    scope = layer
             if scope is not None:
                 found[op.index] = scope
         self.of_tensor.update(weights)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions
 
+_KEYS = (b'"nodes"', b'"arg_nodes"', b'"node_row_ptr"')
 _LIST_MAGIC = b"\x12\x01\0\0\0\0\0\0"
 
 
@@ -22,24 +23,24 @@ class MXNetFrontEnd:
     takes_parameter_files = True
 
     def sniff(self, head: bytes, path: Path) -> bool:
-        """A symbol is JSON that begins with its nodes, and is none of TVM's graphs, which look alike."""
+        """A symbol is JSON that names nodes; TVM's graphs look alike."""
         if path.suffix.lower() == ".params":
             return head.startswith((_LIST_MAGIC, b"PK\x03\x04"))
         start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-        return start.startswith(b"{") and b'"nodes"' in head and b'"op"' in head and b'"tvm_op"' not in head
+        return start.startswith(b"{") and any(key in head for key in _KEYS) and b'"tvm_op"' not in head
 
     def owns(self, obj: object) -> bool:
         mxnet = sys.modules["mxnet"]
         return isinstance(obj, (mxnet.symbol.Symbol, mxnet.gluon.Block))
 
     def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.mxnet.load import load_graph, open_file
+
         if isinstance(source, Path):
-            from opcost.frontends.mxnet.load import load_file
+            return load_graph(open_file(source, options))
+        from opcost.frontends.mxnet.live import open_object
 
-            return load_file(source, options)
-        from opcost.frontends.mxnet.live import load_object
-
-        return load_object(source, options)
+        return load_graph(open_object(source, options))
 
 
 FRONTEND = MXNetFrontEnd()

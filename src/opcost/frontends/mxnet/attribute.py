@@ -109,7 +109,9 @@ class Attributes:
             return default
         if text.lstrip("-").isdecimal():
             return DTYPES.get(int(text[:4]), default)
-        return "bool" if text == "boolean" else text
+        if text not in DTYPES.values():
+            raise AttributeFault(f"the attribute {name!r} is {_shown(text)}, no element type of MXNet's")
+        return text
 
 
 @lru_cache(maxsize=4096)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opcost.core.graph import Attrs, Graph, Module, Note, Op, Role, TensorSpec, Value
 from opcost.errors import SourceError
@@ -76,6 +77,13 @@ class _Maker:
         self.ops.append(Op(len(self.ops), found.kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat))
 
 
+class Built(NamedTuple):
+    """A graph, and for each of its operators the node of the symbol that it comes from."""
+
+    graph: Graph
+    nodes: tuple[int, ...]
+
+
 def build(
     symbol: Symbol,
     inferred: Inferred,
@@ -85,15 +93,18 @@ def build(
     notes: Sequence[Note] = (),
     meta: Mapping[str, str] | None = None,
     training: bool = False,
-) -> Graph:
+) -> Built:
     """The graph of a symbol whose shapes are worked out and whose variables are told apart."""
     maker = _Maker()
     made = _variables(maker, symbol, inferred, roles)
     paths = _paths(symbol, roles)
     told = dict.fromkeys(notes)
     emitter = _Emitter(maker, told, training=training)
-    emitter.nodes(symbol, inferred, made, paths, repeat=1)
-    return Graph(
+    origins: list[int] = []
+    for node in symbol.nodes:
+        emitter.node(node, symbol, inferred, made, paths, repeat=1)
+        origins.extend([node.id] * (len(maker.ops) - len(origins)))
+    graph = Graph(
         source=source,
         framework="mxnet",
         values=tuple(maker.values),
@@ -104,6 +115,7 @@ def build(
         notes=tuple(told),
         meta={"version": symbol.version_text, "mode": "train" if training else "eval", **(meta or {})},
     )
+    return Built(graph, tuple(origins))
 
 
 def _variables(maker: _Maker, symbol: Symbol, inferred: Inferred, roles: Roles) -> dict[Entry, int]:
@@ -112,10 +124,10 @@ def _variables(maker: _Maker, symbol: Symbol, inferred: Inferred, roles: Roles) 
     kinds |= dict.fromkeys(roles.states, "buffer")
     made: dict[Entry, int] = {}
     for node in symbol.variables:
-        spec = maker.spec(inferred.shapes[node.index][0], inferred.types[node.index][0])
-        role = kinds[node.index]
-        trainable = role == "param" and node.index not in roles.frozen
-        made[node.index, 0] = maker.value(node.name, spec, role, trainable=trainable)
+        spec = maker.spec(inferred.shapes[node.id][0], inferred.types[node.id][0])
+        role = kinds[node.id]
+        trainable = role == "param" and node.id not in roles.frozen
+        made[node.id, 0] = maker.value(node.name, spec, role, trainable=trainable)
     return made
 
 
@@ -125,7 +137,7 @@ def _paths(symbol: Symbol, roles: Roles) -> dict[int, str]:
     operators = [node for node in symbol.nodes if not node.is_variable]
     weights = [[symbol.nodes[source].name for source, _ in node.inputs if source in held] for node in operators]
     found = paths_of([node.name or node.op for node in operators], weights)
-    return {node.index: path for node, path in zip(operators, found, strict=True)}
+    return {node.id: path for node, path in zip(operators, found, strict=True)}
 
 
 class _Emitter:
@@ -137,19 +149,32 @@ class _Emitter:
         self.training = training
         self.table = all_operators()
 
-    def nodes(
-        self, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], paths: Mapping[int, str], *, repeat: int
+    def node(
+        self,
+        node: Node,
+        symbol: Symbol,
+        inferred: Inferred,
+        made: dict[Entry, int],
+        paths: Mapping[int, str],
+        *,
+        repeat: int,
     ) -> None:
-        for node in symbol.nodes:
-            if node.is_variable:
-                continue
-            path = paths[node.index]
-            if node.op in FUSED and node.subgraphs:
-                self._fused(node, symbol, inferred, made, path, repeat=repeat)
-            elif node.op in FOREACH and node.subgraphs and self._loop(node, inferred) is not None:
-                self._foreach(node, symbol, inferred, made, path, repeat=repeat)
-            else:
-                self._plain(node, symbol, inferred, made, path, repeat=repeat)
+        """The operators of one node; a variable has none."""
+        if node.is_variable:
+            return
+        path = paths[node.id]
+        if node.op in FUSED and node.subgraphs:
+            self._fused(node, inferred, made, path, repeat=repeat)
+        elif node.op in FOREACH and node.subgraphs and self._loop(node, inferred) is not None:
+            self._foreach(node, inferred, made, path, repeat=repeat)
+        else:
+            self._plain(node, symbol, inferred, made, path, repeat=repeat)
+
+    def _body(self, body: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
+        """The operators of a graph inside a node, which all belong to that node's module."""
+        paths = {node.id: path for node in body.nodes}
+        for node in body.nodes:
+            self.node(node, body, inferred, made, paths, repeat=repeat)
 
     def _plain(
         self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
@@ -159,11 +184,11 @@ class _Emitter:
         if found.inputs is not None:
             inputs = [inputs[place] for place in found.inputs if place < len(inputs)]
         outputs = []
-        for output, shape in enumerate(inferred.shapes[node.index]):
-            spec = self.maker.spec(shape, inferred.types[node.index][output])
+        for output, shape in enumerate(inferred.shapes[node.id]):
+            spec = self.maker.spec(shape, inferred.types[node.id][output])
             shared = self.maker.values[inputs[0]].storage if found.kind == "view" and inputs and not output else None
             value = self.maker.value(_output_name(node, output, inferred), spec, storage=shared)
-            made[node.index, output] = value
+            made[node.id, output] = value
             outputs.append(value)
         self.maker.op(found, _raw(node), inputs, outputs, path, repeat)
 
@@ -174,9 +199,9 @@ class _Emitter:
         call = Call(
             node.attrs,
             [inferred.shapes[source][output] for source, output in node.inputs],
-            inferred.shapes[node.index],
+            inferred.shapes[node.id],
             [inferred.types[source][output] for source, output in node.inputs],
-            inferred.types[node.index],
+            inferred.types[node.id],
             np_shape=symbol.np_shape,
             version=symbol.version,
             training=self.training,
@@ -196,32 +221,30 @@ class _Emitter:
             self.notes[Note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)] = None
         return found
 
-    def _fused(
-        self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
-    ) -> None:
+    def _fused(self, node: Node, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
         """A fused operator is the graph inside it; what it adds for quantized numbers are ranges."""
         body = node.subgraphs[0]
         own = fused_inputs(body, len(node.inputs))
         entries = [made[entry] for entry in node.inputs]
         inner, made_inside = self._inside(
-            node, body, dict(enumerate(node.inputs[:own])), dict(enumerate(entries[:own])), inferred
+            body, dict(enumerate(node.inputs[:own])), dict(enumerate(entries[:own])), inferred
         )
-        self.nodes(body, inner, made_inside, _same_path(body, path), repeat=repeat)
-        for output in range(len(inferred.shapes[node.index])):
+        self._body(body, inner, made_inside, path, repeat=repeat)
+        for output in range(len(inferred.shapes[node.id])):
             if output < len(body.heads):
-                made[node.index, output] = made_inside[body.heads[output]]
+                made[node.id, output] = made_inside[body.heads[output]]
             else:
-                spec = self.maker.spec(inferred.shapes[node.index][output], inferred.types[node.index][output])
+                spec = self.maker.spec(inferred.shapes[node.id][output], inferred.types[node.id][output])
                 value = self.maker.value(_output_name(node, output, inferred), spec)
                 self.maker.op(Translation("create"), _raw(node), (), (value,), path, repeat)
-                made[node.index, output] = value
+                made[node.id, output] = value
 
     def _inside(
-        self, node: Node, body: Symbol, wiring: Mapping[int, Entry], values: Mapping[int, int], outer: Inferred,
+        self, body: Symbol, wiring: Mapping[int, Entry], values: Mapping[int, int], outer: Inferred,
         shapes: Mapping[int, Shape] | None = None,
     ) -> tuple[Inferred, dict[Entry, int]]:  # fmt: skip
         """A body worked out, with the values that its variables stand for; `wiring` leads from variables to entries."""
-        variables = [variable.index for variable in body.variables]
+        variables = [variable.id for variable in body.variables]
         known: dict[int, Shape] = {}
         types: dict[int, str | None] = {}
         for place, (source, output) in wiring.items():
@@ -239,16 +262,14 @@ class _Emitter:
         """The wiring of a loop whose number of steps is known."""
         loop = loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
         ins = [inferred.shapes[source][output] for source, output in node.inputs]
-        return loop if trips_of(loop, ins, inferred.shapes[node.index]) is not None else None
+        return loop if trips_of(loop, ins, inferred.shapes[node.id]) is not None else None
 
-    def _foreach(
-        self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
-    ) -> None:
+    def _foreach(self, node: Node, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
         """The body once, its operators repeated; a step of an input is a view, and results are written where they are kept."""
         maker, body = self.maker, node.subgraphs[0]
         loop = loop_of(node.attrs, body, len(node.inputs))
         ins = [inferred.shapes[source][output] for source, output in node.inputs]
-        trips = trips_of(loop, ins, inferred.shapes[node.index]) or 0
+        trips = trips_of(loop, ins, inferred.shapes[node.id]) or 0
         shapes: dict[int, Shape] = {}
         values: dict[int, int] = {}
         for place, variable in enumerate(loop.variables):
@@ -263,25 +284,26 @@ class _Emitter:
         stacked = [
             maker.value(
                 _output_name(node, output, inferred),
-                maker.spec(inferred.shapes[node.index][output], inferred.types[node.index][output]),
+                maker.spec(inferred.shapes[node.id][output], inferred.types[node.id][output]),
             )
             for output in range(loop.outputs)
         ]
         wiring = {variable: node.inputs[place] for place, variable in enumerate(loop.variables)}
-        inner, made_inside = self._inside(node, body, wiring, values, inferred, shapes)
+        inner, made_inside = self._inside(body, wiring, values, inferred, shapes)
         begin = len(maker.values)
-        self.nodes(body, inner, made_inside, _same_path(body, path), repeat=repeat * trips)
-        for output in range(len(inferred.shapes[node.index])):
+        self._body(body, inner, made_inside, path, repeat=repeat * trips)
+        for output in range(len(inferred.shapes[node.id])):
+            if output >= len(body.heads):
+                made[node.id, output] = maker.value(
+                    _output_name(node, output, inferred), maker.spec(None, None), "const"
+                )
+                continue
             head = made_inside[body.heads[output]]
             if output < loop.outputs:
                 kind = "view" if maker.move(head, stacked[output], begin) else "copy"
                 maker.op(Translation(kind), _raw(node), (head,), (stacked[output],), path, repeat)
                 head = stacked[output]
-            made[node.index, output] = head
-
-
-def _same_path(body: Symbol, path: str) -> dict[int, str]:
-    return {node.index: path for node in body.nodes}
+            made[node.id, output] = head
 
 
 _WHY = {
@@ -304,7 +326,7 @@ def _raw(node: Node) -> str:
 
 
 def _output_name(node: Node, output: int, inferred: Inferred) -> str:
-    return f"{node.name}_output{output if len(inferred.shapes[node.index]) > 1 else ''}"
+    return f"{node.name}_output{output if len(inferred.shapes[node.id]) > 1 else ''}"
 
 
 def _modules(
@@ -324,7 +346,7 @@ def _modules(
     for node in symbol.nodes:
         if node.is_variable:
             continue
-        path = paths[node.index]
+        path = paths[node.id]
         first.setdefault(path, node)
         calls[path] = calls.get(path, 0) + 1
         parameters, buffers = held.setdefault(path, ({}, {}))
@@ -351,7 +373,7 @@ def _module(
         inputs = tuple(maker.spec(inferred.shapes[i][k], inferred.types[i][k]) for i, k in reads)
         outputs = tuple(
             maker.spec(shape, dtype)
-            for shape, dtype in zip(inferred.shapes[node.index], inferred.types[node.index], strict=True)
+            for shape, dtype in zip(inferred.shapes[node.id], inferred.types[node.id], strict=True)
         )
     return Module(
         path=path,

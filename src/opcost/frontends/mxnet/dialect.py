@@ -14,6 +14,32 @@ AUXILIARY_SLOTS = frozenset(("moving_mean", "moving_var", "moving_avg"))
 HIDDEN_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 """Attributes about a variable, today written with underscores around: old files put them anywhere, also on the reader."""
 
+OLD_NAMES = {
+    "Softmax": "SoftmaxOutput", "ElementWiseSum": "add_n", "sum_axis": "sum", "max_axis": "max",
+    "min_axis": "min", "broadcast_plus": "broadcast_add", "broadcast_minus": "broadcast_sub",
+    "_Plus": "elemwise_add", "_plus": "elemwise_add", "_Minus": "elemwise_sub", "_minus": "elemwise_sub",
+    "_Mul": "elemwise_mul", "_mul": "elemwise_mul", "_Div": "elemwise_div", "_div": "elemwise_div",
+    **{
+        f"_{old}": f"_{old.lower()}"
+        for old in (
+            "Mod", "Power", "Maximum", "Minimum", "Hypot", "Equal", "Not_Equal", "Greater", "Greater_Equal", "Lesser",
+            "Lesser_Equal", "Logical_And", "Logical_Or", "Logical_Xor",
+        )
+    },
+    **{
+        f"_{old}Scalar": f"_{new}_scalar"
+        for old, new in (
+            ("Plus", "plus"), ("Minus", "minus"), ("RMinus", "rminus"), ("Mul", "mul"), ("Div", "div"), ("RDiv", "rdiv"),
+            ("Mod", "mod"), ("RMod", "rmod"), ("Power", "power"), ("RPower", "rpower"), ("Maximum", "maximum"),
+            ("Minimum", "minimum"), ("Hypot", "hypot"), ("Equal", "equal"), ("NotEqual", "not_equal"),
+            ("Greater", "greater"), ("GreaterEqual", "greater_equal"), ("Lesser", "lesser"),
+            ("LesserEqual", "lesser_equal"), ("LogicalAnd", "logical_and"), ("LogicalOr", "logical_or"),
+            ("LogicalXor", "logical_xor"),
+        )
+    },
+}  # fmt: skip
+"""How operators were called in files up to 0.8."""
+
 HIDDEN_UNTIL = 10000
 """From this version on every file writes them with underscores."""
 
@@ -23,7 +49,7 @@ OPTIONAL_AXIS = 905
 
 def upgraded(symbol: Symbol) -> Symbol:
     """The graph with auxiliary states, hidden attributes and axes as today's files have them."""
-    symbol = _with_auxiliary_states(symbol)
+    symbol = _with_auxiliary_states(_with_new_names(symbol))
     hidden = _hidden(symbol) if symbol.version < HIDDEN_UNTIL else {}
     if not hidden and symbol.version >= OPTIONAL_AXIS:
         return symbol
@@ -33,11 +59,17 @@ def upgraded(symbol: Symbol) -> Symbol:
         for key in HIDDEN_KEYS:
             if key in raw:
                 raw.setdefault(f"__{key}__", raw.pop(key))
-        raw.update(hidden.get(node.index, {}))
+        raw.update(hidden.get(node.id, {}))
         if symbol.version < OPTIONAL_AXIS and node.op in ("argmax", "argmin") and raw.get("axis") == "-1":
             del raw["axis"]
         nodes.append(node._replace(attrs=Attributes(raw)))
     return replace(symbol, nodes=tuple(nodes))
+
+
+def _with_new_names(symbol: Symbol) -> Symbol:
+    if not any(node.op in OLD_NAMES for node in symbol.nodes):
+        return symbol
+    return replace(symbol, nodes=tuple(node._replace(op=OLD_NAMES.get(node.op, node.op)) for node in symbol.nodes))
 
 
 def _hidden(symbol: Symbol) -> dict[int, dict[str, str]]:
@@ -47,7 +79,7 @@ def _hidden(symbol: Symbol) -> dict[int, dict[str, str]]:
     for node in symbol.nodes:
         if not any(key in name for name in node.attrs.raw for key in HIDDEN_KEYS if not name.startswith("__")):
             continue
-        found.setdefault(node.index, {})
+        found.setdefault(node.id, {})
         rule = table.get(node.op)
         slots = rule.slot_names(node.attrs) if rule is not None else ()
         for slot, (source, _) in zip(slots, node.inputs, strict=False):
@@ -60,7 +92,7 @@ def _hidden(symbol: Symbol) -> dict[int, dict[str, str]]:
 
 def _with_auxiliary_states(symbol: Symbol) -> Symbol:
     """Variables for the auxiliary states that the file does not name, each before the operator that keeps it."""
-    missing = {node.index: names for node in symbol.nodes if (names := _missing_states(node))}
+    missing = {node.id: names for node in symbol.nodes if (names := _missing_states(node))}
     if not missing:
         return symbol
     nodes: list[Node] = []
@@ -72,11 +104,11 @@ def _with_auxiliary_states(symbol: Symbol) -> Symbol:
 
     for node in symbol.nodes:
         states: list[Entry] = []
-        for slot in missing.get(node.index, ()):
+        for slot in missing.get(node.id, ()):
             states.append((len(nodes), 0))
             nodes.append(Node(len(nodes), VARIABLE, f"{node.name}_{slot}" if node.name else slot, Attributes({}), ()))
         place.append(len(nodes))
-        nodes.append(node._replace(index=len(nodes), inputs=(*moved(node.inputs), *states)))
+        nodes.append(node._replace(id=len(nodes), inputs=(*moved(node.inputs), *states)))
     return replace(symbol, nodes=tuple(nodes), heads=moved(symbol.heads))
 
 

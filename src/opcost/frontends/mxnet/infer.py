@@ -63,7 +63,7 @@ class _Inference:
         self.readers: list[list[int]] = [[] for _ in symbol.nodes]
         for node in symbol.nodes:
             for source, _ in node.inputs:
-                self.readers[source].append(node.index)
+                self.readers[source].append(node.id)
         self.pending = bytearray(rule is not None for rule in self.rules)
 
     def run(self, shapes: Mapping[int, Shape], types: Mapping[int, Type], heads: Sequence[Shape]) -> Inferred:
@@ -83,8 +83,8 @@ class _Inference:
         order: Sequence[Node] = self.symbol.nodes
         while any(self.pending):
             for node in order:
-                if self.pending[node.index]:
-                    self.pending[node.index] = 0
+                if self.pending[node.id]:
+                    self.pending[node.id] = 0
                     self._ask(node)
             order = order[::-1]
 
@@ -92,19 +92,19 @@ class _Inference:
         """Give the default type to variables that nobody has typed."""
         changed = False
         for node in self.symbol.nodes:
-            if node.is_variable and self.types[node.index][0] is None:
-                self.types[node.index][0] = DEFAULT_TYPE
-                self._touch(node.index, -1)
+            if node.is_variable and self.types[node.id][0] is None:
+                self.types[node.id][0] = DEFAULT_TYPE
+                self._touch(node.id, -1)
                 changed = True
         return changed
 
     def _ask(self, node: Node) -> None:
-        rule = self.rules[node.index]
+        rule = self.rules[node.id]
         assert rule is not None
         shapes, types = self.shapes, self.types
         ins = [shapes[source][output] for source, output in node.inputs]
         in_types = [types[source][output] for source, output in node.inputs]
-        outs, out_types = shapes[node.index], types[node.index]
+        outs, out_types = shapes[node.id], types[node.id]
         call = Call(
             node.attrs, list(ins), list(outs), list(in_types), list(out_types),
             np_shape=self.symbol.np_shape, version=self.symbol.version, training=self.training, subgraphs=node.subgraphs,
@@ -117,7 +117,7 @@ class _Inference:
                 self._learn(source, output, call.ins[place], call.in_types[place], node)
         for output, shape in enumerate(call.outs):
             if shape is not outs[output] or call.out_types[output] is not out_types[output]:
-                self._learn(node.index, output, shape, call.out_types[output], node)
+                self._learn(node.id, output, shape, call.out_types[output], node)
 
     def _apply(self, rule: Operator, call: Call, node: Node) -> None:
         try:
@@ -144,7 +144,7 @@ class _Inference:
         if merged != self.shapes[node][output] or self.types[node][output] != dtype:
             self.shapes[node][output] = merged
             self.types[node][output] = self.types[node][output] or dtype
-            self._touch(node, asked.index)
+            self._touch(node, asked.id)
 
     def _touch(self, node: int, asked: int) -> None:
         for other in (node, *self.readers[node]):

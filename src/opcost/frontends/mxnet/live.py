@@ -6,20 +6,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from opcost.core.graph import Graph
 from opcost.errors import InputError
 from opcost.frontends.mxnet.dialect import upgraded
-from opcost.frontends.mxnet.load import Saved, dtype_name, given_inputs, load_symbol
+from opcost.frontends.mxnet.load import Opened, Saved, dtype_name, given_inputs
 from opcost.frontends.mxnet.symbol import parse_symbol
 from opcost.frontends.options import CountOptions
 
 
-def load_object(source: Any, options: CountOptions) -> Graph:
-    """The graph of a `Symbol`, or of a gluon block that can be traced with symbols."""
+def open_object(source: Any, options: CountOptions) -> Opened:
+    """A `Symbol`, or a gluon block that can be traced with symbols."""
     import mxnet
 
     if isinstance(source, mxnet.symbol.Symbol):
-        return _load(source, options, {}, source.name or "symbol")
+        return _open(source, options, {}, source.name or "symbol")
     traced, names = _trace(source, options)
     shapes, dtypes = given_inputs(options)
     if not isinstance(shapes, dict):
@@ -27,12 +26,12 @@ def load_object(source: Any, options: CountOptions) -> Graph:
             dtypes = dict(zip(names, dtypes, strict=False))
         options = replace(options, inputs=None, kwargs={}, shapes=dict(zip(names, shapes, strict=False)), dtypes=dtypes)
     saved = dict(_parameters(source.collect_params().values()))
-    return _load(traced, options, saved, type(source).__name__)
+    return _open(traced, options, saved, type(source).__name__)
 
 
-def _load(symbol: Any, options: CountOptions, saved: dict[str, Saved], label: str) -> Graph:
+def _open(symbol: Any, options: CountOptions, saved: dict[str, Saved], label: str) -> Opened:
     text = symbol.tojson(remove_amp_cast=False)
-    return load_symbol(upgraded(parse_symbol(text, label)), options, saved, source=label)
+    return Opened(upgraded(parse_symbol(text, label)), saved, label, options)
 
 
 def _trace(block: Any, options: CountOptions) -> tuple[Any, list[str]]:

@@ -10,7 +10,7 @@ from opcost.core.dtype import BITS
 from opcost.core.graph import Graph, Note
 from opcost.errors import InputError, SourceError, UnknownName
 from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.build import build
+from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.checkpoint import find_checkpoint
 from opcost.frontends.mxnet.dialect import upgraded
 from opcost.frontends.mxnet.infer import Inferred, infer
@@ -34,8 +34,19 @@ class Saved(NamedTuple):
     trainable: bool = True
 
 
+class Opened(NamedTuple):
+    """A symbol with what is known of its weights, wherever both came from."""
+
+    symbol: Symbol
+    saved: Mapping[str, Saved]
+    source: str
+    options: CountOptions
+    notes: tuple[Note, ...] = ()
+    meta: Mapping[str, str] = {}
+
+
 class Worked(NamedTuple):
-    """A symbol with everything known about it."""
+    """A symbol with all shapes worked out and all variables told apart."""
 
     symbol: Symbol
     inferred: Inferred
@@ -43,8 +54,32 @@ class Worked(NamedTuple):
     notes: tuple[Note, ...]
 
 
-def load_file(path: Path, options: CountOptions) -> Graph:
-    """The graph of a checkpoint on disk."""
+def load_graph(opened: Opened) -> Graph:
+    """The graph of an opened model."""
+    return build_opened(opened).graph
+
+
+def build_opened(opened: Opened) -> Built:
+    """The graph of an opened model, with the node that each operator comes from."""
+    options = opened.options
+    if options.backward or options.optimizer is not None:
+        raise InputError("the backward pass of an MXNet symbol cannot be counted", hint=_FORWARD_ONLY)
+    training = options.mode == "train"
+    worked = work_out(opened.symbol, options, opened.saved, training=training)
+    notes = (*opened.notes, *worked.notes)
+    return build(
+        worked.symbol,
+        worked.inferred,
+        worked.roles,
+        source=opened.source,
+        notes=notes,
+        meta=opened.meta,
+        training=training,
+    )
+
+
+def open_file(path: Path, options: CountOptions) -> Opened:
+    """A checkpoint on disk."""
     checkpoint = find_checkpoint(path, options.params, options.epoch)
     symbol = upgraded(read_symbol(checkpoint.symbol))
     saved: dict[str, Saved] = {}
@@ -64,7 +99,7 @@ def load_file(path: Path, options: CountOptions) -> Graph:
         else:
             meta["parameters"] = checkpoint.params.name
     source = checkpoint.symbol.name.removesuffix(".json").removesuffix("-symbol")
-    return load_symbol(symbol, options, saved, source=source, notes=notes, meta=meta)
+    return Opened(symbol, saved, source, options, tuple(notes), meta)
 
 
 def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
@@ -76,26 +111,6 @@ def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
         if name and array.shape is not None:
             found[name] = Saved(array.shape, array.dtype, kind == "aux" and bool(colon))
     return found
-
-
-def load_symbol(
-    symbol: Symbol,
-    options: CountOptions,
-    saved: Mapping[str, Saved],
-    *,
-    source: str,
-    notes: Sequence[Note] = (),
-    meta: Mapping[str, str] | None = None,
-) -> Graph:
-    """The graph of a symbol with the shapes that were asked for and the weights that are known."""
-    if options.backward or options.optimizer is not None:
-        raise InputError("the backward pass of an MXNet symbol cannot be counted", hint=_FORWARD_ONLY)
-    training = options.mode == "train"
-    worked = work_out(symbol, options, saved, training=training)
-    roles = worked.roles
-    return build(
-        symbol, worked.inferred, roles, source=source, notes=(*notes, *worked.notes), meta=meta, training=training
-    )
 
 
 def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False) -> Worked:
@@ -119,7 +134,7 @@ def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], 
 def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
     states = {name for name, array in saved.items() if array.state}
     roles = assign(symbol, named, saved, states)
-    untrained = {node.index for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
+    untrained = {node.id for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
     return Roles(roles.inputs, roles.weights, roles.states, roles.frozen | untrained, roles.side)
 
 
@@ -227,10 +242,10 @@ def _start(
             shape, origin = named[node.name], "as given"
         dtype = typed.get(node.name, dtype)
         if shape is not None:
-            shapes[node.index] = shape
-            origins[node.index] = origin
+            shapes[node.id] = shape
+            origins[node.id] = origin
         if dtype is not None:
-            types[node.index] = dtype
+            types[node.id] = dtype
     return shapes, types, origins
 
 
@@ -272,7 +287,7 @@ def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
         return
     name = missing[0].name
     names = ", ".join(repr(node.name) for node in missing)
-    known = inferred.shapes[missing[0].index][0]
+    known = inferred.shapes[missing[0].id][0]
     partly = f" (known so far: {show(known)})" if known is not None else ""
     raise InputError(
         f"the shape of the model's input {names} is not known{partly}",

@@ -17,7 +17,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 NPY_MAGIC = b"\x93NUMPY"
 
 _LARGEST_HEADER = 1 << 16
-_MOST_MEMBERS = 200_000
+_MOST_MEMBERS = 50_000
 _MOST_AXES = 32
 _DAMAGED = "the file is damaged or cut short: fetch it again"
 _TYPES = {
@@ -99,14 +99,17 @@ def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], str, int]:
         raise SourceError(f"{where} is said to have a header of {length} bytes", hint=_DAMAGED)
     described = _describe(file.read(length), where)
     shape, dtype = described.get("shape"), _dtype(described.get("descr"))
-    extents_fit = isinstance(shape, tuple) and len(shape) <= _MOST_AXES
-    if not extents_fit or not all(type(extent) is int and 0 <= extent < 1 << 63 for extent in shape):
+    if not isinstance(shape, tuple) or len(shape) > _MOST_AXES or not all(map(_is_extent, shape)):
         raise SourceError(f"{where} has the shape {str(shape)[:60]}", hint=_DAMAGED)
     if dtype is None:
         raise SourceError(
             f"{where} has the element type {str(described.get('descr'))[:60]!r}, which MXNet does not have"
         )
     return shape, dtype, begin + length
+
+
+def _is_extent(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _describe(header: bytes, where: str) -> dict[str, Any]:

@@ -72,14 +72,15 @@ class Roles:
 def assign(symbol: Symbol, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> Roles:
     """Decide what each variable is, from the names the user gave and the names in the parameter file."""
     uses = _uses(symbol)
-    inputs, weights, states = [], [], []
+    kinds: dict[str, list[int]] = {"input": [], "weight": [], "state": []}
     for node in symbol.variables:
-        kind = _kind(node, uses[node.index], named, saved, saved_states)
-        {"input": inputs, "weight": weights, "state": states}[kind].append(node.index)
+        kind = _kind(node, uses[node.id], named, saved, saved_states)
+        kinds[kind].append(node.id)
+    inputs = tuple(kinds["input"])
     return Roles(
-        tuple(inputs),
-        tuple(weights),
-        tuple(states),
+        inputs,
+        tuple(kinds["weight"]),
+        tuple(kinds["state"]),
         frozenset(_frozen(symbol)),
         frozenset(node for node in inputs if Use.SIDE in uses[node] or _ends(symbol.nodes[node].name, SIDE_ENDINGS)),
     )
@@ -115,7 +116,7 @@ def _uses(symbol: Symbol) -> list[Use]:
     for node in reversed(symbol.nodes):
         if node.is_variable:
             continue
-        for (source, _), use in zip(node.inputs, _input_uses(node, uses[node.index]), strict=True):
+        for (source, _), use in zip(node.inputs, _input_uses(node, uses[node.id]), strict=True):
             uses[source] |= use
     return uses
 
@@ -148,7 +149,7 @@ def _body_uses(node: Node) -> Iterator[Use]:
     """The uses of the variables inside a loop or a fused operator, for the inputs that they stand for."""
     body = node.subgraphs[0]
     inner = _uses(body)
-    variables = [inner[variable.index] for variable in body.variables]
+    variables = [inner[variable.id] for variable in body.variables]
     places: tuple[int, ...] = ()
     try:
         if node.op in FOREACH:
@@ -165,15 +166,14 @@ def _body_uses(node: Node) -> Iterator[Use]:
 
 
 def _branch_uses(node: Node) -> Iterator[Use]:
-    names = ("cond_input_locs", "then_input_locs", "else_input_locs")
-    if node.op in WHILE:
-        names = ("cond_input_locs", "func_input_locs")
+    others = ("func_input_locs",) if node.op in WHILE else ("then_input_locs", "else_input_locs")
+    names = ("cond_input_locs", *others)
     found = [Use.NONE] * len(node.inputs)
     for name, body in zip(names, node.subgraphs, strict=False):
         inner = _uses(body)
         for variable, place in zip(body.variables, node.attrs.integers(name, ()), strict=False):
             if 0 <= place < len(found):
-                found[place] |= inner[variable.index]
+                found[place] |= inner[variable.id]
     yield from found
 
 
@@ -187,7 +187,7 @@ def _frozen(symbol: Symbol) -> Iterator[int]:
         if node.op in _FIXED_GAMMA and len(node.inputs) > 1 and node.attrs.flag("fix_gamma", default=True):
             yield node.inputs[1][0]
         if node.is_variable and (node.attrs.raw.get("__init__", "").startswith("Constant_") or _rate(node) == 0):
-            yield node.index
+            yield node.id
 
 
 def _rate(node: Node) -> float:

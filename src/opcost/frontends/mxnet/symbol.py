@@ -24,7 +24,7 @@ VARIABLE = "null"
 OLDEST = 800
 """The version of a file that tells none: 0.8."""
 
-LARGEST_FILE = 64 << 20
+LARGEST_FILE = 16 << 20
 MOST_OUTPUTS = 4096
 DEEPEST = 16
 """Graphs inside graphs inside graphs: control flow is never nested so deep."""
@@ -33,7 +33,7 @@ DEEPEST = 16
 class Node(NamedTuple):
     """One node: a variable, or an operator with the tensors it reads."""
 
-    index: int
+    id: int
     op: str
     name: str
     attrs: Attributes
@@ -45,7 +45,7 @@ class Node(NamedTuple):
         return self.op == VARIABLE
 
     def __str__(self) -> str:
-        return f"node {self.index} ({self.name!r}, {self.op})"
+        return f"node {self.id} ({self.name!r}, {self.op})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,12 @@ def read_symbol(path: Path) -> Symbol:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise SourceError(f"{path} is not text: byte {exc.start} is no UTF-8", hint=_DAMAGED) from exc
-    return parse_symbol(text, str(path))
+    symbol = parse_symbol(text, str(path))
+    if any(node.op == "tvm_op" for node in symbol.nodes):
+        raise SourceError(
+            f"{path} is a graph that TVM has compiled, not an MXNet symbol", hint="count the model it came from"
+        )
+    return symbol
 
 
 _DAMAGED = "the file is damaged or cut short: fetch it again"
@@ -120,6 +125,9 @@ def _graph(content: Any, *, version: int, np_shape: bool, depth: int) -> Symbol:
     heads = _entries(content.get("heads"), len(nodes), "heads")
     if not heads:
         raise _Malformed("it has no heads, so nothing is computed")
+    for source, output in (*heads, *(entry for node in nodes for entry in node.inputs)):
+        if output and nodes[source].is_variable:
+            raise _Malformed(f"output {output} of the variable {nodes[source].name!r} is read, and a variable has only one")
     return Symbol(tuple(nodes), heads, version, np_shape)
 
 

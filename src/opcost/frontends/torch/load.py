@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from opcost.core.graph import Graph
-from opcost.errors import SourceError, UnknownName
+from opcost.errors import UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.exported import by_position
 from opcost.frontends.torch.inputs import make_inputs
@@ -26,8 +26,10 @@ def load(source: Any, options: CountOptions) -> Graph:
     """Record one run of a model."""
     label = ""
     if isinstance(source, (str, Path)):
+        from opcost.frontends.torch.pt2 import read
+
         label = Path(source).name
-        source = _read_exported(Path(source))
+        source = read(Path(source))
     model = unwrap(source)
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
@@ -94,10 +96,3 @@ def _optimizer(wanted: Any) -> Callable[[list[torch.Tensor]], Any] | None:
     if name.lower() not in known:
         raise UnknownName("optimizer", name, known.values())
     return getattr(torch.optim, known[name.lower()])  # type: ignore[no-any-return]
-
-
-def _read_exported(path: Path) -> Any:
-    try:
-        return torch.export.load(path)
-    except Exception as exc:
-        raise SourceError(f"{path} is not an exported program that torch {torch.__version__} can read: {exc}") from exc

@@ -48,15 +48,15 @@ def quiet_globals() -> Iterator[None]:
         torch.clear_autocast_cache()
         undo.callback(torch.clear_autocast_cache)
         # The fused path of nn.MultiheadAttention is one opaque operator; the plain one shows what it consists of.
-        undo.enter_context(_replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
+        undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         # Compiled functions run as written.
         if "torch._dynamo" in sys.modules:
             undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
-        undo.enter_context(_replaced(torch, "compile", _as_written))
-        undo.enter_context(_replaced(torch._VF, "_pad_packed_sequence", pad_packed))
-        undo.enter_context(_replaced(CheckpointFunction, "apply", _checkpoint))
+        undo.enter_context(replaced(torch, "compile", _as_written))
+        undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
+        undo.enter_context(replaced(CheckpointFunction, "apply", _checkpoint))
         # Inference mode hands over composite operators whole, which hides what they consist of.
-        undo.enter_context(_replaced(torch.inference_mode, "__enter__", _without_grad))
+        undo.enter_context(replaced(torch.inference_mode, "__enter__", _without_grad))
         yield
 
 
@@ -84,9 +84,10 @@ def _without_grad(mode: Any) -> None:
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
     """Replace a function for the calls of this thread; other threads reach the original."""
     original = getattr(owner, name)
+    inherited = name not in vars(owner)
     here = threading.get_ident()
 
     def choose(*args: Any, **kwargs: Any) -> Any:
@@ -96,7 +97,10 @@ def _replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[N
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
 
 
 def _default_device() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ class _Snapshot:
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
         """Everything visited, held so that its id stays its own."""
-        self._mappings: list[tuple[Any, list[tuple[Any, Any]]]] = []
+        self._kinds: dict[type, type | None] = {}
+        self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
         self._empty: list[dict[Any, Any]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._sets: list[tuple[set[Any], frozenset[Any]]] = []
@@ -55,26 +57,31 @@ class _Snapshot:
         self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
 
     def take(self, value: Any, depth: int) -> None:
-        if type(value) in _UNCHANGEABLE or id(value) in self._seen:
+        if id(value) in self._seen:
+            return
+        cls = type(value)
+        if cls not in self._kinds:
+            self._kinds[cls] = _kind(cls)
+        kind = self._kinds[cls]
+        if kind is None:
             return
         self._seen[id(value)] = value
-        if isinstance(value, torch.Tensor):
-            if not isinstance(value, nn.parameter.UninitializedTensorMixin):  # lazy models run as a copy
-                self._take_tensor(value, depth)
-        elif isinstance(value, nn.Module):
-            self._take_mapping(value.__dict__, _DEPTH)
-        elif isinstance(value, torch.Generator):
+        if kind is torch.Tensor:
+            self._take_tensor(value, depth)
+        elif kind is nn.Module:
+            self._take_mapping(value.__dict__, dict, _DEPTH)
+        elif kind is torch.Generator:
             self._generators.append((value, value.get_state()))
         elif not depth:
             return
-        elif isinstance(value, dict):
-            self._take_mapping(value, depth - 1)
-        elif isinstance(value, (list, deque)):
+        elif kind is dict or kind is OrderedDict:
+            self._take_mapping(value, kind, depth - 1)
+        elif kind is list:
             self._lists.append((value, list(value)))
             self._take_all(value, depth - 1)
-        elif isinstance(value, set):
+        elif kind is set:
             self._sets.append((value, frozenset(value)))
-        elif isinstance(value, tuple):
+        elif kind is tuple:
             self._take_all(value, depth - 1)
         else:
             self._take_object(value, depth - 1)
@@ -84,10 +91,11 @@ class _Snapshot:
             if type(value) not in _UNCHANGEABLE:
                 self.take(value, depth)
 
-    def _take_mapping(self, mapping: dict[Any, Any], depth: int) -> None:
-        items = list(_kind(mapping).items(mapping))
-        self._mappings.append((mapping, items))
-        for _, value in items:
+    def _take_mapping(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]], depth: int) -> None:
+        """`exact` is the class whose own methods show what a mapping holds, where a subclass changed what they do."""
+        values = list(exact.values(mapping))
+        self._mappings.append((mapping, exact, list(exact.keys(mapping)), values))
+        for value in values:
             kind = type(value)
             if kind in _UNCHANGEABLE:
                 continue
@@ -99,27 +107,26 @@ class _Snapshot:
     def _take_object(self, value: Any, depth: int) -> None:
         attributes = getattr(value, "__dict__", None)
         if type(attributes) is dict:
-            self._take_mapping(attributes, depth)
+            self._take_mapping(attributes, dict, depth)
         if slots := slots_of(value):
             self._slots.append((value, slots))
             self._take_all(slots.values(), depth)
 
     def _take_tensor(self, tensor: torch.Tensor, depth: int) -> None:
-        self._tensors.append(_Tensor.of(tensor))
-        for held in (tensor.grad if tensor.is_leaf else None, tensor._backward_hooks):
+        kept = _Tensor.of(tensor)
+        self._tensors.append(kept)
+        for held in (kept.grad, kept.hooks, tensor.__dict__ if kept.attributes else None):
             if held is not None:
                 self.take(held, depth)
-        if attributes := getattr(tensor, "__dict__", None):
-            self.take(attributes, depth)
 
     def put_back(self) -> None:
         for mapping in self._empty:
             if mapping:
                 mapping.clear()
-        for mapping, items in self._mappings:
-            _put_back_mapping(mapping, items)
+        for mapping, exact, keys, values in self._mappings:
+            _put_back_mapping(mapping, exact, keys, values)
         for sequence, content in self._lists:
-            if len(sequence) != len(content) or any(a is not b for a, b in zip(sequence, content, strict=True)):
+            if len(sequence) != len(content) or not all(map(is_, sequence, content)):
                 sequence.clear()
                 sequence.extend(content)
         for group, members in self._sets:
@@ -152,10 +159,14 @@ class _Tensor(NamedTuple):
     @classmethod
     def of(cls, tensor: torch.Tensor) -> _Tensor:
         leaf = tensor.is_leaf
+        try:
+            version = tensor._version
+        except RuntimeError:  # tensors of inference mode have none
+            version = -1
         return cls(
             tensor,
             tensor.data,
-            -1 if tensor.is_inference() else tensor._version,
+            version,
             tensor.grad if leaf else None,
             tensor._backward_hooks,
             bool(getattr(tensor, "__dict__", None)),
@@ -205,17 +216,25 @@ def _set_versions(tensors: list[torch.Tensor], versions: list[int]) -> None:
             put(tensor, version)  # type: ignore[arg-type]
 
 
-def _kind(mapping: dict[Any, Any]) -> type[dict[Any, Any]]:
-    """The class whose own methods show what a mapping holds, where a subclass changed what they do."""
-    return OrderedDict if isinstance(mapping, OrderedDict) else dict
+_KINDS = (torch.Tensor, nn.Module, torch.Generator, OrderedDict, dict, set, tuple)
 
 
-def _put_back_mapping(mapping: dict[Any, Any], items: list[tuple[Any, Any]]) -> None:
-    kind = _kind(mapping)
-    now = kind.items(mapping)
-    if len(now) == len(items) and all(k is a and v is b for (k, v), (a, b) in zip(now, items, strict=True)):
+def _kind(cls: type) -> type | None:
+    """How an object of this class is kept; None: not at all."""
+    if cls in _UNCHANGEABLE or issubclass(
+        cls, (nn.parameter.UninitializedTensorMixin, type)
+    ):  # lazy models run as a copy
+        return None
+    if issubclass(cls, (list, deque)):
+        return list
+    return next((kind for kind in _KINDS if issubclass(cls, kind)), object)
+
+
+def _put_back_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any], values: list[Any]) -> None:
+    same_keys = list(exact.keys(mapping)) == keys
+    if same_keys and all(map(is_, exact.values(mapping), values)):
         return
-    if list(kind.keys(mapping)) != [key for key, _ in items]:  # also where only the order is another
-        kind.clear(mapping)
-    for key, value in items:
-        kind.__setitem__(mapping, key, value)
+    if not same_keys:  # also where only the order is another
+        exact.clear(mapping)
+    for key, value in zip(keys, values, strict=True):
+        exact.__setitem__(mapping, key, value)

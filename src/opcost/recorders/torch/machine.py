@@ -60,10 +60,14 @@ def _line(path: str) -> str:
 
 
 def _cpu_name() -> str:
-    named = (line.partition(":")[2].strip() for line in _line("/proc/cpuinfo").splitlines() if line.startswith("model name"))
+    named = (
+        line.partition(":")[2].strip() for line in _line("/proc/cpuinfo").splitlines() if line.startswith("model name")
+    )
     return next(named, platform.machine())
 
 
 def _cpu_clock() -> str:
-    clocks = [line.partition(":")[2].strip() for line in _line("/proc/cpuinfo").splitlines() if line.startswith("cpu MHz")]
+    clocks = [
+        line.partition(":")[2].strip() for line in _line("/proc/cpuinfo").splitlines() if line.startswith("cpu MHz")
+    ]
     return ", ".join(clocks)

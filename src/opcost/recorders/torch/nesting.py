@@ -142,7 +142,9 @@ class _Builder:
         if event.runtime:
             self._launches[event.correlation] = node
             if parent is not None:
-                self._owner[event.correlation] = self._owner.get(parent.event.correlation, parent) if parent.event.runtime else parent
+                # A call of the runtime may make another of the driver; the operator is around both.
+                outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
+                self._owner[event.correlation] = outer or parent
         else:
             self._operators[event.correlation] = node
 

@@ -87,7 +87,7 @@ def _record(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device
             with scope(f"{STEP}{step}"):
                 wait_for(runner.run(scope))
             durations.append(time.perf_counter_ns() - start)
-    return tuple(durations), profiler.profiler.kineto_results  # type: ignore[union-attr]
+    return tuple(durations), profiler.profiler.kineto_results
 
 
 def _scope() -> Scope:

@@ -11,17 +11,9 @@ from opcost.core.report import Row
 from opcost.recorders.torch.events import DeviceEvent
 from opcost.recorders.torch.matching import NOT_A_TENSOR
 from opcost.recorders.torch.nesting import Node
+from opcost.traces.aten import DTYPES
 
 _ENGINE = ("autograd::", "torch::autograd::")
-_DTYPES = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
-    "long int": "int64", "long": "int64", "int": "int32", "short int": "int16", "short": "int16",
-    "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
-    "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
-    "c10::quint8": "quint8", "c10::qint8": "qint8", "c10::qint32": "qint32",
-}  # fmt: skip
-"""The profiler's words for element types."""
 
 
 class RowMaker:
@@ -130,5 +122,5 @@ def _ins(node: Node) -> Iterator[TensorSpec]:
         if dtype == "TensorList":
             # The list does not say its element type, and none is guessed: such an input is left out.
             continue
-        if dtype not in NOT_A_TENSOR and dtype in _DTYPES:
-            yield TensorSpec(tuple(extent for extent in shape if isinstance(extent, int)), _DTYPES[dtype])
+        if dtype not in NOT_A_TENSOR and dtype in DTYPES:
+            yield TensorSpec(tuple(extent for extent in shape if isinstance(extent, int)), DTYPES[dtype])

@@ -43,6 +43,7 @@ class Runner:
         self.label = type_name(inner)
         self._options = options
         self._paths = Paths(inner)
+        self._registered = {id(module) for _, module in self._paths.all}
         self._numbers: dict[str, int] = {}
         self.paths: list[str] = []
         """Module paths by the number that annotations carry."""
@@ -53,9 +54,7 @@ class Runner:
                     f"{name} has no data (it lies on the meta device), so the model cannot run",
                     hint="make the model with its weights; the time on other data would be the same",
                 )
-        asked = CountOptions(
-            inputs=options.inputs, kwargs=options.kwargs, shapes=options.shapes, dtypes=options.dtypes
-        )
+        asked = CountOptions(inputs=options.inputs, kwargs=options.kwargs, shapes=options.shapes, dtypes=options.dtypes)
         args, kwargs, _ = make_inputs(inner, asked, self.device)
         generator = torch.Generator().manual_seed(0)
         self.args, self.kwargs = map_tensors((args, kwargs), lambda tensor: self._own(tensor, generator))
@@ -104,7 +103,9 @@ class Runner:
         leaves += [tensor for tensor in tensors_in((self.args, self.kwargs)) if tensor.requires_grad]
         if not outputs or not leaves:
             raise ForwardError(
-                "there is nothing to differentiate: " + ("no output" if leaves else "no parameter") + " requires a gradient",
+                "there is nothing to differentiate: "
+                + ("no output" if leaves else "no parameter")
+                + " requires a gradient",
                 hint="profile without backward, or unfreeze a parameter",
             )
         with scope(BACKWARD):
@@ -114,7 +115,7 @@ class Runner:
 
     def _enter(self, scope: Scope, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         outer = self._running
-        path = outer if module is self.model and module is not self.inner else self._paths.path(module, outer)
+        path = outer if self._is_shell(module) else self._paths.path(module, outer)
         number = self._numbers.get(path)
         if number is None:
             number = self._numbers[path] = len(self.paths)
@@ -125,6 +126,12 @@ class Runner:
                 return module._wrapped_call_impl(*args, **kwargs)
         finally:
             self._running = outer
+
+    def _is_shell(self, module: nn.Module) -> bool:
+        """Whether this is no module of the model's but what a compiler or another wrapper put around it."""
+        if module is self.model:
+            return module is not self.inner
+        return isinstance(module, torch.fx.GraphModule) and id(module) not in self._registered
 
 
 class _NoScope:

@@ -68,7 +68,7 @@ def _infer_body(
     """Work out a body whose variables and heads are known in part, by their places."""
     from opcost.frontends.mxnet.infer import infer
 
-    nodes = [node.index for node in body.variables]
+    nodes = [node.id for node in body.variables]
     known = {nodes[place]: shape for place, shape in shapes.items()}
     typed = {nodes[place]: dtype for place, dtype in types.items()}
     found = infer(body, known, typed, heads=heads, training=training)

@@ -68,10 +68,8 @@ def divided(number: Extent, divisor: int, what: str) -> Extent:
 def _convolution(call: Call, weight: int = 1, bias: int = 2) -> None:
     window = Window(call.attrs)
     rank = len(window.kernel)
-    batch, channels, space = (None, None, (None,) * rank)
-    if call.ins[0] is not None:
-        batch, channels, space = window.split(call.ins[0])
-    out_batch, _, out_space = window.split(call.outs[0]) if call.outs[0] is not None else (None, None, (None,) * rank)
+    batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
+    out_batch, _, out_space = window.split(call.outs[0] or (None,) * (rank + 2))
     inner = divided(channels, window.groups, "channels")
     divided(window.filters, window.groups, "filters")
     call.put_in(weight, window.join(window.filters, inner, window.kernel))
@@ -109,9 +107,7 @@ def _deconvolution(call: Call) -> None:
     call.put_in(2, (window.filters,))
     per_group = divided(window.filters, window.groups, "filters")
     call.put_in(1, window.join(None, per_group, window.kernel))
-    batch, channels, space = (None, None, (None,) * rank)
-    if call.ins[0] is not None:
-        batch, channels, space = window.split(call.ins[0])
+    batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
     weight = call.ins[1]
     channels = merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
     divided(channels, window.groups, "channels")

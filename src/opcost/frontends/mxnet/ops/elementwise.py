@@ -79,21 +79,6 @@ COMPARE: dict[str, str] = {
 }  # fmt: skip
 """The same with an answer of true or false: a float in MXNet's own operators, a truth value in NumPy's."""
 
-_CAMEL_SCALAR = {
-    "plus": "Plus", "minus": "Minus", "rminus": "RMinus", "mul": "Mul", "div": "Div", "rdiv": "RDiv", "mod": "Mod",
-    "rmod": "RMod", "power": "Power", "rpower": "RPower", "maximum": "Maximum", "minimum": "Minimum", "hypot": "Hypot",
-    "equal": "Equal", "not_equal": "NotEqual", "greater": "Greater", "greater_equal": "GreaterEqual", "lesser": "Lesser",
-    "lesser_equal": "LesserEqual", "logical_and": "LogicalAnd", "logical_or": "LogicalOr", "logical_xor": "LogicalXor",
-}  # fmt: skip
-"""How files up to 0.8 spell the operators of a tensor and a number."""
-
-_CAMEL = {
-    "plus": "Plus", "minus": "Minus", "mul": "Mul", "div": "Div", "mod": "Mod", "power": "Power", "maximum": "Maximum",
-    "minimum": "Minimum", "hypot": "Hypot", "equal": "Equal", "not_equal": "Not_Equal", "greater": "Greater",
-    "greater_equal": "Greater_Equal", "lesser": "Lesser", "lesser_equal": "Lesser_Equal", "logical_and": "Logical_And",
-    "logical_or": "Logical_Or", "logical_xor": "Logical_Xor",
-}  # fmt: skip
-
 
 def _fresh(names: Iterable[str], operator: Operator, taken: set[str]) -> None:
     """Register the names that are not registered yet: some functions go by the same name in several dialects."""
@@ -120,13 +105,11 @@ def _register_binary(taken: set[str]) -> None:
         numpy = Operator(broadcasting, translate, numpy_types, slots=("lhs", "rhs"))
         single = Operator(same_shapes, translate)
         numpy_single = Operator(same_shapes, translate, numpy_types)
-        old = [f"_{_CAMEL[name]}"] if name in _CAMEL else []
-        _fresh((f"elemwise_{name}", f"_sparse_elemwise_{name}", f"_{name}", *old), same, taken)
+        _fresh((f"elemwise_{name}", f"_sparse_elemwise_{name}", f"_{name}"), same, taken)
         _fresh((f"broadcast_{name}", f"_sparse_broadcast_{name}"), stretched, taken)
         _fresh((f"_npi_{name}",), numpy, taken)
         for reverse in ("", "r"):
-            camel = _CAMEL_SCALAR.get(f"{reverse}{name}")
-            _fresh((f"_{reverse}{name}_scalar", *([f"_{camel}Scalar"] if camel else ())), single, taken)
+            _fresh((f"_{reverse}{name}_scalar",), single, taken)
             _fresh((f"_npi_{reverse}{name}_scalar",), numpy_single, taken)
 
 

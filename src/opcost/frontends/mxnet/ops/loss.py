@@ -100,7 +100,7 @@ for _name in ("softmax", "log_softmax", "softmin"):
 for _name in ("masked_softmax", "masked_log_softmax"):
     register((_name, f"_npx_{_name}"), Operator(like_first, always(_SOFTMAX), types_of(0), slots=("data", "mask")))
 register(("SoftmaxActivation",), Operator(same_shapes, always(_SOFTMAX)))
-register(("SoftmaxOutput", "Softmax"), Operator(_softmax_output, always(_SOFTMAX), slots=_SLOTS))
+register(("SoftmaxOutput",), Operator(_softmax_output, always(_SOFTMAX), slots=_SLOTS))
 register(("SVMOutput",), Operator(_all_but_last, always(VIEW), slots=_SLOTS))
 register(
     ("LinearRegressionOutput", "_sparse_LinearRegressionOutput", "MAERegressionOutput", "_sparse_MAERegressionOutput"),

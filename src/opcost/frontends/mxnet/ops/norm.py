@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.table import Call, Infer, Operator, Translation, register, same_types
 from opcost.frontends.mxnet.shape import Extent, Mismatch, axis_of, replaced
@@ -50,6 +52,12 @@ def _batch_norm_types(call: Call) -> None:
 def _batch_normed(call: Call) -> Translation:
     training = call.training and not call.attrs.flag("use_global_stats")
     return Translation("norm", {"fn": "batch", "training": True} if training else {"fn": "batch"})
+
+
+def _batch_normed_with_relu(call: Call) -> Translation:
+    found = _batch_normed(call)
+    # The maximum costs one more for each element, as another factor or summand would.
+    return found._replace(attrs={**found.attrs, "affine": 3})
 
 
 def _layer_norm(call: Call) -> None:
@@ -106,10 +114,10 @@ _BATCH_NORM = Operator(
 register(
     (
         "BatchNorm", "_npx_batch_norm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm", "_npx_sync_batch_norm",
-        "_contrib_BatchNormWithReLU",
     ),
     _BATCH_NORM,
 )  # fmt: skip
+register(("_contrib_BatchNormWithReLU",), replace(_BATCH_NORM, translate=_batch_normed_with_relu))
 register(("LayerNorm", "_npx_layer_norm"), _normed("layer"))
 register(("GroupNorm", "_npx_group_norm"), _normed("group"))
 register(("InstanceNorm", "_npx_instance_norm"), _normed("instance"))

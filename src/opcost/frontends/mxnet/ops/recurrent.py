@@ -6,8 +6,8 @@ from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register, types_of
 from opcost.frontends.mxnet.shape import Extent, Mismatch, show
 
-_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
-_BIASES = 2
+GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
+BIASES = 2
 """One for the input and one for the state, for every gate."""
 _MOST_LAYERS = 4096
 
@@ -23,9 +23,9 @@ class Layers:
         self.layers = attrs.integer("num_layers")
         self.directions = 2 if attrs.flag("bidirectional") else 1
         self.projection = attrs.maybe_integer("projection_size")
-        if self.mode not in _GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
+        if self.mode not in GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
             raise AttributeFault("mode, state_size and num_layers describe no recurrent layer")
-        self.gates = _GATES[self.mode]
+        self.gates = GATES[self.mode]
 
     @property
     def output(self) -> int:
@@ -42,7 +42,7 @@ class Layers:
         """Elements of the vector that holds all weights and biases."""
         total = 0
         for size, hidden, output in self.sizes(features):
-            total += self.gates * hidden * (size + output + _BIASES)
+            total += self.gates * hidden * (size + output + BIASES)
             total += hidden * output if self.projection else 0
         return total
 

@@ -1,0 +1,286 @@
+"""`load_and_run --profile`: one row per executed operator, with its time on the device and on the host.
+
+Times are seconds from the first event of each clock. `start` is when the operator begins, `kern` when its first kernel does,
+`end` when its kernels are done; an operator on several devices takes as long as on the slowest of them. What MegEngine's own
+tool computes with, seconds as they are written included, is kept in `Profile.extra["megengine"]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.core.graph import Attr, TensorSpec
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.errors import SourceError
+from opcost.frontends.megengine.dtypes import DType
+from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
+from opcost.frontends.megengine.names import plain
+from opcost.frontends.megengine.node import Mismatch, Node, Unknown
+from opcost.frontends.megengine.operators import rules
+from opcost.frontends.megengine.params import Param
+from opcost.frontends.megengine.scopes import Scopes
+from opcost.traces.megengine_meaning import dtype_of, translate
+
+Json: TypeAlias = "dict[str, Any]"
+
+_NO_TYPE = DType("float32")
+_WORKSPACE = "VOLATILE_CONTENT"
+"""The flag of memory that an operator only works in; footprints leave it out of the results."""
+_COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
+
+
+class _Times(NamedTuple):
+    """One operator on one device or thread, in seconds."""
+
+    place: str
+    start: float
+    kern: float
+    end: float
+
+
+def read_graph_profile(data: Json, source: str) -> Profile:
+    """The profile in the object that the file holds."""
+    return _Reader(data, source).profile()
+
+
+class _Reader:
+    def __init__(self, data: Json, source: str) -> None:
+        self.source = source
+        profiler = self._object(data, "profiler", "the file")
+        # The documentation shows the graph inside the profiler; the tool writes it beside.
+        outer = data if "graph_exec" in data else profiler
+        graph = self._object(outer, "graph_exec", "the file")
+        self.operators = self._object(graph, "operator", "graph_exec")
+        self.variables = self._object(graph, "var", "graph_exec")
+        self.sequence = graph.get("comp_seq")
+        self.device = self._timings(profiler, "device")
+        self.host = self._timings(profiler, "host")
+        footprints = profiler.get("opr_footprint") or {}
+        self.footprints = self._is_object(footprints, "profiler.opr_footprint")
+        self.dtypes: dict[str, str] = {}
+        self.types_known: set[str] = set()
+
+    def profile(self) -> Profile:
+        order = self._execution_order()
+        self._spread_dtypes(order)
+        modules = self._modules(order)
+        rows = [self._row(key, modules.get(key, "")) for key in order if key in self.device or key in self.host]
+        timed = self.device or self.host
+        starts = [times.start for found in timed.values() for times in found]
+        ends = [times.end for found in timed.values() for times in found]
+        return Profile(
+            meta={"source": self.source, "format": "megengine", "layout": "load_and_run", "iterations": "the last one"},
+            rows=tuple(rows),
+            wall_ns=_ns(max(ends) - min(starts)) if starts else None,
+            extra={"megengine": [self._raw(key) for key in self.operators]},
+        )
+
+    # -- reading what the file says --------------------------------------------------------------------------------
+
+    def _object(self, data: Json, name: str, where: str) -> Json:
+        if name not in data:
+            raise SourceError(
+                f"{self.source}: {where} has no {name!r}", hint="`load_and_run MODEL --profile FILE` writes a whole one"
+            )
+        return self._is_object(data[name], name)
+
+    def _is_object(self, value: object, where: str) -> Json:
+        if not isinstance(value, dict):
+            raise SourceError(f"{self.source}: {where} is {type(value).__name__}, not an object")
+        return value
+
+    def _timings(self, profiler: Json, name: str) -> dict[str, list[_Times]]:
+        found: dict[str, list[_Times]] = {}
+        for key, places in self._is_object(profiler.get(name) or {}, f"profiler.{name}").items():
+            if key not in self.operators:
+                continue
+            where = f"profiler.{name}.{key}"
+            for place, times in self._is_object(places, where).items():
+                moments = [self._is_object(times, where).get(word) for word in ("start", "kern", "end")]
+                if not all(isinstance(moment, (int, float)) and not isinstance(moment, bool) for moment in moments):
+                    raise SourceError(f"{self.source}: {where} needs numbers for start, kern and end, not {moments}")
+                found.setdefault(key, []).append(_Times(place, *moments))  # type: ignore[arg-type]
+        return found
+
+    def _execution_order(self) -> list[str]:
+        """As they ran; operators that the sequence does not name keep their place after it."""
+        sequence = self.sequence if isinstance(self.sequence, list) else []
+        named = [key for key in sequence if isinstance(key, str) and key in self.operators]
+        return list(dict.fromkeys([*named, *self.operators]))
+
+    def _text(self, key: str, name: str) -> str:
+        entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
+        value = entry.get(name, key if name == "id" else "")
+        return value if isinstance(value, str) else str(value)
+
+    def _ids(self, key: str, name: str) -> list[str]:
+        entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
+        ids = entry.get(name) or []
+        found = [str(one) for one in ids] if isinstance(ids, list) else []
+        return [one for one in found if _WORKSPACE not in (self._variable(one).get("flag") or ())]
+
+    def _footprint(self, key: str) -> Json:
+        found = self.footprints.get(key) or {}
+        return self._is_object(found, f"profiler.opr_footprint.{key}")
+
+    def _param(self, key: str) -> dict[str, Attr]:
+        found = self._footprint(key).get("param")
+        given = found if isinstance(found, dict) else {}
+        return {name: value for name, value in given.items() if isinstance(value, (int, float, str, bool))}
+
+    def _shapes(self, key: str, name: str) -> list[tuple[int, ...]]:
+        shapes = self._footprint(key).get(name) or []
+        if not isinstance(shapes, list) or not all(
+            isinstance(shape, list) and all(isinstance(extent, int) for extent in shape) for shape in shapes
+        ):
+            raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is no list of shapes")
+        return [tuple(shape) for shape in shapes]
+
+    def _variable(self, variable: str) -> Json:
+        entry = self.variables.get(variable) or {}
+        return self._is_object(entry, f"graph_exec.var.{variable}")
+
+    # -- element types: written only for variables that have memory; the others follow from them -------------------
+
+    def _spread_dtypes(self, order: Iterable[str]) -> None:
+        for variable in self.variables:
+            plan = self._variable(variable).get("mem_plan")
+            layout = plan.get("layout") if isinstance(plan, dict) else None
+            name = layout.get("dtype") if isinstance(layout, dict) else None
+            if isinstance(name, str) and (found := dtype_of(name)):
+                self.dtypes[variable] = found
+        self.types_known.update(self.dtypes)
+        for key in order:
+            given = self._ids(key, "input")
+            known = [self.dtypes[variable] for variable in given if variable in self.types_known]
+            for variable in given:
+                # What one tensor of an operator is, its partners are; no trace says more.
+                self.dtypes.setdefault(variable, known[0] if known else "float32")
+            made = self._ids(key, "output")
+            for variable, dtype in zip(made, self._made(key, given, len(made)), strict=True):
+                if variable not in self.dtypes:
+                    self.dtypes[variable] = dtype
+                    if all(one in self.types_known for one in given):
+                        self.types_known.add(variable)
+
+    def _made(self, key: str, given: list[str], count: int) -> list[str]:
+        """The types of the results, by the same rules as for dumps."""
+        types = [self.dtypes[variable] for variable in given] or ["float32"]
+        name = plain(self._text(key, "type"))
+        rule = rules().get(name)
+        if rule is not None and rule.dtypes is not None:
+            op = Operator(0, name, "", Param(name, self._param(key)), (), (), tuple(range(count)), ())
+            try:
+                found = rule.dtypes(Node(op, [None] * len(given), types, [None] * len(given)))
+            except (Unknown, Mismatch, IndexError, KeyError, TypeError, ValueError):
+                found = []
+            if len(found) == count:
+                return found
+        return [types[0]] * count
+
+    # -- modules: from the names of variables ----------------------------------------------------------------------
+
+    def _modules(self, order: list[str]) -> dict[str, str]:
+        places = {variable: place for place, variable in enumerate(self.variables)}
+        operators = []
+        for index, key in enumerate(order):
+            name = plain(self._text(key, "type"))
+            outputs = tuple(places[variable] for variable in self._ids(key, "output") if variable in places)
+            holds = name == "ImmutableTensor" or name.endswith(("DeviceTensor", "TensorHolder"))
+            operators.append(
+                Operator(
+                    index,
+                    name,
+                    self._text(key, "name"),
+                    Param(name, {}),
+                    (),
+                    tuple(places[variable] for variable in self._ids(key, "input") if variable in places),
+                    outputs,
+                    tuple(Tensor("", (), _NO_TYPE, 0, 0) for _ in outputs) if holds else (),
+                )
+            )
+        names = [self._variable(variable).get("name") for variable in self.variables]
+        model = Model(
+            path=self.source,
+            format="profile",
+            version="",
+            operators=tuple(operators),
+            variables=tuple(Variable(name if isinstance(name, str) else "") for name in names),
+            outputs=(),
+        )
+        scopes = Scopes(model)
+        return {key: scopes.of_op.get(index, "") for index, key in enumerate(order)}
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _row(self, key: str, module: str) -> ProfileRow:
+        on_device, on_host = self.device.get(key, []), self.host.get(key, [])
+        type_name = self._text(key, "type")
+        ins = self._specs(self._shapes(key, "in_shapes"), self._ids(key, "input"))
+        outs = self._specs(self._shapes(key, "out_shapes"), self._ids(key, "output"))
+        known = translate(type_name, self._param(key), ins, outs)
+        attrs: dict[str, Attr] = dict(known.attrs)
+        if on_device:
+            attrs["wait_ns"] = max(_ns(times.kern - times.start) for times in on_device)
+        slowest = max(on_device, key=lambda times: times.end - times.start, default=None)
+        device, stream = _place(slowest.place) if slowest else ("", "")
+        name = self._text(key, "name")
+        host_ns = max((_ns(times.end - times.start) for times in on_host), default=None)
+        device_ns = _ns(slowest.end - slowest.start) if slowest else None
+        number = self._text(key, "id")
+        return ProfileRow(
+            id=int(number) if number.isdecimal() else list(self.operators).index(key),
+            name=name,
+            type=type_name,
+            kind=known.kind,
+            module=module,
+            device=device,
+            stream=stream,
+            host_start_ns=min((_ns(times.start) for times in on_host), default=None),
+            host_ns=host_ns,
+            host_self_ns=host_ns,
+            device_ns=device_ns,
+            device_total_ns=device_ns,
+            kernels=tuple(
+                Kernel(type_name, *_place(times.place), _ns(times.start), _ns(times.end - times.start))
+                for times in on_device
+            ),
+            ins=known.ins,
+            outs=known.outs,
+            attrs=attrs,
+        )
+
+    def _specs(self, shapes: list[tuple[int, ...]], variables: list[str]) -> tuple[TensorSpec, ...]:
+        return tuple(
+            TensorSpec(shape, self.dtypes.get(variables[place], "float32") if place < len(variables) else "float32")
+            for place, shape in enumerate(shapes)
+        )
+
+    def _raw(self, key: str) -> Json:
+        """What MegEngine's tool reads of one operator, executed or not."""
+        footprint = self._footprint(key)
+        return {
+            "id": self._text(key, "id"),
+            "name": self._text(key, "name"),
+            "type": self._text(key, "type"),
+            "device": [list(times[1:]) for times in self.device.get(key, [])],
+            "host": [list(times[1:]) for times in self.host.get(key, [])],
+            "dtypes": [self.dtypes[variable] for variable in self._ids(key, "input")],
+            "footprint": {
+                name: footprint[name]
+                for name in ("computation", "memory", "in_shapes", "in_layouts", "out_shapes")
+                if name in footprint
+            },
+        }
+
+
+def _place(comp_node: str) -> tuple[str, str]:
+    """Device and stream of `CompNode("gpu0:1" from "gpux:0")`."""
+    found = _COMP_NODE.match(comp_node)
+    return (found[1], found[2]) if found else (comp_node, "")
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1_000_000_000)

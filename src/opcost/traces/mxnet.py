@@ -1,0 +1,116 @@
+"""Traces of MXNet's profiler (`mx.profiler.dump`), and its aggregate as JSON (`mx.profiler.dumps(format='json')`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from opcost.core.graph import Note
+from opcost.core.profile import Profile, ProfileRow
+from opcost.errors import SourceError
+from opcost.traces.events import events_of, integer, text
+from opcost.traces.file import TraceFile
+
+if TYPE_CHECKING:
+    from opcost.traces.registry import Reader
+
+NS_PER_US = 1000
+_TRACE = re.compile(rb'^\s*\{\s*"traceEvents"\s*:')
+_MARKS = re.compile(
+    rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device Storage)"|"process_name"[^}]*"pid"|"cpu/0"'
+)
+_AGGREGATE = re.compile(rb'^\s*\{\s*"Time"\s*:\s*\{')
+
+
+class MxnetReader:
+    """Pairs of begin and end events; the asynchronous twin that MXNet writes of each is left out."""
+
+    name = "mxnet"
+
+    def sniff(self, head: bytes) -> bool:
+        head = head.lstrip(b"\xef\xbb\xbf")
+        return bool(_AGGREGATE.match(head)) or (bool(_TRACE.match(head)) and bool(_MARKS.search(head)))
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        meta = {"source": file.name, "format": "mxnet"}
+        if _AGGREGATE.match(file.head.lstrip(b"\xef\xbb\xbf")):
+            return Profile(meta=meta, rows=_aggregate(file))
+        events, damage = events_of(file, partial=partial)
+        devices = {
+            event.get("pid"): str(event["args"]["name"])
+            for event in events
+            if event.get("ph") == "M" and event.get("name") == "process_name" and _named(event)
+        }
+        rows, unfinished = _pairs(events, devices)
+        notes = [Note("partial", damage)] if damage else []
+        if unfinished:
+            notes.append(Note("unfinished", f"{unfinished} operators have no end in the trace and are left out"))
+        spans = [(row.host_start_ns or 0, (row.host_start_ns or 0) + (row.host_ns or 0)) for row in rows]
+        wall = max(end for _, end in spans) - min(start for start, _ in spans) if spans else None
+        return Profile(meta=meta, rows=rows, wall_ns=wall, notes=tuple(notes))
+
+
+READER: Reader = MxnetReader()
+
+
+def _named(event: dict[str, Any]) -> bool:
+    return isinstance(event.get("args"), dict) and "name" in event["args"]
+
+
+def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple[ProfileRow, ...], int]:
+    """Each operator's begin and end on its device and thread, innermost first to end, and how many never ended."""
+    begun: dict[tuple[Any, Any, str], list[int]] = {}
+    found: list[tuple[int, int, str, dict[str, Any]]] = []
+    for event in events:
+        if event.get("cat") != "operator" or event.get("ph") not in {"B", "E"}:
+            continue
+        time = integer(event, "ts")
+        if time is None:
+            raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in 'ts'")
+        name = text(event, "name")
+        stack = begun.setdefault((event.get("pid"), event.get("tid"), name), [])
+        if event["ph"] == "B":
+            stack.append(time)
+        elif stack:
+            start = stack.pop()
+            found.append((start, time - start, name, event))
+    found.sort(key=lambda entry: entry[0])
+    rows = tuple(
+        ProfileRow(
+            id=number,
+            name=name,
+            type=name,
+            device=devices.get(event.get("pid"), str(event.get("pid"))),
+            stream=str(event.get("tid")),
+            provider="operator",
+            host_start_ns=start * NS_PER_US,
+            host_ns=duration * NS_PER_US,
+            host_self_ns=duration * NS_PER_US,
+        )
+        for number, (start, duration, name, event) in enumerate(found)
+    )
+    return rows, sum(map(len, begun.values()))
+
+
+def _aggregate(file: TraceFile) -> tuple[ProfileRow, ...]:
+    """One row for each name of the table; MXNet rounds its milliseconds to four digits."""
+    try:
+        content = json.loads(file.text(), parse_float=Decimal, parse_int=Decimal)
+        domains = content["Time"]
+        entries = [(domain, name, entry) for domain, table in domains.items() for name, entry in table.items()]
+        return tuple(
+            ProfileRow(
+                id=number,
+                name=name,
+                type=name,
+                provider=domain,
+                host_ns=round(entry["Total"] * 1_000_000),
+                host_self_ns=round(entry["Total"] * 1_000_000),
+                count=int(entry["Count"]),
+            )
+            for number, (domain, name, entry) in enumerate(entries)
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as exc:
+        raise SourceError(f"{file.path} looks like MXNet's aggregate table but is damaged: {exc!r}") from exc

@@ -1,0 +1,115 @@
+"""Performance counters of OpenVINO's benchmark_app (`-report_type average_counters|detailed_counters`), CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from opcost.core.graph import Note
+from opcost.core.profile import Profile, ProfileRow
+from opcost.errors import SourceError
+from opcost.traces.file import TraceFile
+
+if TYPE_CHECKING:
+    from opcost.traces.registry import Reader
+
+HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
+NS_PER_MS = 1_000_000
+_JSON = re.compile(rb'"report_type"\s*:\s*"(average|detailed)"')
+
+
+class OpenVinoReader:
+    """One row for each layer and inference request; a layer that was fused away (NOT_RUN) is a row without time."""
+
+    name = "openvino"
+
+    def sniff(self, head: bytes) -> bool:
+        head = head.lstrip(b"\xef\xbb\xbf \r\n")
+        return head.startswith(HEADER) or (head[:1] == b"{" and _JSON.search(head[:4096]) is not None)
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        if file.head.lstrip(b"\xef\xbb\xbf \r\n").startswith(HEADER):
+            layers, notes = _csv(file, partial=partial)
+        else:
+            layers, notes = _json(file)
+        rows = tuple(_row(file, number, *layer) for number, layer in enumerate(layers))
+        return Profile(meta={"source": file.name, "format": "openvino"}, rows=rows, notes=tuple(notes))
+
+
+READER: Reader = OpenVinoReader()
+
+
+def _csv(file: TraceFile, *, partial: bool) -> tuple[list[tuple[int, list[str]]], list[Note]]:
+    """Request and the six fields of every layer; a table of several requests repeats the heading."""
+    layers: list[tuple[int, list[str]]] = []
+    request = -1
+    for number, fields in enumerate(csv.reader(io.StringIO(file.text()), delimiter=";"), 1):
+        if fields[:1] == ["layerName"]:
+            request += 1
+        elif fields[:1] == ["Total"] or not any(fields):
+            continue
+        elif len(fields) == 6:
+            layers.append((request, fields))
+        else:
+            if partial:
+                return layers, [Note("partial", f"line {number} is damaged; this is what stands before it")]
+            raise SourceError(
+                f"{file.path}, line {number}: {len(fields)} fields where a layer has 6: {';'.join(fields)[:60]!r}"
+            )
+    return layers, []
+
+
+def _json(file: TraceFile) -> tuple[list[tuple[int, list[str]]], list[Note]]:
+    content = file.json()
+    notes = []
+    requests = content.get("detailed_performance")
+    if requests is None:
+        requests = [content.get("avg_performance")]
+        notes.append(
+            Note(
+                "incomplete", "benchmark_app writes only the first layer into this file; its CSV report has all of them"
+            )
+        )
+    keys = ("name", "status", "node_type", "exec_type", "real_time", "cpu_time")
+    layers: list[tuple[int, list[str]]] = []
+    try:
+        for request, counters in enumerate(requests):
+            layers.extend((request, [_field(node[key]) for key in keys]) for node in counters["nodes"])
+    except (KeyError, TypeError) as exc:
+        raise SourceError(f"{file.path} looks like OpenVINO's counters but is damaged: {exc!r}") from exc
+    return layers, notes
+
+
+def _field(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _row(file: TraceFile, number: int, request: int, fields: list[str]) -> ProfileRow:
+    name, status, layer_type, execution, real, cpu = fields
+    ran = status.removeprefix("Status.") == "EXECUTED"
+    return ProfileRow(
+        id=number,
+        name=name,
+        type=layer_type,
+        provider=execution,
+        device="cpu",
+        step=request,
+        host_ns=_ns(file, name, real) if ran else None,
+        host_self_ns=_ns(file, name, real) if ran else None,
+        attrs={"status": status.removeprefix("Status."), "cpu_ns": _ns(file, name, cpu)},
+        count=1 if ran else 0,
+    )
+
+
+def _ns(file: TraceFile, name: str, milliseconds: str) -> int:
+    try:
+        return int((Decimal(milliseconds) * NS_PER_MS).to_integral_value())
+    except (InvalidOperation, ValueError, OverflowError):
+        raise SourceError(
+            f"{file.path}: the layer {name!r} has the time {milliseconds!r}, which is no number"
+        ) from None

@@ -1,0 +1,161 @@
+"""One rank's trace reduced to plain columns, and such columns made into a profile again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opcost.core.graph import Attr, Note, TensorSpec
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.schema import write_attrs
+from opcost.traces.file import TraceFile
+from opcost.traces.kineto import KinetoReader
+from opcost.traces.registry import reader_of
+from opcost.traces.table import Table, Times, read_table
+
+CACHE_VERSION = "1"
+"""Changed whenever the columns or the way to them change, so that old caches are not used."""
+
+TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
+NUMBERS = (
+    "rank", "step", "place", "count", "host_ns", "host_self_ns", "device_ns", "least_ns", "median_ns", "p99_ns", "most_ns",
+)  # fmt: skip
+
+
+def reduce_file(path: str) -> dict[str, list[Any]]:
+    """The columns of one file: its operators, kernels, device use, collectives; `what` says which a row is."""
+    file = TraceFile(path)
+    if isinstance(reader_of(file), KinetoReader):
+        rows = _of_table(read_table(path))
+    else:
+        rows = _of_profile(reader_of(file).read(file))
+    source = {"source": file.name}
+    entries = [{**row, **source} for row in rows]
+    texts = {name: [entry.get(name, "") for entry in entries] for name in TEXTS}
+    return {**texts, **{name: [entry.get(name) for entry in entries] for name in NUMBERS}}
+
+
+def _of_table(table: Table) -> Iterable[dict[str, Any]]:
+    rank = {"rank": table.rank}
+    yield {**rank, "what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
+    for place, group in enumerate(table.groups):
+        queue = next(iter(group.kernels), None)
+        has_device = bool(table.spans)
+        yield {
+            **rank,
+            "what": "operator",
+            "type": group.type,
+            "kind": group.meaning.kind,
+            "module": group.module,
+            "phase": group.phase,
+            "provider": group.provider,
+            "device": queue.device if queue else "cpu",
+            "stream": queue.stream if queue else "",
+            "ins": _specs(group.meaning.ins),
+            "outs": _specs(group.meaning.outs),
+            "attrs": json.dumps(write_attrs(group.meaning.attrs)),
+            "step": group.step,
+            "place": place,
+            "count": group.host.count,
+            "host_ns": group.host.total,
+            "host_self_ns": group.host_self.total,
+            "device_ns": group.device.total if has_device else None,
+            **_spread(group.device if queue else group.host),
+        }
+        for queue, times in group.kernels.items():
+            yield {**rank, "what": "kernel", "place": place, **_of_kernel(queue, times)}
+    for (queue, reason), times in table.unattributed.items():
+        yield {**rank, "what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
+    for device, (span, busy) in table.spans.items():
+        yield {**rank, "what": "device", "device": device, "host_ns": span, "device_ns": busy}
+    seen: dict[tuple[str, str], int] = {}
+    for name, group_name, _, duration in table.collectives:
+        place = seen[name, group_name] = seen.get((name, group_name), -1) + 1
+        yield {**rank, "what": "collective", "type": name, "stream": group_name, "place": place, "device_ns": duration}
+
+
+def _of_kernel(queue: tuple[str, str, str], times: Times) -> dict[str, Any]:
+    name, device, stream = queue
+    found = {"type": name, "device": device, "stream": stream, "count": times.count, "device_ns": times.total}
+    return {**found, **_spread(times)}
+
+
+def _spread(times: Times) -> dict[str, int]:
+    return {
+        "least_ns": times.least,
+        "median_ns": times.percentile(50),
+        "p99_ns": times.percentile(99),
+        "most_ns": times.most,
+    }
+
+
+def _of_profile(profile: Profile) -> Iterable[dict[str, Any]]:
+    """The rows of a format that has one file of ordinary size for each rank."""
+    yield {"what": "run", "host_ns": profile.wall_ns}
+    for place, row in enumerate(profile.rows):
+        yield {
+            "what": "operator",
+            **{name: getattr(row, name) for name in ("type", "kind", "module", "phase", "provider", "device", "stream")},
+            **{name: getattr(row, name) for name in ("step", "count", "host_ns", "host_self_ns", "device_ns")},
+            "ins": _specs(row.ins),
+            "outs": _specs(row.outs),
+            "attrs": json.dumps(write_attrs(row.attrs)),
+            "place": place,
+        }
+        for kernel in row.kernels:
+            queue = (kernel.name, kernel.device, kernel.stream)
+            yield {"what": "kernel", "place": place, **_of_kernel(queue, Times([kernel.duration_ns]))}
+    for kernel in profile.unattributed:
+        queue = (kernel.name, kernel.device, kernel.stream)
+        yield {"what": "unattributed", **_of_kernel(queue, Times([kernel.duration_ns]))}
+
+
+def _specs(specs: tuple[TensorSpec, ...]) -> str:
+    return json.dumps([[None if spec.shape is None else list(spec.shape), spec.dtype] for spec in specs])
+
+
+def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Profile:
+    """The columns of all ranks, row by row, as one profile."""
+    operators: dict[tuple[int, int], Mapping[str, Any]] = {}
+    kernels: dict[tuple[int, int], list[Kernel]] = {}
+    lost: list[Kernel] = []
+    sources: dict[int, str] = {}
+    wall: list[int] = []
+    for row in rows:
+        what, key = row["what"], (row["rank"], row["place"])
+        sources.setdefault(row["rank"], row["source"])
+        if what == "operator":
+            operators[key] = row
+        elif what == "run" and row["host_ns"] is not None:
+            wall.append(row["host_ns"])
+        elif what in {"kernel", "unattributed"}:
+            kernel = Kernel(row["type"], row["device"], row["stream"], 0, row["device_ns"])
+            (kernels.setdefault(key, []) if what == "kernel" else lost).append(kernel)
+    found = tuple(
+        ProfileRow(
+            id=number,
+            name=row["type"],
+            **{name: row[name] for name in ("type", "kind", "module", "phase", "provider", "device", "stream")},
+            **{name: row[name] for name in ("rank", "step", "count", "host_ns", "host_self_ns", "device_ns")},
+            kernels=tuple(kernels.get(key, ())),
+            ins=_read_specs(row["ins"]),
+            outs=_read_specs(row["outs"]),
+            attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
+        )
+        for number, (key, row) in enumerate(operators.items())
+    )
+    meta = {"source": ", ".join(sources[rank] for rank in sorted(sources)), "format": "ranks", "ranks": str(len(sources))}
+    return Profile(
+        meta=meta, rows=found, unattributed=tuple(lost), wall_ns=max(wall, default=None), notes=notes
+    )
+
+
+def _read_specs(text: str) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(None if shape is None else tuple(shape), dtype) for shape, dtype in (json.loads(text) if text else ())
+    )
+
+
+def _attr(value: Any) -> Attr:
+    return tuple(_attr(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,245 @@
+"""Many traces of one run, a file for each rank: each reduced on its own, in parallel, and asked together.
+
+A rank is reduced to a small table of columns, kept as Parquet beside its trace and used again as long as the trace's
+content is the same. The same function reduces a rank in a process of this machine and on a worker of a Dask cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opcost.core.graph import Note
+from opcost.core.profile import Profile
+from opcost.errors import MissingFramework, SourceError
+from opcost.traces.rank_columns import CACHE_VERSION, profile_of, reduce_file
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Progress = Callable[[int, int], None]
+"""Called with how many files are done, and how many there are."""
+
+SUFFIXES = (".json", ".json.gz", ".csv", ".gz")
+CACHE_SUFFIX = ".opcost.parquet"
+_RANK = re.compile(r"rank[_.\-]?(\d{1,9})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """The reduced tables of all ranks in one frame: a column `rank`, and for each row what it is about (`what`)."""
+
+    frame: pl.DataFrame
+    notes: tuple[Note, ...] = ()
+
+    def profile(self) -> Profile:
+        """All ranks as one profile whose rows stand for many executions each."""
+        return profile_of(self.frame.to_dicts(), self.notes)
+
+    def summary(self) -> pl.DataFrame:
+        """For each rank: wall time, time of its operators and kernels, busy and idle device time, time in collectives
+        and of it the wait for others, and how long the others waited for this one.
+        """
+        import polars as pl
+
+        def total(what: str, column: str) -> pl.Expr:
+            return pl.col(column).filter(pl.col("what") == what).sum()
+
+        ranks = (
+            self.frame.group_by("rank")
+            .agg(
+                wall_ns=total("run", "host_ns"),
+                host_self_ns=total("operator", "host_self_ns"),
+                device_ns=total("operator", "device_ns") + total("unattributed", "device_ns"),
+                span_ns=total("device", "host_ns"),
+                busy_ns=total("device", "device_ns"),
+                collective_ns=total("collective", "device_ns"),
+            )
+            .with_columns(idle_ns=pl.col("span_ns") - pl.col("busy_ns"))
+        )
+        waits = self.collectives()
+        waited = waits.group_by("rank").agg(wait_ns=pl.col("wait_ns").sum())
+        last = waits.filter(pl.col("wait_ns") == 0).group_by("rank").agg(held_up_ns=pl.col("others_ns").sum())
+        return (
+            ranks.join(waited, on="rank", how="left")
+            .join(last, on="rank", how="left")
+            .with_columns(pl.col("wait_ns", "held_up_ns").fill_null(0))
+            .sort("rank")
+        )
+
+    def collectives(self) -> pl.DataFrame:
+        """Each collective that every rank took part in: how long each rank was in it and of that only waited.
+
+        The rank that comes last waits for nobody and is in it for the shortest time; what the others are in it longer
+        they wait. This needs no common clock. Collectives are matched by name, process group and place in their order.
+        """
+        import polars as pl
+
+        keys = ["type", "stream", "place"]
+        everybody = self.frame["rank"].n_unique()
+        return (
+            self.frame.filter(pl.col("what") == "collective")
+            .select("rank", *keys, "device_ns")
+            .with_columns(
+                least=pl.col("device_ns").min().over(keys),
+                total=pl.col("device_ns").sum().over(keys),
+                ranks=pl.col("rank").n_unique().over(keys),
+            )
+            .filter((pl.col("ranks") == everybody) & (pl.col("ranks") > 1))
+            .with_columns(
+                wait_ns=pl.col("device_ns") - pl.col("least"), others_ns=pl.col("total") - pl.col("least") * pl.col("ranks")
+            )
+            .select("rank", pl.col("type").alias("name"), pl.col("stream").alias("group"), "place", "device_ns", "wait_ns", "others_ns")
+            .sort("name", "group", "place", "rank")
+        )
+
+    def stragglers(self) -> pl.DataFrame:
+        """The ranks that others waited for, the worst first."""
+        import polars as pl
+
+        return self.summary().filter(pl.col("held_up_ns") > 0).sort("held_up_ns", descending=True)
+
+
+def read_ranks(
+    paths: Sequence[str | os.PathLike[str]], *, cluster: str | None = None, progress: Progress | None = None
+) -> Profile:
+    """The profile of many ranks: files, or directories of them. `cluster` is None, "local" or the address of a scheduler."""
+    return reduce_ranks(paths, cluster=cluster, progress=progress).profile()
+
+
+def reduce_ranks(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Ranks:
+    """Reduce every file, in a process pool or on a cluster, and put the tables together."""
+    pl = _polars()
+    files = list(trace_files(paths))
+    if not files:
+        raise SourceError(f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}")
+    todo = [str(file) for file in files]
+    results = _on_cluster(todo, cluster) if cluster else _in_processes(todo, workers)
+    tables: dict[str, dict[str, list[Any]]] = {}
+    for path, table in results:
+        tables[path] = table
+        if progress is not None:
+            progress(len(tables), len(todo))
+    numbers, notes = _rank_numbers(files, tables)
+    frames = [pl.DataFrame(tables[path]).with_columns(rank=pl.lit(numbers[path], pl.Int64)) for path in todo]
+    return Ranks(frame=pl.concat(frames, how="vertical_relaxed"), notes=notes)
+
+
+def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    """The files that are named, and those in directories that are named, by name."""
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = (file for file in path.iterdir() if file.is_file() and file.name.lower().endswith(SUFFIXES))
+            yield from sorted(inside, key=_natural)
+        elif path.is_file():
+            yield path
+        else:
+            raise SourceError(f"there is no file or directory {path}")
+
+
+def reduce_rank(path: str) -> tuple[str, dict[str, list[Any]]]:
+    """The table of one file, from its cache if that fits the content. This is what processes and workers run."""
+    pl = _polars()
+    file = Path(path)
+    cache = file.with_name(file.name + CACHE_SUFFIX)
+    key = _content_key(file)
+    if cache.is_file():
+        try:
+            if pl.read_parquet_metadata(cache).get("opcost") == key:
+                return path, pl.read_parquet(cache).to_dict(as_series=False)
+        except (pl.exceptions.PolarsError, OSError):
+            pass  # a broken cache is made anew
+    table = reduce_file(path)
+    try:
+        partial = cache.with_name(f"{cache.name}.{os.getpid()}")
+        pl.DataFrame(table).write_parquet(partial, metadata={"opcost": key})
+        partial.replace(cache)
+    except OSError:
+        pass  # a directory that cannot be written to: the next time costs the same again
+    return path, table
+
+
+def _in_processes(paths: list[str], workers: int | None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    workers = min(len(paths), workers or os.cpu_count() or 1)
+    if workers == 1:
+        yield from map(reduce_rank, paths)
+        return
+    # Polars runs threads, which a forked process would inherit in the middle of what they do.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(reduce_rank, path) for path in paths]):
+            yield future.result()
+
+
+def _on_cluster(paths: list[str], cluster: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """The same on a Dask cluster; its workers must see the files under the same paths."""
+    try:
+        from distributed import Client, LocalCluster
+        from distributed import as_completed as finished
+    except ModuleNotFoundError as exc:
+        raise MissingFramework("--cluster needs Dask", hint="pip install 'opcost[scale]'") from exc
+    if cluster == "local":
+        with LocalCluster(n_workers=min(len(paths), os.cpu_count() or 1), threads_per_worker=1, dashboard_address=None) as local, Client(local) as client:
+            yield from _gathered(client, finished, paths)
+        return
+    try:
+        client = Client(cluster, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as exc:
+        raise SourceError(f"there is no Dask scheduler at {cluster!r}: {exc}", hint="tcp://HOST:PORT, or local") from exc
+    with client:
+        yield from _gathered(client, finished, [str(Path(path).resolve()) for path in paths], names=paths)
+
+
+def _gathered(
+    client: Any, finished: Any, paths: list[str], names: list[str] | None = None
+) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    asked = dict(zip(paths, names or paths, strict=True))
+    futures = client.map(reduce_rank, paths, pure=False)
+    for _, (path, table) in finished(futures, with_results=True):
+        yield asked[path], table
+
+
+def _rank_numbers(files: list[Path], tables: dict[str, dict[str, list[Any]]]) -> tuple[dict[str, int], tuple[Note, ...]]:
+    """The number of each file's rank: as the trace says, else as the file is called, else by the order of names."""
+    told = {str(file): tables[str(file)]["rank"][0] for file in files}
+    if any(rank is None for rank in told.values()):
+        named = {str(file): _RANK.findall(file.name) for file in files}
+        told = {path: int(found[-1]) if found else None for path, found in named.items()}
+    if None in told.values() or len(set(told.values())) < len(told):
+        numbered = {str(file): number for number, file in enumerate(files)}
+        text = "neither the traces nor their names tell distinct ranks; they are numbered in the order of names"
+        return numbered, (Note("ranks", text),) if len(files) > 1 else ()
+    return {path: rank for path, rank in told.items() if rank is not None}, ()
+
+
+def _natural(file: Path) -> list[tuple[int, str]]:
+    """A key by which rank 10 comes after rank 9."""
+    return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", file.name)]
+
+
+def _content_key(file: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return f"{CACHE_VERSION}:{digest.hexdigest()}"
+
+
+def _polars() -> Any:
+    try:
+        import polars
+    except ModuleNotFoundError as exc:
+        raise MissingFramework("reading many ranks needs Polars", hint="pip install 'opcost[scale]'") from exc
+    return polars

@@ -1,0 +1,243 @@
+"""A Kineto trace of any size, tabulated while it streams by: what repeats is one group, with every duration kept exactly.
+
+A profile has an object for every execution; this has eight bytes for each of its times, so that a trace of gigabytes
+fits into a few hundred megabytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import repeat
+from math import ceil
+from os import PathLike
+from typing import NamedTuple
+
+from opcost.core.collector import without_collector
+from opcost.core.graph import Note, Phase
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.errors import SourceError
+from opcost.traces.aten import Meaning
+from opcost.traces.file import TraceFile
+from opcost.traces.kineto import KinetoReader, damage_notes, meta_of, rank_of, translate, wall_of
+from opcost.traces.kineto_columns import PROVIDERS
+from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES
+from opcost.traces.kineto_rows import Translated
+
+
+class Times:
+    """Durations in nanoseconds, all of them."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Iterable[int] = ()) -> None:
+        self.values = array("q", values)
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    @property
+    def total(self) -> int:
+        return sum(self.values)
+
+    @property
+    def least(self) -> int:
+        return min(self.values)
+
+    @property
+    def most(self) -> int:
+        return max(self.values)
+
+    def percentile(self, percent: float) -> int:
+        """The smallest duration that so many percent do not exceed."""
+        if not 0 <= percent <= 100:
+            raise ValueError(f"{percent} is no percentage")
+        ordered = sorted(self.values)
+        return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
+
+
+class Queue(NamedTuple):
+    """A kernel, and where it ran."""
+
+    kernel: str
+    device: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Executions that share operator, arguments, module, phase and step."""
+
+    type: str
+    provider: str
+    meaning: Meaning
+    module: str
+    phase: Phase
+    step: int | None
+    host: Times = field(default_factory=Times)
+    host_self: Times = field(default_factory=Times)
+    device: Times = field(default_factory=Times)
+    kernels: dict[Queue, Times] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The groups of one trace, in the order of their first execution on each thread."""
+
+    meta: Mapping[str, str]
+    rank: int | None
+    groups: tuple[Group, ...]
+    unattributed: Mapping[tuple[Queue, str], Times]
+    """Device work that no operator launched, and why: "graph", "outside" the window, or in "none"."""
+    collectives: tuple[tuple[str, str, int, int], ...]
+    """Name, process group, start and duration of every collective on a device, by start."""
+    spans: Mapping[str, tuple[int, int]]
+    """Of each device, nanoseconds from its first to its last work, and how many of them it was busy."""
+    wall_ns: int | None
+    notes: tuple[Note, ...] = ()
+
+    def profile(self) -> Profile:
+        """The groups as rows that stand for many executions each, with sums of times."""
+        rank = self.rank or 0
+        has_device = bool(self.spans)
+        rows = []
+        for number, group in enumerate(self.groups):
+            kernels = tuple(Kernel(*queue, 0, times.total) for queue, times in group.kernels.items())
+            spent = group.device.total if has_device else None
+            rows.append(
+                ProfileRow(
+                    id=number,
+                    name=group.type,
+                    type=group.type,
+                    kind=group.meaning.kind,
+                    module=group.module,
+                    phase=group.phase,
+                    device=kernels[0].device if kernels else "cpu",
+                    stream=kernels[0].stream if kernels else "",
+                    provider=group.provider,
+                    rank=rank,
+                    step=group.step,
+                    host_ns=group.host.total,
+                    host_self_ns=group.host_self.total,
+                    device_ns=spent,
+                    kernels=kernels,
+                    ins=group.meaning.ins,
+                    outs=group.meaning.outs,
+                    attrs=group.meaning.attrs,
+                    count=group.host.count,
+                )
+            )
+        lost = tuple(Kernel(*queue, 0, times.total) for (queue, _), times in self.unattributed.items())
+        alike = Note("grouped", "each row stands for all executions of an operator with the same arguments and module")
+        notes = (*self.notes, alike)
+        return Profile(meta=self.meta, rows=tuple(rows), unattributed=lost, wall_ns=self.wall_ns, notes=notes)
+
+
+def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
+    """Tabulate a Kineto trace of any size."""
+    file = TraceFile(path)
+    if not KinetoReader().sniff(file.head):
+        raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
+    with without_collector():
+        stream, translated = translate(file, partial=partial)
+        return Table(
+            meta=meta_of(file, stream.fields),
+            rank=rank_of(stream.fields),
+            groups=_groups(translated),
+            unattributed=_unattributed(translated),
+            collectives=_collectives(translated),
+            spans=_spans(translated),
+            wall_ns=wall_of(translated.linked),
+            notes=damage_notes(stream) + translated.notes(),
+        )
+
+
+class _Members(dict):  # type: ignore[type-arg]
+    """The rows of each group, by what they share."""
+
+    def __missing__(self, key: tuple[int, int, int, int | None]) -> array[int]:
+        found = self[key] = array("i")
+        return found
+
+
+def _groups(translated: Translated) -> tuple[Group, ...]:
+    linked = translated.linked
+    rows, joined = linked.rows, linked.joined
+    steps = map(linked.step, rows.start) if linked.columns.steps else repeat(None)
+    members = _Members()
+    for row, key in enumerate(zip(rows.signature, linked.module, linked.phase, steps, strict=False)):
+        members[key].append(row)
+    for key in list(members) if joined else ():
+        members[key] = array("i", [row for row in members[key] if row not in joined])
+        if not members[key]:
+            del members[key]
+    owners = {owner: -1 for owner in linked.owner if owner >= 0}
+    for number, own in enumerate(members.values()):
+        owners.update((row, number) for row in own if row in owners)
+    kernels: list[dict[Queue, Times]] = [{} for _ in members]
+    work = linked.columns.device
+    for owner, name, queue, duration in zip(linked.owner, work.name, work.queue, work.duration, strict=True):
+        if owner >= 0:
+            place = Queue(translated.kernel_names[name], *translated.queues[queue])
+            kernels[owners[owner]].setdefault(place, Times()).values.append(duration)
+    return tuple(
+        Group(
+            type=linked.signatures[signature].name,
+            provider=PROVIDERS[linked.signatures[signature].sort],
+            meaning=translated.bare(signature),
+            module=linked.modules[module] if module >= 0 else "",
+            phase=PHASES[phase],
+            step=step,
+            host=Times(map(rows.duration.__getitem__, own)),
+            host_self=Times(map(linked.self_time.__getitem__, own)),
+            device=Times(map(linked.device.__getitem__, own)),
+            kernels=launched,
+        )
+        for ((signature, module, phase, step), own), launched in zip(members.items(), kernels, strict=True)
+    )
+
+
+def _unattributed(translated: Translated) -> dict[tuple[Queue, str], Times]:
+    work = translated.linked.columns.device
+    found: dict[tuple[Queue, str], Times] = {}
+    reasons = {GRAPH: "graph", OUTSIDE: "outside"}
+    for place, owner in enumerate(translated.linked.owner):
+        if owner < 0:
+            queue = Queue(translated.kernel_names[work.name[place]], *translated.queues[work.queue[place]])
+            found.setdefault((queue, reasons.get(owner, "none")), Times()).values.append(work.duration[place])
+    return found
+
+
+def _collectives(translated: Translated) -> tuple[tuple[str, str, int, int], ...]:
+    """Kernels that the profiler marked as collectives, or that bear the library's name."""
+    columns = translated.linked.columns
+    work = columns.device
+    library = {number for name, number in columns.kernel_names.items() if name.lower().startswith(("nccl", "rccl"))}
+    found = []
+    for place, name in enumerate(work.name):
+        marked = columns.collectives.get(place)
+        if marked is not None or name in library:
+            word, group = marked or (translated.kernel_names[name].partition("(")[0], "")
+            found.append((word, group, translated.base_ns + work.start[place], work.duration[place]))
+    return tuple(sorted(found, key=lambda each: each[2]))
+
+
+def _spans(translated: Translated) -> dict[str, tuple[int, int]]:
+    """Time between first and last work of each device, and the length of the union of its work."""
+    work = translated.linked.columns.device
+    places: dict[str, list[int]] = {}
+    for place, queue in enumerate(work.queue):
+        places.setdefault(translated.queues[queue][0], []).append(place)
+    found = {}
+    for device, own in places.items():
+        own.sort(key=work.start.__getitem__)
+        busy, reached = 0, work.start[own[0]]
+        for place in own:
+            start, end = work.start[place], work.start[place] + work.duration[place]
+            if end > reached:
+                busy += end - max(start, reached)
+                reached = end
+        found[device] = reached - work.start[own[0]], busy
+    return found

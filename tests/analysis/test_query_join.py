@@ -1,0 +1,123 @@
+"""Time beside cost: prices from recorded shapes, modules of a report, two profiles against each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opcost.analysis.join import with_costs, with_modules
+from opcost.analysis.price import price
+from opcost.analysis.profile_diff import diff_profiles
+from opcost.core.cost import Cost
+from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
+from opcost.core.profile import Profile, ProfileRow
+from opcost.core.report import Report
+from opcost.rules import default_rules
+
+X = TensorSpec((1, 4, 8, 8))
+W = TensorSpec((4, 4, 3, 3))
+MACS = 1 * 4 * 8 * 8 * 4 * 3 * 3
+
+
+@pytest.fixture
+def report() -> Report:
+    """Two equal convolutions in different modules."""
+    values = (
+        Value(0, "x", X, "input", 0),
+        Value(1, "w1", W, "param", 1),
+        Value(2, "w2", W, "param", 2),
+        Value(3, "y1", X, "activation", 3),
+        Value(4, "y2", X, "activation", 4),
+    )
+    ops = (
+        Op(0, "conv", "aten::conv2d", (0, 1), (3,), {}, "layer1.0.conv1"),
+        Op(1, "conv", "aten::conv2d", (3, 2), (4,), {}, "layer1.0.conv2"),
+    )
+    paths = ("", "layer1", "layer1.0", "layer1.0.conv1", "layer1.0.conv2")
+    graph = Graph(
+        source="net",
+        framework="test",
+        values=values,
+        ops=ops,
+        modules=tuple(Module(path=path, type="M") for path in paths),
+        inputs=(0,),
+        outputs=(4,),
+    )
+    return price(graph, default_rules())
+
+
+def conv(number: int, **more: object) -> ProfileRow:
+    row = ProfileRow(id=number, name=f"n{number}", type="Conv", kind="conv", ins=(X, W), outs=(X,), host_self_ns=1)
+    return row._replace(**more)
+
+
+def test_a_row_is_priced_from_its_own_shapes() -> None:
+    (row,) = with_costs(Profile(meta={}, rows=(conv(0),)), default_rules()).rows
+    assert row.cost == Cost(MACS, 2 * MACS, X.nbytes + W.nbytes, X.nbytes)
+
+
+def test_a_price_that_is_already_there_stays() -> None:
+    told = Cost(1, 2, 3, 4)
+    (row,) = with_costs(Profile(meta={}, rows=(conv(0, cost=told),)), default_rules()).rows
+    assert row.cost == told
+
+
+def test_a_row_whose_trace_says_too_little_has_no_price_and_a_note() -> None:
+    profile = with_costs(Profile(meta={}, rows=(conv(0, ins=(), outs=()),)), default_rules())
+    assert profile.rows[0].cost is None
+    (note,) = profile.notes
+    assert note.code == "unpriced"
+    assert "Conv (1)" in note.text
+
+
+def test_a_row_without_a_kind_is_left_as_it_is() -> None:
+    profile = Profile(meta={}, rows=(conv(0, kind=""),))
+    assert with_costs(profile, default_rules()) == profile
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/layer1/layer1.0/conv2/Conv", "layer1.0.conv2", "/model/layer1/0/conv2/Conv", "/layer1.0/conv2/Conv", "conv2"],
+)
+def test_a_name_that_holds_a_path_finds_its_module(name: str, report: Report) -> None:
+    row = conv(0, name=name, kind="")
+    assert with_modules(Profile(meta={}, rows=(row,)), report).rows[0].module == "layer1.0.conv2"
+
+
+def test_equal_operators_are_joined_in_their_order_and_runs_begin_again(report: Report) -> None:
+    rows = tuple(conv(number) for number in range(5))
+    joined = with_modules(Profile(meta={}, rows=rows), report)
+    first, second = "layer1.0.conv1", "layer1.0.conv2"
+    assert [row.module for row in joined.rows] == [first, second, first, second, first]
+    assert all(row.cost is not None and row.cost.macs == MACS for row in joined.rows)
+    assert "5 of 5 rows" in joined.notes[-1].text
+
+
+def test_what_the_report_does_not_have_stays_unjoined(report: Report) -> None:
+    row = conv(0, kind="matmul", module="mine")
+    joined = with_modules(Profile(meta={}, rows=(row,)), report)
+    assert joined.rows == (row,)
+    assert "0 of 1 rows" in joined.notes[-1].text
+
+
+# -- two profiles ------------------------------------------------------------------------------------------------------
+
+
+def test_equal_profiles_do_not_differ(profile: Profile) -> None:
+    assert not diff_profiles(profile, profile)
+
+
+def test_differences_go_by_module_type_and_shape_the_largest_first(profile: Profile) -> None:
+    slower = profile.rows[0]._replace(device_ns=45_000)
+    found = diff_profiles(profile, replace(profile, rows=(slower, *profile.rows[1:2], *profile.rows[3:])))
+    assert found.side == "device"
+    assert [(change.key.module, change.delta_ns) for change in found.changes] == [("b.fc", -50_000), ("a.conv", 15_000)]
+    assert (found.changes[0].before.count, found.changes[0].after.count) == (1, 0)
+    assert found.after_ns - found.before_ns == sum(change.delta_ns for change in found.changes)
+
+
+def test_unattributed_work_takes_part(profile: Profile) -> None:
+    (change,) = diff_profiles(profile, replace(profile, unattributed=())).changes
+    assert change.key.type == "(unattributed)"
+    assert change.delta_ns == -15_000

@@ -1,0 +1,216 @@
+"""`opcost analyze` and `opcost diff` of profiles."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).resolve().parent.parent / "data" / "megengine" / "profile"
+RESNET = DATA / "resnet18_full.json.gz"
+TIMELINE = DATA / "timeline.json.gz"
+
+
+def answer(text: str) -> dict[str, Any]:
+    return json.loads(text)
+
+
+@pytest.fixture
+def asked(opcost_command: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """The answer as data."""
+
+    def call(path: Path, *words: str) -> dict[str, Any]:
+        found = opcost_command("analyze", path, "--format", "json", *words)
+        assert found.code == 0, found.err
+        return answer(found.out)
+
+    return call
+
+
+def rows(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [line for line in data["lines"] if line["role"] == "row"]
+
+
+def test_lines_add_up_to_the_device_time_of_the_file(asked: Callable[..., dict[str, Any]]) -> None:
+    raw = json.loads(gzip.decompress(RESNET.read_bytes()))
+    spans = [times for places in raw["profiler"]["device"].values() for times in places.values()]
+    total = sum(round((times["end"] - times["start"]) * 1e6) * 1000 for times in spans)
+    for key in ("type", "kind", "module", "shape", "kernel", "device", "phase"):
+        data = asked(RESNET, "--aggregate-by", key, "-t", "0")
+        assert sum(line["time_ns"] for line in rows(data)) == total == data["total_ns"]
+
+
+def test_several_keys_may_be_one_word_or_several_options(asked: Callable[..., dict[str, Any]]) -> None:
+    together = asked(RESNET, "--aggregate-by", "type,kind", "-t", "0")
+    apart = asked(RESNET, "--aggregate-by", "type", "--aggregate-by", "kind", "-t", "0")
+    assert together == apart
+    assert together["keys"] == ["type", "kind"]
+
+
+def test_a_bound_without_a_unit_is_in_seconds(asked: Callable[..., dict[str, Any]]) -> None:
+    bare = asked(RESNET, "--min-time", "0.01", "-t", "0")
+    assert bare == asked(RESNET, "--min-time", "10ms", "-t", "0")
+    assert rows(bare)
+    assert all(line["time_ns"] >= 10_000_000 for line in rows(bare))
+
+
+def test_where_and_the_options_say_the_same(asked: Callable[..., dict[str, Any]]) -> None:
+    by_options = asked(RESNET, "--kind", "conv", "--min-time", "10ms", "-t", "0")
+    by_condition = asked(RESNET, "--where", 'kind == "conv" and time >= 10ms', "-t", "0")
+    assert rows(by_options) == rows(by_condition)
+
+
+def test_megengines_words_work_on_another_trace(opcost_command: Callable[..., Any], asked: Callable[..., Any]) -> None:
+    for words in (
+        ("--order-by", "+FLOPS"),
+        ("--order-by", "cumulative"),
+        ("--opr-name", "layers"),
+        ("--type", "Convolution"),
+        ("--top-end-key", "kern"),
+        ("--input-dtype", "Float32"),
+    ):
+        assert rows(asked(TIMELINE, *words)), words
+    for words in (
+        ("--confluence",),
+        ("--dump-only-opr",),
+        ("--copy-time",),
+        ("--show-host",),
+        ("--print-only", "summary"),
+    ):
+        found = opcost_command("analyze", TIMELINE, *words)
+        assert found.code == 0, found.err
+        assert found.out.strip()
+
+
+def test_show_host_adds_the_hosts_table_and_print_only_leaves_the_rest_out(opcost_command: Callable[..., Any]) -> None:
+    both = opcost_command("analyze", TIMELINE, "--show-host").out
+    assert ("device time" in both, "host time  " in both) == (True, True)
+    sides = answer(opcost_command("analyze", TIMELINE, "--show-host", "--format", "json").out)
+    assert [side["side"] for side in sides] == ["device", "host"]
+    host = opcost_command("analyze", TIMELINE, "--print-only", "host", "--format", "json").out
+    assert answer(host)["side"] == "host"
+
+
+def test_the_suffix_of_the_output_chooses_the_format(tmp_path: Path, opcost_command: Callable[..., Any]) -> None:
+    for suffix in ("json", "csv", "md", "txt"):
+        path = tmp_path / f"answer.{suffix}"
+        found = opcost_command("analyze", RESNET, "--aggregate-by", "kind", "-o", path)
+        assert (found.code, found.out) == (0, "")
+        assert path.read_text(encoding="utf-8")
+    assert answer((tmp_path / "answer.json").read_text(encoding="utf-8"))["keys"] == ["kind"]
+    records = list(csv.DictReader(io.StringIO((tmp_path / "answer.csv").read_text(encoding="utf-8"))))
+    assert records[-1]["role"] == "total"
+    assert (tmp_path / "answer.md").read_text(encoding="utf-8").startswith("| kind |")
+
+
+def test_measured_peaks_take_the_place_of_published_ones(asked: Callable[..., dict[str, Any]]) -> None:
+    data = asked(RESNET, "--aggregate-by", "kind", "--peak-flops", "1G", "--peak-bandwidth", "1TB")
+    (conv,) = [line for line in rows(data) if line["kind"] == "conv"]
+    assert conv["of_peak_flops"] == conv["flops"] / 1e9
+    assert conv["above_peak"]
+    assert "above_peak" in {note["code"] for note in data["notes"]}
+
+
+def test_a_saved_report_gives_its_modules(
+    tmp_path: Path, opcost_command: Callable[..., Any], asked: Callable[..., Any]
+) -> None:
+    source = tmp_path / "net.py"
+    source.write_text(
+        "from torch import nn\n"
+        "def net():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))\n"
+    )
+    report = tmp_path / "report.json"
+    assert opcost_command("count", f"{source}:net", "-i", "1x3x224x224", "-o", report, "-q").code == 0
+    for words in (("--report", str(report)), ("--model", f"{source}:net", "-i", "1x3x224x224")):
+        data = asked(TIMELINE, "--aggregate-by", "module", "--kind", "conv", "-t", "0", *words)
+        # The first convolution of the trace has the shapes of the model's only one.
+        assert "0" in {line["module"] for line in rows(data)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--aggregate-by", "colour"), "colour"),
+        (("--order-by", "colour"), "colour"),
+        (("--where", "time > 1"), "cannot be compared"),
+        (("--kind", "convolution"), "conv"),
+        (("--device", "abacus"), "abacus"),
+        (("--percentiles", "many"), "percentiles"),
+        (("--min-time", "soon"), "soon"),
+        (("--format", "megengine", "--kind", "conv"), "--kind"),
+        (("--format", "megengine", "--aggregate-by", "module"), "module"),
+        (("--columns", "colour", "--format", "table"), "colour"),
+        (("--device", "h200", "--peak-flops", "1T"), "both"),
+        (("--opr-name", "("), "regular expression"),
+    ],
+)
+def test_what_is_not_understood_is_one_message(
+    words: tuple[str, ...], said: str, opcost_command: Callable[..., Any]
+) -> None:
+    found = opcost_command("analyze", RESNET, *words)
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+    assert "Traceback" not in found.err
+
+
+def test_without_a_file_or_with_a_missing_one_there_is_one_message(
+    tmp_path: Path, opcost_command: Callable[..., Any]
+) -> None:
+    assert opcost_command("analyze").code == 2
+    found = opcost_command("analyze", tmp_path / "nothing.json")
+    assert found.code == 2
+    assert "nothing.json" in found.err
+
+
+def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
+    same = opcost_command("diff", RESNET, RESNET)
+    assert (same.code, same.out) == (0, "no difference\n")
+    found = opcost_command(
+        "diff", DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz", "--top", "2"
+    )
+    assert found.code == 1
+    lines = found.out.splitlines()
+    assert lines[0].startswith("device time")
+    assert len(lines) == 1 + 2 + 1
+    assert lines[-1].startswith("... and ")
+
+
+def test_several_files_are_ranks(tmp_path: Path, opcost_command: Callable[..., Any]) -> None:
+    pytest.importorskip("polars")
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json.gz").write_bytes(TIMELINE.read_bytes())
+    one = answer(opcost_command("analyze", TIMELINE, "--format", "json", "--aggregate-by", "kind", "-t", "0").out)
+    found = opcost_command("analyze", tmp_path, "--format", "json", "--aggregate-by", "rank", "-t", "0", "-q")
+    assert found.code == 0, found.err
+    both = answer(found.out)
+    assert {line["rank"]: line["time_ns"] for line in rows(both)} == {"0": one["total_ns"], "1": one["total_ns"]}
+    assert both["total_ns"] == 2 * one["total_ns"]
+
+
+def test_a_large_trace_is_added_up_while_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: Callable[..., dict[str, Any]]
+) -> None:
+    from opcost.cli import analyze as command
+
+    events = [
+        {
+            "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10.0 * place, "dur": 4.0,
+            "args": {"External id": place, "Input Dims": [[16, 32], [32, 8]], "Input type": ["float", "float"]},
+        }
+        for place in range(5)
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    whole = asked(path, "--aggregate-by", "type")
+    monkeypatch.setattr(command, "LARGE", 0)
+    quick = asked(path, "--aggregate-by", "type")
+    (line,) = rows(quick)
+    assert (line["count"], line["time_ns"], line["computation"]) == (5, 5 * 4000, 5 * 2 * 16 * 32 * 8)
+    assert rows(whole) == rows(quick)

@@ -1,0 +1,76 @@
+"""`opcost.measure`: every call waited for to its end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import opcost
+from opcost.errors import InputError
+from opcost.recorders.measure import Measurement
+from opcost.recorders.timing import percentile
+
+
+def test_percentiles_lie_on_the_line_between_the_nearest_values() -> None:
+    durations = (40, 10, 20, 30)
+    assert percentile(durations, 0) == 10
+    assert percentile(durations, 100) == 40
+    assert percentile(durations, 50) == (20 + 30) // 2
+    assert percentile(durations, 10) == 10 + (20 - 10) * 3 // 10
+    assert percentile((7,), 90) == 7
+
+
+def test_throughput_counts_items() -> None:
+    measured = Measurement(durations_ns=(10**6, 3 * 10**6), items=8)
+    assert measured.latency_ns == 2 * 10**6
+    assert measured.throughput_per_s == 8 * 2 / 0.004
+    assert "4,000.0 per second" in str(measured)
+
+
+def test_warm_up_calls_are_not_measured_and_arguments_arrive() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def function(a: int, b: int = 0) -> None:
+        seen.append((a, b))
+
+    measured = opcost.measure(function, 1, b=2, warmup=2, repeat=5)
+    assert seen == [(1, 2)] * (2 + 5)
+    assert len(measured.durations_ns) == 5
+
+
+def test_an_asynchronous_device_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A framework that only queues work, as MXNet does: unsynchronised, a call would seem to take no time."""
+    queue: list[threading.Thread] = []
+
+    def start() -> None:
+        queue.append(threading.Thread(target=time.sleep, args=(0.02,)))
+        queue[-1].start()
+
+    def waitall() -> None:
+        while queue:
+            queue.pop().join()
+
+    monkeypatch.setitem(sys.modules, "mxnet", SimpleNamespace(nd=SimpleNamespace(waitall=waitall)))
+    measured = opcost.measure(start, warmup=1, repeat=3)
+    assert min(measured.durations_ns) >= 19 * 10**6
+
+
+def test_memory_of_the_host_is_the_rise_above_the_level_before() -> None:
+    size = 64 * 2**20
+    measured = opcost.measure(lambda: bytearray(size).count(1), warmup=0, repeat=1)
+    if "host" in measured.memory_bytes:  # where the system tells
+        assert size // 2 < measured.memory_bytes["host"] < 4 * size
+
+
+def test_seconds_decide_how_many_calls_there_are() -> None:
+    measured = opcost.measure(lambda: time.sleep(0.001), warmup=0, seconds=0.05)
+    assert 3 <= len(measured.durations_ns) <= 50
+
+
+def test_no_call_is_refused() -> None:
+    with pytest.raises(InputError):
+        opcost.measure(lambda: None, repeat=0)

@@ -1,0 +1,144 @@
+"""Damaged and hostile files: one clear message, and with `partial` what stands before the damage."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import opcost
+from opcost.errors import OpcostError, SourceError
+
+DATA = Path(__file__).parent.parent / "data" / "traces"
+TRACES = {
+    "kineto": DATA / "kineto" / "cuda_fwd_stack.json.gz",
+    "onnxruntime": DATA / "onnxruntime" / "resnet_noopt_seq.json.gz",
+    "mxnet": DATA / "mxnet" / "resnet18_hybrid.json.gz",
+}
+
+
+def plain(name: str) -> bytes:
+    return gzip.decompress(TRACES[name].read_bytes())
+
+
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+def test_a_truncated_trace_is_one_error_and_partial_reads_its_beginning(tmp_path, name, share):
+    content = plain(name)
+    path = tmp_path / "cut.json"
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(SourceError, match=r"cut\.json"):
+        opcost.read_profile(path)
+    whole = opcost.read_profile(TRACES[name])
+    part = opcost.read_profile(path, partial=True)
+    assert 0 < len(part.rows) <= len(whole.rows)
+    assert [note.code for note in part.notes][0] == "partial"
+    known = {(row.type, row.host_start_ns, row.host_ns) for row in whole.rows}
+    if name != "kineto":  # there, an operator that was cut off no longer joins the one inside it
+        assert {(row.type, row.host_start_ns, row.host_ns) for row in part.rows} <= known
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_truncated_gzip_file_is_one_error_and_partial_reads_its_beginning(tmp_path, name):
+    packed = TRACES[name].read_bytes()
+    path = tmp_path / "cut.json.gz"
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+    with pytest.raises(SourceError, match=r"cut\.json\.gz"):
+        opcost.read_profile(path)
+    assert opcost.read_profile(path, partial=True).rows
+
+
+def test_an_invalid_escape_is_one_error_that_says_where(tmp_path):
+    content = plain("kineto")
+    place = content.index(b'"aten::', len(content) // 5) + 1
+    path = tmp_path / "bad.json"
+    path.write_bytes(content[:place] + rb"\q" + content[place:])
+    with pytest.raises(SourceError, match=r"damaged after event \d+, at byte \d+ .*escape") as caught:
+        opcost.read_profile(path)
+    at = int(str(caught.value).partition("at byte ")[2].split()[0])
+    assert abs(at - place) <= 2
+    assert "--partial" in str(caught.value)
+    part = opcost.read_profile(path, partial=True)
+    assert 0 < len(part.rows) < len(opcost.read_profile(TRACES["kineto"]).rows)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_two_traces_in_one_file_are_an_error(tmp_path, name):
+    path = tmp_path / "two.json"
+    path.write_bytes(plain(name) + b"\n" + plain(name))
+    with pytest.raises(SourceError, match=r"second document|Extra data") as caught:
+        opcost.read_profile(path)
+    assert "separate them" in str(caught.value)
+    assert opcost.read_profile(path, partial=True).rows
+
+
+def test_an_empty_file_a_directory_and_no_file_are_told_apart(tmp_path):
+    empty = tmp_path / "empty.json"
+    empty.touch()
+    with pytest.raises(SourceError, match="is empty"):
+        opcost.read_profile(empty)
+    with pytest.raises(SourceError, match="is a directory"):
+        opcost.read_profile(tmp_path)
+    with pytest.raises(SourceError, match="there is no file"):
+        opcost.read_profile(tmp_path / "none.json")
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("nothing to see", encoding="utf-8")
+    with pytest.raises(SourceError, match="it is a text file"):
+        opcost.read_profile(path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        {"ph": "X"},
+        {"ph": "X", "cat": "cpu_op"},
+        {"ph": "X", "cat": "cpu_op", "dur": 1},
+        {"ph": "X", "cat": "cpu_op", "name": None, "ts": 1, "dur": 1, "args": None},
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "args": {"Input Dims": "no", "Input type": 3}},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 1, "args": {"Input Dims": [[2], []]}},
+        {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1},
+        {"ph": "X", "cat": "cuda_runtime", "name": "k", "ts": 1, "dur": 1, "args": {"correlation": "x"}},
+    ],
+    ids=str,
+)
+def test_missing_and_strange_fields_lose_nothing_else(tmp_path, event):
+    good = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [good, event, good | {"ts": 9}]}), encoding="utf-8")
+    assert sum(row.type == "aten::add" for row in opcost.read_profile(path).rows) == 2
+
+
+@pytest.mark.parametrize("event", ['"text"', "7", '{"ts": "x", "dur": 1}', '{"ts": 1e400}', '{"args": []}'])
+def test_an_event_that_is_none_is_one_error(tmp_path, event):
+    path = tmp_path / "t.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": [' + event + "]}", encoding="utf-8")
+    with pytest.raises(SourceError, match=r"t\.json"):
+        opcost.read_profile(path)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_flipped_byte_never_ends_in_another_error(tmp_path, name):
+    content = bytearray(plain(name))
+    path = tmp_path / "flipped.json"
+    for place in range(1, len(content), len(content) // 23):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x15
+        path.write_bytes(damaged)
+        for partial in (False, True):
+            try:
+                opcost.read_profile(path, partial=partial)
+            except OpcostError as exc:
+                assert "flipped.json" in str(exc) or "event" in str(exc)  # noqa: PT017
+
+
+def test_a_list_that_never_closes_is_an_error(tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": [' + '{"args": ' * 50_000, encoding="utf-8")
+    with pytest.raises(SourceError, match=r"deep\.json"):
+        opcost.read_profile(path)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from opcost.core.cost import Cost
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.profile_schema import SCHEMA, dumps, from_dict, load, loads, to_dict
+from opcost.core.profile_schema import dumps, from_dict, load, loads, to_dict
 from opcost.errors import SourceError
 
 PROFILE = Profile(
@@ -33,13 +36,13 @@ PROFILE = Profile(
 )  # fmt: skip
 
 
-def test_reading_back_what_was_written_is_the_identity():
+def test_reading_back_what_was_written_is_the_identity() -> None:
     again = loads(dumps(PROFILE))
     assert again == PROFILE
     assert [type(row.attrs.get("depth")) for row in again.rows] == [int, float, int]
 
 
-def test_a_file_reads_back_and_names_itself_in_an_error(tmp_path):
+def test_a_file_reads_back_and_names_itself_in_an_error(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(dumps(PROFILE), encoding="utf-8")
     assert load(path) == PROFILE
@@ -50,14 +53,14 @@ def test_a_file_reads_back_and_names_itself_in_an_error(tmp_path):
         load(tmp_path)
 
 
-def test_another_version_is_refused():
-    with pytest.raises(SourceError, match="opcost.profile/9"):
+def test_another_version_is_refused() -> None:
+    with pytest.raises(SourceError, match=r"opcost\.profile/9"):
         from_dict(to_dict(PROFILE) | {"schema": "opcost.profile/9"})
     with pytest.raises(SourceError, match="schema"):
         from_dict([])
 
 
-def _places(value, path=()):
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from _places(item, (*path, key))
@@ -72,7 +75,7 @@ PLACES = [path for path in _places(json.loads(WRITTEN)) if path and path[0] != "
     place=st.sampled_from(PLACES),
     value=st.sampled_from([None, True, -1, 2**200, 1.5, "x", "\ud800", [], [[]], {}, {"a": 1}, [0, 1, 2, 3]]),
 )
-def test_a_hostile_file_is_read_or_is_one_error(place, value):
+def test_a_hostile_file_is_read_or_is_one_error(place: Any, value: Any) -> None:
     data = json.loads(WRITTEN)
     inner = data
     for key in place[:-1]:
@@ -81,11 +84,11 @@ def test_a_hostile_file_is_read_or_is_one_error(place, value):
     try:
         dumps(from_dict(data))
     except SourceError as exc:
-        assert exc.message
+        assert exc.message  # noqa: PT017
 
 
 @pytest.mark.parametrize("field", sorted(set(json.loads(WRITTEN)) - {"schema"}))
-def test_a_missing_field_is_named(field):
+def test_a_missing_field_is_named(field: str) -> None:
     data = json.loads(WRITTEN)
     del data[field]
     with pytest.raises(SourceError, match=f"'{field}' is missing"):
@@ -93,6 +96,6 @@ def test_a_missing_field_is_named(field):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": NaN}', "[" * 100_000, "\ud800"])
-def test_text_that_is_no_profile_is_one_error(text):
+def test_text_that_is_no_profile_is_one_error(text: str) -> None:
     with pytest.raises(SourceError):
         loads(text)

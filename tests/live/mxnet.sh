@@ -21,11 +21,10 @@ for candidate in "${PYTHON310:-}" python3.10 "$HOME"/.pyenv/versions/3.10.*/bin/
 done
 [ -n "$python" ] || skip "neither Python 3.10 nor 3.11 is here"
 
-if [ ! -e $venv/.complete ] || [ requirements/mxnet.txt -nt $venv/.complete ] || [ pyproject.toml -nt $venv/.complete ]; then
+pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+if [ ! -e $venv/.complete ] || [ requirements/mxnet.txt -nt $venv/.complete ]; then
     "$python" -m venv --clear $venv
-    pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
     "${pip[@]}" --requirement requirements/mxnet.txt || skip "MXNet 1.9.1 could not be installed for $(uname -m)"
-    "${pip[@]}" --no-deps --editable .
     if [ "$(uname -m)" = aarch64 ]; then
         packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
         ln -sf "$(ls "$packages"/scipy.libs/libopenblas*.so | head -n 1)" "$packages/mxnet/libarmpl_lp64_mp.so"
@@ -35,5 +34,6 @@ if [ ! -e $venv/.complete ] || [ requirements/mxnet.txt -nt $venv/.complete ] ||
     fi
     touch $venv/.complete
 fi
+"${pip[@]}" --no-deps --editable .
 $venv/bin/python -c 'import mxnet' 2>/dev/null || skip "MXNet 1.9.1 is installed and cannot be imported on $(uname -m)"
 exec $venv/bin/python -m pytest tests/live/test_mxnet.py -s

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 import opcost
@@ -210,6 +211,45 @@ def test_a_model_that_cannot_be_counted_is_still_measured_and_says_so() -> None:
     profile = recorded(Wild())
     assert [row.type for row in profile.rows if row.step == 0] == ["aten::sin"]
     assert [note.code for note in profile.notes] == ["not-counted"]
+
+
+def test_a_recomputed_forward_pass_keeps_its_modules() -> None:
+    class Checkpointed(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+            return self.norm(x)
+
+    profile = recorded(Checkpointed().train(), backward=True)
+    again = [row for row in profile.rows if row.step == 1 and row.phase == "backward"]
+    assert [row.module for row in again if row.type == "aten::linear"] == [
+        "blocks.1.up", "blocks.1.down", "blocks.0.up", "blocks.0.down",
+    ]  # fmt: skip
+    products = Counter(row.module for row in again if row.type == "aten::mm")
+    assert products == {"blocks.0.up": 1, "blocks.0.down": 2, "blocks.1.up": 2, "blocks.1.down": 2}
+
+
+FUSED = {
+    "encoder": (nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (2, 5, 16), False),
+    "attention inside": (
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval(),
+        (2, 5, 16),
+        False,
+    ),
+    "recurrent, backward": (nn.LSTM(8, 16, 2), (5, 3, 8), True),
+    "silu, backward": (nn.Sequential(nn.Linear(8, 8), nn.SiLU()), (3, 8), True),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_an_operator_that_runs_in_place_of_several_has_the_cost_of_all(name: str) -> None:
+    model, shape, backward = FUSED[name]
+    x = torch.ones(shape)
+    profile = opcost.profile(model, x, backward=backward, repeat=2, warmup=0)
+    for step in range(2):
+        placed = sum(row.cost.flops for row in profile.rows if row.step == step and row.cost is not None)
+        assert placed == opcost.count(model, x, backward=backward).totals.flops
+    assert not profile.notes
 
 
 def test_a_compiled_region_gives_its_operators_back_to_their_modules() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import opcost
-from opcost.errors import OpcostError, SourceError
+from opcost.errors import MissingFramework, OpcostError, SourceError
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 TRACES = {
@@ -25,7 +26,9 @@ def plain(name: str) -> bytes:
 
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
-def test_a_truncated_trace_is_one_error_and_partial_reads_its_beginning(tmp_path, name, share):
+def test_a_truncated_trace_is_one_error_and_partial_reads_its_beginning(
+    tmp_path: Path, name: str, share: float
+) -> None:
     content = plain(name)
     path = tmp_path / "cut.json"
     path.write_bytes(content[: int(len(content) * share)])
@@ -34,14 +37,14 @@ def test_a_truncated_trace_is_one_error_and_partial_reads_its_beginning(tmp_path
     whole = opcost.read_profile(TRACES[name])
     part = opcost.read_profile(path, partial=True)
     assert 0 < len(part.rows) <= len(whole.rows)
-    assert [note.code for note in part.notes][0] == "partial"
+    assert part.notes[0].code == "partial"
     known = {(row.type, row.host_start_ns, row.host_ns) for row in whole.rows}
     if name != "kineto":  # there, an operator that was cut off no longer joins the one inside it
         assert {(row.type, row.host_start_ns, row.host_ns) for row in part.rows} <= known
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_truncated_gzip_file_is_one_error_and_partial_reads_its_beginning(tmp_path, name):
+def test_a_truncated_gzip_file_is_one_error_and_partial_reads_its_beginning(tmp_path: Path, name: str) -> None:
     packed = TRACES[name].read_bytes()
     path = tmp_path / "cut.json.gz"
     path.write_bytes(packed[: len(packed) * 3 // 4])
@@ -50,7 +53,7 @@ def test_a_truncated_gzip_file_is_one_error_and_partial_reads_its_beginning(tmp_
     assert opcost.read_profile(path, partial=True).rows
 
 
-def test_an_invalid_escape_is_one_error_that_says_where(tmp_path):
+def test_an_invalid_escape_is_one_error_that_says_where(tmp_path: Path) -> None:
     content = plain("kineto")
     place = content.index(b'"aten::', len(content) // 5) + 1
     path = tmp_path / "bad.json"
@@ -65,7 +68,7 @@ def test_an_invalid_escape_is_one_error_that_says_where(tmp_path):
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_two_traces_in_one_file_are_an_error(tmp_path, name):
+def test_two_traces_in_one_file_are_an_error(tmp_path: Path, name: str) -> None:
     path = tmp_path / "two.json"
     path.write_bytes(plain(name) + b"\n" + plain(name))
     with pytest.raises(SourceError, match=r"second document|Extra data") as caught:
@@ -74,7 +77,7 @@ def test_two_traces_in_one_file_are_an_error(tmp_path, name):
     assert opcost.read_profile(path, partial=True).rows
 
 
-def test_an_empty_file_a_directory_and_no_file_are_told_apart(tmp_path):
+def test_an_empty_file_a_directory_and_no_file_are_told_apart(tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.touch()
     with pytest.raises(SourceError, match="is empty"):
@@ -85,7 +88,7 @@ def test_an_empty_file_a_directory_and_no_file_are_told_apart(tmp_path):
         opcost.read_profile(tmp_path / "none.json")
 
 
-def test_a_file_of_another_kind_is_named(tmp_path):
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("nothing to see", encoding="utf-8")
     with pytest.raises(SourceError, match="it is a text file"):
@@ -107,7 +110,7 @@ def test_a_file_of_another_kind_is_named(tmp_path):
     ],
     ids=str,
 )
-def test_missing_and_strange_fields_lose_nothing_else(tmp_path, event):
+def test_missing_and_strange_fields_lose_nothing_else(tmp_path: Path, event: Any) -> None:
     good = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [good, event, good | {"ts": 9}]}), encoding="utf-8")
@@ -115,7 +118,7 @@ def test_missing_and_strange_fields_lose_nothing_else(tmp_path, event):
 
 
 @pytest.mark.parametrize("event", ['"text"', "7", '{"ts": "x", "dur": 1}', '{"ts": 1e400}', '{"args": []}'])
-def test_an_event_that_is_none_is_one_error(tmp_path, event):
+def test_an_event_that_is_none_is_one_error(tmp_path: Path, event: str) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"schemaVersion": 1, "traceEvents": [' + event + "]}", encoding="utf-8")
     with pytest.raises(SourceError, match=r"t\.json"):
@@ -123,7 +126,7 @@ def test_an_event_that_is_none_is_one_error(tmp_path, event):
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_flipped_byte_never_ends_in_another_error(tmp_path, name):
+def test_a_flipped_byte_never_ends_in_another_error(tmp_path: Path, name: str) -> None:
     content = bytearray(plain(name))
     path = tmp_path / "flipped.json"
     for place in range(1, len(content), len(content) // 23):
@@ -137,8 +140,25 @@ def test_a_flipped_byte_never_ends_in_another_error(tmp_path, name):
                 assert "flipped.json" in str(exc) or "event" in str(exc)  # noqa: PT017
 
 
-def test_a_list_that_never_closes_is_an_error(tmp_path):
+def test_a_list_that_never_closes_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     path.write_text('{"schemaVersion": 1, "traceEvents": [' + '{"args": ' * 50_000, encoding="utf-8")
     with pytest.raises(SourceError, match=r"deep\.json"):
         opcost.read_profile(path)
+
+
+@pytest.mark.parametrize(("module", "name"), [("msgspec", "kineto"), ("isal", "kineto")])
+def test_without_an_extra_the_message_names_it_and_gzip_still_works(
+    monkeypatch: pytest.MonkeyPatch, module: str, name: str
+) -> None:
+    import sys
+
+    for loaded in [key for key in sys.modules if key.partition(".")[0] == module]:
+        monkeypatch.setitem(sys.modules, loaded, None)
+    monkeypatch.setitem(sys.modules, module, None)
+    if module == "isal":
+        assert opcost.read_profile(TRACES[name]).rows
+        return
+    with pytest.raises(MissingFramework, match="msgspec") as caught:
+        opcost.read_profile(TRACES[name])
+    assert "pip install 'opcost[traces]'" in caught.value.hint

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,12 @@ DATA = Path(__file__).parent.parent / "data" / "traces"
 ONNX = sorted((DATA / "onnxruntime").glob("*.json.gz"))
 
 
-def load(path: Path):
+def load(path: Path) -> Any:
     return json.loads(gzip.decompress(path.read_bytes()))
 
 
 @pytest.mark.parametrize("path", ONNX, ids=lambda path: path.name)
-def test_onnx_runtime_sums_are_those_of_the_session(path):
+def test_onnx_runtime_sums_are_those_of_the_session(path: Path) -> None:
     events = load(path)
     nodes = [event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
     runs = [event for event in events if event["name"] == "model_run"]
@@ -37,7 +38,7 @@ def test_onnx_runtime_sums_are_those_of_the_session(path):
         assert 0.8 * run["dur"] * 1000 < spent <= run["dur"] * 1000
 
 
-def test_onnx_runtime_rows_have_names_types_shapes_and_modules():
+def test_onnx_runtime_rows_have_names_types_shapes_and_modules() -> None:
     rows = opcost.read_profile(DATA / "onnxruntime" / "resnet_noopt_seq.json.gz").rows
     row = next(row for row in rows if row.name == "/layer1/layer1.0/conv1/Conv")
     assert (row.type, row.kind, row.module, row.provider) == ("Conv", "conv", "layer1.0.conv1", "CPUExecutionProvider")
@@ -47,13 +48,13 @@ def test_onnx_runtime_rows_have_names_types_shapes_and_modules():
     assert {spec.dtype for spec in row.ins + row.outs} == {"float32"}
 
 
-def test_fences_of_old_versions_are_no_operators():
+def test_fences_of_old_versions_are_no_operators() -> None:
     path = DATA / "onnxruntime" / "resnet_opt_seq_ort1.15.1.json.gz"
     assert any(event["name"].endswith("_fence_before") for event in load(path))
     assert not any("fence" in row.name for row in opcost.read_profile(path).rows)
 
 
-def test_onnx_runtime_kernels_belong_to_their_node(tmp_path):
+def test_onnx_runtime_kernels_belong_to_their_node(tmp_path: Path) -> None:
     events = [
         {"cat": "Session", "name": "model_run", "ts": 0, "dur": 90, "args": {}},
         {"cat": "Node", "name": "a_kernel_time", "ts": 1, "dur": 5, "args": {"op_name": "MatMul", "provider": "CUDA"}},
@@ -69,7 +70,7 @@ def test_onnx_runtime_kernels_belong_to_their_node(tmp_path):
 
 
 @pytest.mark.parametrize("net", ["hybrid", "imperative"])
-def test_mxnet_sums_are_those_of_its_aggregate_table(net):
+def test_mxnet_sums_are_those_of_its_aggregate_table(net: str) -> None:
     table = json.loads((DATA / "mxnet" / f"resnet18_{net}.aggregate.json").read_text("utf-8"), parse_float=Decimal)
     sums: dict[str, list[int]] = defaultdict(list)
     for row in opcost.read_profile(DATA / "mxnet" / f"resnet18_{net}.json.gz").rows:
@@ -86,13 +87,13 @@ def test_mxnet_sums_are_those_of_its_aggregate_table(net):
             assert abs(Decimal(value) / 1_000_000 - written) <= digit, (name, key)
 
 
-def test_mxnet_aggregate_table_is_a_profile_too():
+def test_mxnet_aggregate_table_is_a_profile_too() -> None:
     profile = opcost.read_profile(DATA / "mxnet" / "resnet18_hybrid.aggregate.json")
     (row,) = (row for row in profile.rows if row.type == "Convolution")
     assert (row.count, row.host_ns, row.provider) == (40, 124_000_000, "operator")
 
 
-def test_openvino_csv_is_read_line_by_line():
+def test_openvino_csv_is_read_line_by_line() -> None:
     path = DATA / "openvino" / "benchmark_average_counters_report.csv"
     with path.open(encoding="utf-8") as file:
         lines = [line for line in csv.DictReader(file, delimiter=";") if line["execType"]]
@@ -104,7 +105,7 @@ def test_openvino_csv_is_read_line_by_line():
     assert all(row.host_ns is None for row in rows if row.attrs["status"] == "NOT_RUN")
 
 
-def test_openvino_detailed_json_is_the_sum_it_states():
+def test_openvino_detailed_json_is_the_sum_it_states() -> None:
     path = DATA / "openvino" / "ov_resnet_detailed_counters_benchmark_detailed_counters_report.json"
     stated = json.loads(path.read_text("utf-8"))["detailed_performance"]
     rows = opcost.read_profile(path).rows
@@ -114,7 +115,7 @@ def test_openvino_detailed_json_is_the_sum_it_states():
         assert abs(spent - Decimal(request["total_real_time"]) * 10**6) <= 1000
 
 
-def test_openvino_average_json_says_that_it_is_incomplete():
+def test_openvino_average_json_says_that_it_is_incomplete() -> None:
     path = DATA / "openvino" / "ov_resnet_average_counters_benchmark_average_counters_report.json"
     profile = opcost.read_profile(path)
     assert [note.code for note in profile.notes] == ["incomplete"]
@@ -127,7 +128,7 @@ TENSORRT = """[
 ]"""
 
 
-def test_tensorrt_layers_stand_for_all_iterations(tmp_path):
+def test_tensorrt_layers_stand_for_all_iterations(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     path.write_text(TENSORRT, encoding="utf-8")
     first, second = opcost.read_profile(path).rows
@@ -138,7 +139,7 @@ def test_tensorrt_layers_stand_for_all_iterations(tmp_path):
         opcost.read_profile(path)
 
 
-def test_content_decides_whatever_a_file_is_called(tmp_path):
+def test_content_decides_whatever_a_file_is_called(tmp_path: Path) -> None:
     for number, source in enumerate([*ONNX, DATA / "mxnet" / "resnet18_hybrid.json.gz"]):
         for packed in (False, True):
             content = source.read_bytes() if packed else gzip.decompress(source.read_bytes())

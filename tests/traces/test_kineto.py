@@ -7,6 +7,7 @@ from ast import literal_eval
 from collections import Counter, defaultdict
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def by_name(profile: Profile) -> dict[str, tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize("path", CPU, ids=lambda path: path.name)
-def test_count_total_and_self_time_of_every_operator_are_those_of_the_profiler_itself(path):
+def test_count_total_and_self_time_of_every_operator_are_those_of_the_profiler_itself(path: Path) -> None:
     python = {event["name"] for event in events(path) if event.get("cat") == "python_function"}
     annotations = {event["name"] for event in events(path) if event.get("cat") == "user_annotation"}
     expected: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -61,7 +62,7 @@ def test_count_total_and_self_time_of_every_operator_are_those_of_the_profiler_i
     assert set(found) == set(operators) | annotations  # and nothing else is a row
 
 
-def test_self_and_device_time_on_a_gpu_are_those_of_the_profiler_itself():
+def test_self_and_device_time_on_a_gpu_are_those_of_the_profiler_itself() -> None:
     expected: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for entry in truth(CUDA):
         sums = expected[entry["key"]]
@@ -75,7 +76,7 @@ def test_self_and_device_time_on_a_gpu_are_those_of_the_profiler_itself():
         assert (found[name][0], *found[name][2:]) == tuple(expected[name]), name
 
 
-def test_kernel_time_of_every_operator_is_that_of_tracelens():
+def test_kernel_time_of_every_operator_is_that_of_tracelens() -> None:
     profile = opcost.read_profile(CUDA)
     found = by_name(profile)
     kernels = Counter(row.type for row in profile.rows for _ in row.kernels)
@@ -89,7 +90,7 @@ def test_kernel_time_of_every_operator_is_that_of_tracelens():
         assert abs(device - float(row["total_direct_kernel_time_sum"]) * 1000) <= kernels[row["name"]]
 
 
-def test_kernel_time_by_arguments_is_that_of_tracelens():
+def test_kernel_time_by_arguments_is_that_of_tracelens() -> None:
     sums: dict[tuple, list[int]] = defaultdict(lambda: [0, 0])
     for row in opcost.read_profile(CUDA).rows:
         if row.kernels:
@@ -106,7 +107,7 @@ def test_kernel_time_by_arguments_is_that_of_tracelens():
         assert abs(device - float(row["total_direct_kernel_time_sum"]) * 1000) <= count  # one kernel each
 
 
-def test_the_products_of_tracelens_gemm_table_have_its_sizes_and_counts():
+def test_the_products_of_tracelens_gemm_table_have_its_sizes_and_counts() -> None:
     found: dict[tuple[int, int, int], int] = defaultdict(int)
     for row in opcost.read_profile(CUDA).rows:
         if row.kind == "matmul":
@@ -119,7 +120,7 @@ def test_the_products_of_tracelens_gemm_table_have_its_sizes_and_counts():
     assert found == expected
 
 
-def test_every_piece_of_device_work_is_in_a_row_or_in_unattributed():
+def test_every_piece_of_device_work_is_in_a_row_or_in_unattributed() -> None:
     for path in (CUDA, GRAPH):
         work = [event for event in events(path) if event.get("cat") in {"kernel", "gpu_memcpy", "gpu_memset"}]
         profile = opcost.read_profile(path)
@@ -128,14 +129,14 @@ def test_every_piece_of_device_work_is_in_a_row_or_in_unattributed():
         assert sum(kernel.duration_ns for kernel in found) == sum(int(event["dur"] * 1000) for event in work)
 
 
-def test_kernels_of_a_captured_graph_belong_to_no_operator_and_a_note_says_so():
+def test_kernels_of_a_captured_graph_belong_to_no_operator_and_a_note_says_so() -> None:
     profile = opcost.read_profile(GRAPH)
     assert all(not row.kernels for row in profile.rows)
     assert len(profile.unattributed) == 92
     assert "captured graphs" in next(note.text for note in profile.notes if note.code == "unattributed")
 
 
-def test_times_are_whole_nanoseconds_on_an_absolute_clock():
+def test_times_are_whole_nanoseconds_on_an_absolute_clock() -> None:
     first = min(
         (event for event in events(CUDA) if event.get("cat") in {"cpu_op", "overhead", "cuda_runtime"}),
         key=lambda event: event["ts"],
@@ -156,7 +157,7 @@ def test_times_are_whole_nanoseconds_on_an_absolute_clock():
         ("8796093022208.001", 8796093022208001),
     ],
 )
-def test_decimals_of_a_timestamp_are_never_lost(tmp_path, ts, nanoseconds):
+def test_decimals_of_a_timestamp_are_never_lost(tmp_path: Path, ts: str, nanoseconds: int) -> None:
     path = tmp_path / "trace.json"
     path.write_text(
         '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, '
@@ -176,10 +177,12 @@ def launch(ts: float, correlation: int, name: str = "cudaLaunchKernel") -> dict:
 
 
 def kernel(ts: float, dur: float, correlation: int, **args: object) -> dict:
-    return op("k", ts, dur, cat="kernel", pid=0, tid=7, args={"device": 0, "stream": 7, "correlation": correlation, **args})
+    return op(
+        "k", ts, dur, cat="kernel", pid=0, tid=7, args={"device": 0, "stream": 7, "correlation": correlation, **args}
+    )
 
 
-def test_an_external_id_that_names_another_operator_is_not_believed(tmp_path):
+def test_an_external_id_that_names_another_operator_is_not_believed(tmp_path: Path) -> None:
     # As in the traces of 2021, where the field repeats the correlation.
     trace = [
         op("aten::empty", 0, 5, args={"External id": 9}),
@@ -193,7 +196,7 @@ def test_an_external_id_that_names_another_operator_is_not_believed(tmp_path):
     assert any(note.code == "external-id" for note in profile.notes)
 
 
-def test_a_launch_outside_the_window_and_one_outside_any_operator_are_unattributed(tmp_path):
+def test_a_launch_outside_the_window_and_one_outside_any_operator_are_unattributed(tmp_path: Path) -> None:
     trace = [op("aten::add", 0, 5), launch(8, 2), kernel(10, 3, 1), kernel(20, 4, 2)]
     profile = opcost.read_profile(write(tmp_path / "t.json", trace))
     assert [kernel.duration_ns for kernel in profile.unattributed] == [3000, 4000]
@@ -202,15 +205,22 @@ def test_a_launch_outside_the_window_and_one_outside_any_operator_are_unattribut
     assert "outside any operator" in texts
 
 
-def test_an_operator_that_launches_twice_is_one_execution(tmp_path):
+def test_an_operator_that_launches_twice_is_one_execution(tmp_path: Path) -> None:
     trace = [op("aten::addmm", 0, 20), launch(1, 1), launch(5, 2), kernel(30, 2, 1), kernel(40, 3, 2)]
     (row,) = (row for row in opcost.read_profile(write(tmp_path / "t.json", trace)).rows if row.provider == "cpu_op")
     assert (row.count, row.device_ns, len(row.kernels)) == (1, 5000, 2)
 
 
-def test_categories_of_2021_are_known(tmp_path):
+def test_categories_of_2021_are_known(tmp_path: Path) -> None:
     trace = [
-        op("aten::mm", 0, 9, cat="Operator", tid="1", args={"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}),
+        op(
+            "aten::mm",
+            0,
+            9,
+            cat="Operator",
+            tid="1",
+            args={"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]},
+        ),
         op("cudaLaunchKernel", 1, 1, cat="Runtime", tid="1", args={"correlation": 5}),
         op("gemm", 20, 6, cat="Kernel", pid=0, tid="stream 7", args={"correlation": 5, "stream": 7, "device": 0}),
     ]
@@ -220,7 +230,7 @@ def test_categories_of_2021_are_known(tmp_path):
     assert row.attrs == {"depth": 3}
 
 
-def test_the_order_of_events_in_the_file_does_not_matter(tmp_path):
+def test_the_order_of_events_in_the_file_does_not_matter(tmp_path: Path) -> None:
     trace = json.loads(gzip.decompress(CUDA.read_bytes()))["traceEvents"]
     straight = opcost.read_profile(write(tmp_path / "a.json", trace))
     turned = opcost.read_profile(write(tmp_path / "b.json", trace[::-1]))
@@ -229,7 +239,7 @@ def test_the_order_of_events_in_the_file_does_not_matter(tmp_path):
 
 @pytest.mark.parametrize("layout", [{}, {"indent": 2}, {"separators": (",", ":")}], ids=["plain", "indented", "dense"])
 @pytest.mark.parametrize("first", [True, False], ids=["events first", "events last"])
-def test_a_file_written_again_by_another_program_reads_the_same(tmp_path, layout, first):
+def test_a_file_written_again_by_another_program_reads_the_same(tmp_path: Path, layout: Any, first: bool) -> None:
     content = json.loads(gzip.decompress(CUDA.read_bytes()))
     trace = content.pop("traceEvents")
     content["metadata"] = {"list": [{"a": 1}, {"b": 2}], "text": '}, {"traceEvents'}
@@ -239,7 +249,7 @@ def test_a_file_written_again_by_another_program_reads_the_same(tmp_path, layout
     assert opcost.read_profile(path).rows == opcost.read_profile(CUDA).rows
 
 
-def test_a_trace_longer_than_a_block_is_read_across_its_cuts(tmp_path, monkeypatch):
+def test_a_trace_longer_than_a_block_is_read_across_its_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from opcost.traces import kineto_stream
 
     expected = opcost.read_profile(CUDA).rows
@@ -251,7 +261,7 @@ def test_a_trace_longer_than_a_block_is_read_across_its_cuts(tmp_path, monkeypat
         assert opcost.read_profile(plain).rows == expected
 
 
-def test_modules_and_steps_are_those_around_an_operator(tmp_path):
+def test_modules_and_steps_are_those_around_an_operator(tmp_path: Path) -> None:
     trace = [
         op("ProfilerStep#7", 0, 100, cat="user_annotation"),
         op("nn.Module: Net_0", 5, 60, cat="python_function"),
@@ -267,7 +277,7 @@ def test_modules_and_steps_are_those_around_an_operator(tmp_path):
     assert {row.step for row in rows.values()} == {7}
 
 
-def test_a_backward_operator_belongs_to_the_module_of_its_forward_operator(tmp_path):
+def test_a_backward_operator_belongs_to_the_module_of_its_forward_operator(tmp_path: Path) -> None:
     trace = [
         op("nn.Module: Linear_0", 0, 30, cat="python_function"),
         op("aten::addmm", 5, 10, args={"Sequence number": 4, "Fwd thread id": 0}),
@@ -284,14 +294,14 @@ def test_a_backward_operator_belongs_to_the_module_of_its_forward_operator(tmp_p
     assert (rows["aten::add_"].module, rows["aten::add_"].phase) == ("", "update")
 
 
-def test_most_of_a_real_backward_pass_finds_its_module():
+def test_most_of_a_real_backward_pass_finds_its_module() -> None:
     rows = opcost.read_profile(DATA / "cpu_resnet18_fwdbwd_stack.json.gz").rows
     heavy = [row for row in rows if row.phase == "backward" and row.kind == "conv"]
     assert len(heavy) == 40  # two passes through twenty convolutions
     assert all("Conv2d" in row.module for row in heavy)
 
 
-def test_only_the_innermost_operator_bears_the_work(tmp_path):
+def test_only_the_innermost_operator_bears_the_work(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[2, 3], [4, 3], [4]], "Input type": ["float"] * 3}
     inner = {"Input Dims": [[4], [2, 3], [3, 4]], "Input type": ["float"] * 3}
     copied = {"Input Dims": [[2, 4], [4]], "Input type": ["float"] * 2}
@@ -304,7 +314,7 @@ def test_only_the_innermost_operator_bears_the_work(tmp_path):
     assert [row.kind for row in rows] == ["", "matmul", "copy"]
 
 
-def test_convolutions_have_the_outputs_that_their_arguments_give():
+def test_convolutions_have_the_outputs_that_their_arguments_give() -> None:
     rows = opcost.read_profile(DATA / "cpu_resnet18_fwdbwd_stack.json.gz").rows
     forward = [row for row in rows if row.kind == "conv" and row.phase == "forward"]
     assert len(forward) == 40
@@ -316,7 +326,7 @@ def test_convolutions_have_the_outputs_that_their_arguments_give():
     assert last.outs[0].dims == (batch, 512, 7, 7)
 
 
-def test_a_number_beyond_63_bits_is_read_over(tmp_path):
+def test_a_number_beyond_63_bits_is_read_over(tmp_path: Path) -> None:
     args = {"correlation": 2**64 + 5, "Comms Id": 2**70, "External id": 2**63}
     trace = [op("aten::add", 0, 5, pid=2**64 - 1, args={"External id": 2**63}), op("k", 9, 1, cat="kernel", args=args)]
     profile = opcost.read_profile(write(tmp_path / "t.json", trace))

@@ -21,7 +21,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_a_profile_of_any_format_survives_being_saved(tmp_path, source):
+def test_a_profile_of_any_format_survives_being_saved(tmp_path: Path, source: Path) -> None:
     profile = opcost.read_profile(source)
     plain, packed = tmp_path / "p.json", tmp_path / "p.json.gz"
     plain.write_text(dumps(profile), encoding="utf-8")
@@ -30,7 +30,7 @@ def test_a_profile_of_any_format_survives_being_saved(tmp_path, source):
     assert opcost.read_profile(packed) == profile
 
 
-def test_a_saved_profile_that_was_cut_off_is_one_error(tmp_path):
+def test_a_saved_profile_that_was_cut_off_is_one_error(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(dumps(opcost.read_profile(SOURCES[0]))[:5000], encoding="utf-8")
     with pytest.raises(SourceError, match=r"p\.json.*cannot be read"):

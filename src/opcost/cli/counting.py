@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -13,12 +14,15 @@ from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError
 
 
-def report_of(source: str, choice: CountChoice, *, quiet: bool) -> Report:
-    """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr."""
+def report_of(source: str, choice: CountChoice, *, quiet: bool, data: Sequence[InputSpec] = ()) -> Report:
+    """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
+
+    `data` is what is known of input data, in place of `--input`.
+    """
     from opcost.api import count, load_report
     from opcost.frontends.source import ModelFile, SavedReport, resolve
 
-    specs = [parse_input(text) for text in choice.inputs]
+    specs = [*data] or [parse_input(text) for text in choice.inputs]
     arguments = parse_settings(choice.arguments, "--arg")
     with working(f"counting {source}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.settings, "--set"))

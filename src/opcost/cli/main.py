@@ -27,6 +27,7 @@ COMMANDS = {
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
     "analyze": "Where the time of a profile or trace goes.",
+    "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",
     "diff": "What differs between two models or saved reports.",
     "rules": "The cost rules and their formulas.",
     "doctor": "Versions, frameworks, plug-ins, and what is missing.",

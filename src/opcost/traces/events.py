@@ -15,18 +15,22 @@ _LIST = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
 def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str, Any]], str]:
     """The events, and what is wrong with the file where `partial` allows that."""
     try:
-        content = file.json()
-        found = content.get("traceEvents") if isinstance(content, dict) else content
-        if not isinstance(found, list):
-            raise SourceError(f'{file.path}: "traceEvents" is not a list of events')
-        faulty = next((place for place, event in enumerate(found) if not isinstance(event, dict)), None)
-        if faulty is not None:
-            raise SourceError(f"{file.path}: event {faulty} is not an object but {str(found[faulty])[:40]!r}")
+        return _whole(file), ""
     except SourceError as exc:
         if not partial:
             raise
         return _before_damage(file), f"{exc.message}; this is what stands before it"
-    return found, ""
+
+
+def _whole(file: TraceFile) -> list[dict[str, Any]]:
+    content = file.json()
+    found = content.get("traceEvents") if isinstance(content, dict) else content
+    if not isinstance(found, list):
+        raise SourceError(f'{file.path}: "traceEvents" is not a list of events')
+    faulty = next((place for place, event in enumerate(found) if not isinstance(event, dict)), None)
+    if faulty is not None:
+        raise SourceError(f"{file.path}: event {faulty} is not an object but {str(found[faulty])[:40]!r}")
+    return found
 
 
 def _before_damage(file: TraceFile) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ class DeviceColumns:
     external: array[int] = field(default_factory=lambda: array("q"))
 
 
-class _Numbers(dict):  # type: ignore[type-arg]
+class _Numbers(dict[tuple[int, str, bytes, bytes, bytes], int]):
     """Each distinct signature and its number, given when it is first asked for."""
 
     def __init__(self, signatures: list[Signature]) -> None:
@@ -113,7 +113,7 @@ class Columns:
         self.device = DeviceColumns()
         self.signatures: list[Signature] = []
         self.kernel_names: dict[str, int] = {}
-        self.queues: dict[tuple[str, str], int] = {}
+        self.queues: dict[tuple[Number, Number], int] = {}
         """Device and stream."""
         self.steps: list[tuple[int, int, int]] = []
         """Start, end and number of each step that the profiler's schedule marked."""
@@ -199,7 +199,7 @@ class Columns:
             columns.start.append(round(event.ts * 1000))
             columns.duration.append(round((event.dur or 0) * 1000))
             columns.name.append(names.setdefault(event.name or "", len(names)))
-            columns.queue.append(queues.setdefault((f"gpu:{device}", str(stream)), len(queues)))
+            columns.queue.append(queues.setdefault((device, stream), len(queues)))
             columns.correlation.append(_small(args.correlation))
             columns.external.append(_small(args.external))
 

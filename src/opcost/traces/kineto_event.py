@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Union
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
 
-Number = Union[int, str, float, None]
+Number: TypeAlias = int | str | float | None
 """Old writers put some identifiers between quotes, and re-written files may have them as floats."""
 
 NOTHING = Raw()
@@ -41,32 +41,32 @@ class Args(
     old_dims: Raw = NOTHING
     types: Raw = NOTHING
     concrete: Raw = NOTHING
-    collective: Union[str, None] = None
-    group_name: Union[str, None] = None
+    collective: str | None = None
+    group_name: str | None = None
 
 
 class Event(msgspec.Struct, gc=False):
     """One event; only those with a duration are work that was done."""
 
-    cat: Union[str, None] = None
-    name: Union[str, None] = None
-    ts: Union[int, float] = 0
-    dur: Union[int, float, None] = None
+    cat: str | None = None
+    name: str | None = None
+    ts: int | float = 0
+    dur: int | float | None = None
     pid: Number = 0
     tid: Number = 0
-    args: Union[Args, None] = None
+    args: Args | None = None
 
 
 class DecimalEvent(msgspec.Struct, gc=False):
     """The same with times that keep every decimal."""
 
-    cat: Union[str, None] = None
-    name: Union[str, None] = None
+    cat: str | None = None
+    name: str | None = None
     ts: Decimal = Decimal(0)
-    dur: Union[Decimal, None] = None
+    dur: Decimal | None = None
     pid: Number = 0
     tid: Number = 0
-    args: Union[Args, None] = None
+    args: Args | None = None
 
 
 NO_ARGS = Args()

@@ -11,7 +11,17 @@ from bisect import bisect_right
 
 from opcost.core.graph import Phase
 from opcost.traces.kineto_columns import (
-    ANNOTATION, CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, OPERATOR, OVERHEAD, Columns, Lane, Signature,
+    ANNOTATION,
+    CALLS,
+    LEAVES,
+    MODULE_PREFIX,
+    MODULES,
+    NONE,
+    OPERATOR,
+    OVERHEAD,
+    Columns,
+    Lane,
+    Signature,
 )  # fmt: skip
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "update")
@@ -85,7 +95,7 @@ class Linked:
         _, end, number = self._steps[place]
         return number if start < end else None
 
-    def _sweep(self, lanes: dict[int, Lane], thread: str) -> None:
+    def _sweep(self, lanes: dict[int, Lane], thread: str) -> None:  # noqa: PLR0915 - one loop, kept in one place for speed
         """Walk one thread through time with the stacks of the operators and modules that are open."""
         calls, leaves = lanes.get(CALLS, Lane()), lanes.get(LEAVES, Lane())
         calls.sort()

@@ -24,7 +24,7 @@ class Translated:
         self.linked = linked
         self.base_ns = base_ns
         self.rank = rank
-        self.queues = list(linked.columns.queues)
+        self.queues = [(f"gpu:{device}", str(stream)) for device, stream in linked.columns.queues]
         self.kernel_names = list(linked.columns.kernel_names)
         self.has_device = bool(linked.columns.device.start)
         self.meanings = [

@@ -17,7 +17,7 @@ from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
 if TYPE_CHECKING:
     from opcost.traces.kineto_event import Event
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 20
 PIECE_BYTES = 1 << 10
 LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 """The key, and not a text that holds its name."""
@@ -143,11 +143,11 @@ class KinetoStream:
             if cut < 0:
                 break
             try:
-                return self._events(buffer[: cut + closing], b"]"), cut + len(separator) - 1, False
+                return self._events(buffer, cut + closing, b"]"), cut + len(separator) - 1, False
             except self._decoders.errors as exc:
                 if (found := _TRAILING.search(str(exc))) is not None:
                     end = _end(found)
-                    return self._events(buffer[:end], b""), end, True
+                    return self._events(buffer, end, b""), end, True
                 fault = fault or exc
                 if isinstance(exc, self._decoders.invalid):
                     break
@@ -157,11 +157,11 @@ class KinetoStream:
     def _last(self, buffer: bytes, separator: bytes, broken: str) -> tuple[list[Event], int, bool]:
         """The events that are left when the file has no more blocks."""
         try:
-            return self._events(buffer, b""), len(buffer), True
+            return self._events(buffer, len(buffer), b""), len(buffer), True
         except self._decoders.errors as exc:
             if (found := _TRAILING.search(str(exc))) is not None:
                 end = _end(found)
-                return self._events(buffer[:end], b""), end, True
+                return self._events(buffer, end, b""), end, True
             if self.partial:
                 self.damage = broken or self._where(exc)
                 return self._whole(buffer, separator), len(buffer), True
@@ -169,9 +169,9 @@ class KinetoStream:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED) from exc
             raise self._damaged(buffer, separator, exc) from exc
 
-    def _events(self, text: bytes, close: bytes) -> list[Event]:
-        """Decode a list of events; the opening bracket is put in front."""
-        text = b"[" + text + close
+    def _events(self, buffer: bytes, end: int, close: bytes) -> list[Event]:
+        """Decode the events before `end`; the opening bracket is put in front."""
+        text = b"".join((b"[", memoryview(buffer)[:end], close))
         if not self._exact:
             events = self._decoders.fast.decode(text)
             sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
@@ -191,7 +191,7 @@ class KinetoStream:
         while low < high:
             middle = (low + high + 1) // 2
             try:
-                best = self._events(buffer[: cuts[middle - 1] + closing], b"]")
+                best = self._events(buffer, cuts[middle - 1] + closing, b"]")
                 low = middle
             except self._decoders.errors:
                 high = middle - 1

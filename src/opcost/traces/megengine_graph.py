@@ -26,6 +26,10 @@ from opcost.traces.megengine_meaning import dtype_of, translate
 Json: TypeAlias = "dict[str, Any]"
 
 _NO_TYPE = DType("float32")
+_FOREVER_S = 1e9
+"""Thirty years: a longer time is damage."""
+_MOST = 1 << 63
+"""No operator does more, or moves more bytes; a larger count is damage."""
 _WORKSPACE = "VOLATILE_CONTENT"
 """The flag of memory that an operator only works in; footprints leave it out of the results."""
 _COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
@@ -99,7 +103,7 @@ class _Reader:
             where = f"profiler.{name}.{key}"
             for place, times in self._is_object(places, where).items():
                 moments = [self._is_object(times, where).get(word) for word in ("start", "kern", "end")]
-                if not all(isinstance(moment, (int, float)) and not isinstance(moment, bool) for moment in moments):
+                if not all(_is_moment(moment) for moment in moments):
                     raise SourceError(f"{self.source}: {where} needs numbers for start, kern and end, not {moments}")
                 found.setdefault(key, []).append(_Times(place, *moments))  # type: ignore[arg-type]
         return found
@@ -260,7 +264,6 @@ class _Reader:
 
     def _raw(self, key: str) -> Json:
         """What MegEngine's tool reads of one operator, executed or not."""
-        footprint = self._footprint(key)
         return {
             "id": self._text(key, "id"),
             "name": self._text(key, "name"),
@@ -268,18 +271,36 @@ class _Reader:
             "device": [list(times[1:]) for times in self.device.get(key, [])],
             "host": [list(times[1:]) for times in self.host.get(key, [])],
             "dtypes": [self.dtypes[variable] for variable in self._ids(key, "input")],
-            "footprint": {
-                name: footprint[name]
-                for name in ("computation", "memory", "in_shapes", "in_layouts", "out_shapes")
-                if name in footprint
-            },
+            "footprint": self._checked(key, self._footprint(key)),
         }
+
+    def _checked(self, key: str, footprint: Json) -> Json:
+        """The footprint's numbers and shapes; what is missing is left out."""
+        found: Json = {}
+        for name in ("computation", "memory"):
+            value = footprint.get(name)
+            if value is not None and not (type(value) in (int, float) and 0 <= value < _MOST):
+                raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is {value!r}, not a count")
+            if name in footprint:
+                found[name] = value
+        for name in ("in_shapes", "out_shapes"):
+            if footprint.get(name) is not None:
+                found[name] = [list(shape) for shape in self._shapes(key, name)]
+        layouts = footprint.get("in_layouts")
+        if isinstance(layouts, list) and all(strides is None or isinstance(strides, list) for strides in layouts):
+            found["in_layouts"] = layouts
+        return found
 
 
 def _place(comp_node: str) -> tuple[str, str]:
     """Device and stream of `CompNode("gpu0:1" from "gpux:0")`."""
     found = _COMP_NODE.match(comp_node)
     return (found[1], found[2]) if found else (comp_node, "")
+
+
+def _is_moment(value: object) -> bool:
+    """Whether this is a number of seconds from which a duration can be made."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _FOREVER_S
 
 
 def _ns(seconds: float) -> int:

@@ -18,10 +18,12 @@ from opcost.frontends.megengine.params import ENUMS
 from opcost.traces.megengine_meaning import dtype_of, translate
 
 Json: TypeAlias = "dict[str, Any]"
-Thread: TypeAlias = "tuple[Any, Any]"
+Thread: TypeAlias = "tuple[str, str]"
 
 _COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
 _TENSOR = re.compile(r"(Input|Output) \d+")
+_FOREVER_US = 1e18
+"""Also a time since 1970 is far below; beyond is damage."""
 _DISPATCH = "OpDispatch"
 
 _FUNCTIONS = frozenset(
@@ -79,7 +81,7 @@ class _Reader:
 
     def read(self, events: list[Json]) -> Profile:
         for place, event in enumerate(events):
-            thread = (event.get("pid"), event.get("tid"))
+            thread = (str(event.get("pid")), str(event.get("tid")))
             phase = event.get("ph")
             if phase == "B":
                 self.open.setdefault(thread, []).append(_Open(str(event.get("name", "")), self._time(event, place)))
@@ -100,7 +102,7 @@ class _Reader:
 
     def _time(self, event: Json, place: int) -> int:
         moment = event.get("ts")
-        if not isinstance(moment, (int, float)) or isinstance(moment, bool):
+        if not isinstance(moment, (int, float)) or isinstance(moment, bool) or not abs(moment) < _FOREVER_US:
             raise SourceError(f"{self.source}: event {place} has the time {moment!r}, not a number of microseconds")
         return round(moment * 1000)
 
@@ -171,7 +173,7 @@ class _Reader:
         return (kernels[0].device, kernels[0].stream) if kernels else ("", "")
 
     def _kernel(self, thread: Thread, name: str, start_ns: int, duration_ns: int) -> Kernel:
-        return Kernel(name, self.names.get(thread, str(thread[1])), "", start_ns, duration_ns)
+        return Kernel(name, self.names.get(thread, thread[1]), "", start_ns, duration_ns)
 
     def _wall(self) -> int | None:
         starts = [operator.start_ns for operator in self.operators]

@@ -145,7 +145,7 @@ def _specs(shapes: object) -> tuple[TensorSpec, ...]:
             for word, shape in entry.items():
                 if isinstance(shape, list) and all(type(extent) is int for extent in shape):
                     extents = tuple(extent if extent >= 0 else None for extent in shape)
-                    found.append(TensorSpec(extents, DTYPES.get(word, word)))
+                    found.append(TensorSpec(extents, DTYPES.get(str(word), str(word))))
     return tuple(found)
 
 

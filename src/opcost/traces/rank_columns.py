@@ -26,10 +26,8 @@ NUMBERS = (
 def reduce_file(path: str) -> dict[str, list[Any]]:
     """The columns of one file: its operators, kernels, device use, collectives; `what` says which a row is."""
     file = TraceFile(path)
-    if isinstance(reader_of(file), KinetoReader):
-        rows = _of_table(read_table(path))
-    else:
-        rows = _of_profile(reader_of(file).read(file))
+    reader = reader_of(file)
+    rows = _of_table(read_table(path)) if isinstance(reader, KinetoReader) else _of_profile(reader.read(file))
     source = {"source": file.name}
     entries = [{**row, **source} for row in rows]
     texts = {name: [entry.get(name, "") for entry in entries] for name in TEXTS}
@@ -96,7 +94,9 @@ def _of_profile(profile: Profile) -> Iterable[dict[str, Any]]:
     for place, row in enumerate(profile.rows):
         yield {
             "what": "operator",
-            **{name: getattr(row, name) for name in ("type", "kind", "module", "phase", "provider", "device", "stream")},
+            **{
+                name: getattr(row, name) for name in ("type", "kind", "module", "phase", "provider", "device", "stream")
+            },
             **{name: getattr(row, name) for name in ("step", "count", "host_ns", "host_self_ns", "device_ns")},
             "ins": _specs(row.ins),
             "outs": _specs(row.outs),
@@ -145,15 +145,18 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         )
         for number, (key, row) in enumerate(operators.items())
     )
-    meta = {"source": ", ".join(sources[rank] for rank in sorted(sources)), "format": "ranks", "ranks": str(len(sources))}
-    return Profile(
-        meta=meta, rows=found, unattributed=tuple(lost), wall_ns=max(wall, default=None), notes=notes
-    )
+    meta = {
+        "source": ", ".join(sources[rank] for rank in sorted(sources)),
+        "format": "ranks",
+        "ranks": str(len(sources)),
+    }
+    return Profile(meta=meta, rows=found, unattributed=tuple(lost), wall_ns=max(wall, default=None), notes=notes)
 
 
 def _read_specs(text: str) -> tuple[TensorSpec, ...]:
     return tuple(
-        TensorSpec(None if shape is None else tuple(shape), dtype) for shape, dtype in (json.loads(text) if text else ())
+        TensorSpec(None if shape is None else tuple(shape), dtype)
+        for shape, dtype in (json.loads(text) if text else ())
     )
 
 

@@ -44,8 +44,10 @@ class Ranks:
         return profile_of(self.frame.to_dicts(), self.notes)
 
     def summary(self) -> pl.DataFrame:
-        """For each rank: wall time, time of its operators and kernels, busy and idle device time, time in collectives
-        and of it the wait for others, and how long the others waited for this one.
+        """The times of each rank.
+
+        Wall time, time of its operators and kernels, busy and idle device time, time in collectives and of it the wait
+        for others, and how long the others waited for this one.
         """
         import polars as pl
 
@@ -94,9 +96,18 @@ class Ranks:
             )
             .filter((pl.col("ranks") == everybody) & (pl.col("ranks") > 1))
             .with_columns(
-                wait_ns=pl.col("device_ns") - pl.col("least"), others_ns=pl.col("total") - pl.col("least") * pl.col("ranks")
+                wait_ns=pl.col("device_ns") - pl.col("least"),
+                others_ns=pl.col("total") - pl.col("least") * pl.col("ranks"),
             )
-            .select("rank", pl.col("type").alias("name"), pl.col("stream").alias("group"), "place", "device_ns", "wait_ns", "others_ns")
+            .select(
+                "rank",
+                pl.col("type").alias("name"),
+                pl.col("stream").alias("group"),
+                "place",
+                "device_ns",
+                "wait_ns",
+                "others_ns",
+            )
             .sort("name", "group", "place", "rank")
         )
 
@@ -125,7 +136,9 @@ def reduce_ranks(
     pl = _polars()
     files = list(trace_files(paths))
     if not files:
-        raise SourceError(f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}")
+        raise SourceError(
+            f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}"
+        )
     todo = [str(file) for file in files]
     results = _on_cluster(todo, cluster) if cluster else _in_processes(todo, workers)
     tables: dict[str, dict[str, list[Any]]] = {}
@@ -191,13 +204,20 @@ def _on_cluster(paths: list[str], cluster: str) -> Iterator[tuple[str, dict[str,
     except ModuleNotFoundError as exc:
         raise MissingFramework("--cluster needs Dask", hint="pip install 'opcost[scale]'") from exc
     if cluster == "local":
-        with LocalCluster(n_workers=min(len(paths), os.cpu_count() or 1), threads_per_worker=1, dashboard_address=None) as local, Client(local) as client:
+        with (
+            LocalCluster(
+                n_workers=min(len(paths), os.cpu_count() or 1), threads_per_worker=1, dashboard_address=None
+            ) as local,
+            Client(local) as client,
+        ):
             yield from _gathered(client, finished, paths)
         return
     try:
         client = Client(cluster, timeout="10s")
     except (OSError, ValueError, TimeoutError) as exc:
-        raise SourceError(f"there is no Dask scheduler at {cluster!r}: {exc}", hint="tcp://HOST:PORT, or local") from exc
+        raise SourceError(
+            f"there is no Dask scheduler at {cluster!r}: {exc}", hint="tcp://HOST:PORT, or local"
+        ) from exc
     with client:
         yield from _gathered(client, finished, [str(Path(path).resolve()) for path in paths], names=paths)
 
@@ -211,7 +231,9 @@ def _gathered(
         yield asked[path], table
 
 
-def _rank_numbers(files: list[Path], tables: dict[str, dict[str, list[Any]]]) -> tuple[dict[str, int], tuple[Note, ...]]:
+def _rank_numbers(
+    files: list[Path], tables: dict[str, dict[str, list[Any]]]
+) -> tuple[dict[str, int], tuple[Note, ...]]:
     """The number of each file's rank: as the trace says, else as the file is called, else by the order of names."""
     told = {str(file): tables[str(file)]["rank"][0] for file in files}
     if any(rank is None for rank in told.values()):
@@ -239,7 +261,7 @@ def _content_key(file: Path) -> str:
 
 def _polars() -> Any:
     try:
-        import polars
+        import polars as pl
     except ModuleNotFoundError as exc:
         raise MissingFramework("reading many ranks needs Polars", hint="pip install 'opcost[scale]'") from exc
-    return polars
+    return pl

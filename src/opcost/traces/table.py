@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from math import ceil
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
@@ -154,11 +154,11 @@ def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
         )
 
 
-class _Members(dict):  # type: ignore[type-arg]
-    """The rows of each group, by what they share."""
+class _Members(dict[Any, "array[int]"]):
+    """Numbers of each group, by what they share."""
 
-    def __missing__(self, key: tuple[int, int, int, int | None]) -> array[int]:
-        found = self[key] = array("i")
+    def __missing__(self, key: tuple[int | None, ...]) -> array[int]:
+        found = self[key] = array("q")
         return found
 
 
@@ -170,7 +170,7 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
     for row, key in enumerate(zip(rows.signature, linked.module, linked.phase, steps, strict=False)):
         members[key].append(row)
     for key in list(members) if joined else ():
-        members[key] = array("i", [row for row in members[key] if row not in joined])
+        members[key] = array("q", [row for row in members[key] if row not in joined])
         if not members[key]:
             del members[key]
     owners = {owner: -1 for owner in linked.owner if owner >= 0}
@@ -178,10 +178,12 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
         owners.update((row, number) for row in own if row in owners)
     kernels: list[dict[Queue, Times]] = [{} for _ in members]
     work = linked.columns.device
+    launched = _Members()
     for owner, name, queue, duration in zip(linked.owner, work.name, work.queue, work.duration, strict=True):
         if owner >= 0:
-            place = Queue(translated.kernel_names[name], *translated.queues[queue])
-            kernels[owners[owner]].setdefault(place, Times()).values.append(duration)
+            launched[owners[owner], name, queue].append(duration)
+    for (number, name, queue), durations in launched.items():
+        kernels[number][Queue(translated.kernel_names[name], *translated.queues[queue])] = Times(durations)
     return tuple(
         Group(
             type=linked.signatures[signature].name,
@@ -193,9 +195,9 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
             host=Times(map(rows.duration.__getitem__, own)),
             host_self=Times(map(linked.self_time.__getitem__, own)),
             device=Times(map(linked.device.__getitem__, own)),
-            kernels=launched,
+            kernels=queues,
         )
-        for ((signature, module, phase, step), own), launched in zip(members.items(), kernels, strict=True)
+        for ((signature, module, phase, step), own), queues in zip(members.items(), kernels, strict=True)
     )
 
 

@@ -17,7 +17,7 @@ Values = Mapping[int, "tuple[float, float] | None"]
 def records_of(report: Report, values: Values | None = None) -> Records:
     """Every operator with all its FLOPs, every parameter once, and the elements that are new."""
     fields = receptive_fields(report)
-    records = Records(_params(report, values or {}), ops=len(report.rows))
+    records = Records(_params(report, values or {}), ops=len(report.rows), macs=report.totals.macs)
     for index, row in enumerate(report.rows):
         name, times = name_of(row), row.op.repeat
         flops = None if row.cost is None else row.cost.flops * times

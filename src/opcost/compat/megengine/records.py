@@ -56,6 +56,8 @@ class Records:
     activations: list[Activation] = field(default_factory=list)
     ops: int | None = None
     """How many operators there are, where operators are listed and not layers."""
+    macs: int | None = None
+    """Multiply-accumulates, where FLOPs are something else."""
 
 
 _AS_NUMPY = {"qint8": "int8", "quint8": "uint8", "qint32": "int32", "qint16": "int16"}

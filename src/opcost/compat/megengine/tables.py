@@ -73,6 +73,8 @@ def tell(records: Records, wanted: Wanted) -> tuple[total_stats, stats_details]:
     if wanted.cal_flops:
         total_flops = _add_flops(flops, wanted.bar_length_max)
         summary["total_flops"] = human(total_flops, "OPs")
+        if records.macs is not None:
+            summary["total_macs"] = human(records.macs, "MACs")
         tables.append(("flops stats: ", table(flops, FIELD_COLUMNS if wanted.fields else FLOPS_COLUMNS)))
     if wanted.cal_activations:
         act_dims, act_size = _add_sizes(activations, "act_dim", wanted.bar_length_max)

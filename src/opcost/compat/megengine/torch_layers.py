@@ -98,6 +98,8 @@ def _is_layer(call: LayerCall) -> bool:
     """Whether a call has a line of its own: a norm, a pooling, or one of torch's modules that multiplies and adds."""
     if isinstance(call.module, (*_NORMS, *_POOLS, *_ADAPTIVE)):
         return bool(call.rows) and bool(call.inputs) and bool(call.outputs)
+    if isinstance(call.module, nn.Sequential):
+        return False
     contracts = any(row.cost is not None and row.cost.macs for row in call.rows)
     known = any(base.__module__.startswith("torch.") for base in type(call.module).__mro__ if base is not nn.Module)
     return contracts and known and bool(call.outputs)
@@ -125,7 +127,15 @@ def _flops(call: LayerCall) -> int | None:
         return y.numel * _window(module, y)
     if isinstance(module, nn.Linear):
         return convention.linear(y.dims, module.in_features, module.out_features, bias=module.bias is not None)
+    if isinstance(module, nn.RNNCellBase):
+        size, hidden = module.input_size, module.hidden_size
+        steps = call.inputs[0].numel // size
+        return convention.recurrent(_cell(module), steps, [(size, hidden, hidden)], bias=module.bias)
     return sum(map(convention.of_row, call.rows))
+
+
+def _cell(module: nn.Module) -> str:
+    return "lstm" if isinstance(module, nn.LSTMCell) else "gru" if isinstance(module, nn.GRUCell) else "rnn_tanh"
 
 
 def _window(module: nn.Module, y: TensorSpec) -> int:

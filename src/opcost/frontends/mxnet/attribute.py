@@ -16,6 +16,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}[lL]?")
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?f?|[+-]?(?:inf|nan)")
 _TRUE = frozenset(("True", "true", "1"))
 _FALSE = frozenset(("False", "false", "0"))
+_LARGEST = 1 << 63
 _MOST_ITEMS = 4096
 """No operator has a longer list (anchors, split points); a file that does is broken."""
 
@@ -122,7 +123,7 @@ def _integer(name: str, text: str) -> int:
     if word in ("True", "False"):  # written so where a Python caller gave a truth value for a number
         return int(word == "True")
     number = _number(name, text)
-    if not isfinite(number) or number != int(number):
+    if not isfinite(number) or abs(number) >= _LARGEST or number != int(number):
         raise AttributeFault(f"the attribute {name!r} is {_shown(text)}, not a whole number")
     return int(number)
 

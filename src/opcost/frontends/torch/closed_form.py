@@ -159,7 +159,11 @@ def _batch_norm(args: Any) -> Any:
 
 def _layer_norm(args: Any) -> Any:
     x, normalized = args[0], args[1]
-    if not x.is_contiguous() or x.dtype not in _FULL_FLOATS or tuple(x.shape[x.dim() - len(normalized) :]) != tuple(normalized):
+    if (
+        not x.is_contiguous()
+        or x.dtype not in _FULL_FLOATS
+        or tuple(x.shape[x.dim() - len(normalized) :]) != tuple(normalized)
+    ):
         return NotImplemented
     kept = (*x.shape[: x.dim() - len(normalized)], *[1] * len(normalized))
     return _new(x.shape, x.dtype), _new(kept, x.dtype), _new(kept, x.dtype)

@@ -49,7 +49,8 @@ def _cond(recorder: Recorder, func: Any, pred: Any, true_fn: Any, false_fn: Any,
     chosen = _truth(recorder, pred)
     if chosen is None:
         recorder.note(
-            "branch", "torch.cond depends on data: the true branch is counted; real=True takes the branch that the data takes"
+            "branch",
+            "torch.cond depends on data: the true branch is counted; real=True takes the branch that the data takes",
         )
     with recorder:
         return (false_fn if chosen is False else true_fn)(*operands)
@@ -96,7 +97,9 @@ def _flex_attention(recorder: Recorder, func: Any, query: Any, key: Any, value: 
     entry = describe(
         recorder, func, substitute(args, iter(metas), META), {}, metas, states, (out, *extra), states[0].sig.device
     )
-    recorder.note("flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted")
+    recorder.note(
+        "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted"
+    )
     return recorder.emit(entry, states)
 
 

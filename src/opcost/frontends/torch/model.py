@@ -112,7 +112,9 @@ class Run:
             return rebuilt(tensor, lambda part, attribute: self._stand_in(part, f"{name}.{attribute}"))
         if tensor.numel() == 0:
             shape = "x".join(map(str, tensor.shape))
-            self.recorder.note("empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing")
+            self.recorder.note(
+                "empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing"
+            )
         return self.recorder.stand_in(tensor, name)
 
     def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
@@ -147,7 +149,9 @@ class Run:
                 raise
             except Exception as exc:
                 raise forward_error(exc, self.failed, model) from exc
-            outputs = tuple(dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t)))
+            outputs = tuple(
+                dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
+            )
             return self._graph(outputs)
 
     def _backward(self, result: Any, given: list[torch.Tensor]) -> None:
@@ -158,7 +162,9 @@ class Run:
         leaves = [*weights, *(t for t in given if t.requires_grad)]
         if not outputs or not leaves:
             raise ForwardError(
-                "there is nothing to differentiate: " + ("no output" if leaves else "no parameter") + " requires a gradient",
+                "there is nothing to differentiate: "
+                + ("no output" if leaves else "no parameter")
+                + " requires a gradient",
                 hint="count without backward, or unfreeze a parameter",
             )
         recorder.phase = "backward"
@@ -215,7 +221,9 @@ class Run:
         roles = recorder.leaves
         values = tuple(
             [
-                Value(vid, *_named(roles[vid], spec, storage)) if vid in roles else Value(vid, "", spec, "activation", storage)
+                Value(vid, *_named(roles[vid], spec, storage))
+                if vid in roles
+                else Value(vid, "", spec, "activation", storage)
                 for vid, (spec, storage) in enumerate(zip(recorder.specs, recorder.storages, strict=True))
             ]
         )

@@ -293,8 +293,9 @@ def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:
     """
     if tensor.numel() > SMALL or tensor.device.type == "meta" or tensor.layout is not torch.strided:
         return None
-    if tensor.is_quantized or ((tensor.dtype.is_floating_point or tensor.dtype.is_complex) and (
-        role != "const" or isinstance(tensor, torch.nn.Parameter)
-    )):
+    if tensor.is_quantized or (
+        (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+        and (role != "const" or isinstance(tensor, torch.nn.Parameter))
+    ):
         return None
     return tensor.detach().to("cpu", copy=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _aten = torch.ops.aten
 Handler = Callable[["Recorder", Any, Any, dict[str, Any], list[State]], Any]
 
+
 def _item(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
     state = states[0]
@@ -77,7 +78,9 @@ def _pack_padded(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any
     data = torch.empty((int(lengths.content.sum()), *padded.sig.shape[2:]), dtype=padded.sig.dtype, device=META)
     metas = [state.sig.meta() for state in states]
     meta_args = substitute(args, iter(metas), META)
-    entry = describe(recorder, func, meta_args, kwargs, metas, states, (data, sizes), device_of(recorder, kwargs, states))
+    entry = describe(
+        recorder, func, meta_args, kwargs, metas, states, (data, sizes), device_of(recorder, kwargs, states)
+    )
     return recorder.emit(entry, states, [None, sizes])[0], sizes
 
 

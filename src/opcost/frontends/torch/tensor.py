@@ -50,7 +50,9 @@ class Signature:
         """
         if self.stored is not None:
             return _sparse_zeros(self.shape, self.dtype, self.layout, self.stored)
-        extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
+        extent = (
+            1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
+        )
         if self.dtype in QUANTIZED:
             base = torch._empty_affine_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
         else:
@@ -167,9 +169,7 @@ def reshape(tensor: Recorded, sig: Signature) -> None:
 
 def recorded(sig: Signature, vid: int, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
-    tensor: Recorded = _make_wrapper(
-        Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device
-    )  # type: ignore[assignment]
+    tensor: Recorded = _make_wrapper(Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device)  # type: ignore[assignment]
     tensor.sig = sig
     tensor.vid = vid
     tensor.content = content

@@ -161,19 +161,31 @@ def describe(
             outs.append(Out(recorder.signatures.of(tensor, device), base, same=False))
     translation = translate(func, args, kwargs, tuple(flat))
     if not flat and translation.outs:  # it returns nothing and writes into its arguments
-        outs = [Out(states[at].sig, at, same=True) for tensor in translation.outs if (at := position.get(id(tensor))) is not None]
+        outs = [
+            Out(states[at].sig, at, same=True)
+            for tensor in translation.outs
+            if (at := position.get(id(tensor))) is not None
+        ]
     order = None
     if translation.ins is not None:
         order = tuple([position[id(tensor)] for tensor in translation.ins])
     return Entry(
-        translation.kind, name_of(func), translation.attrs, order, tuple(outs), pack, _written(func, args, kwargs, position)
+        translation.kind,
+        name_of(func),
+        translation.attrs,
+        order,
+        tuple(outs),
+        pack,
+        _written(func, args, kwargs, position),
     )
 
 
 def name_of(func: Any) -> str:
     """The operator's name as traces and schemas write it, without the overload."""
     schema = getattr(func, "_schema", None)
-    return str(schema.name) if schema is not None else f"higher_order::{func.name() if callable(func.name) else func.name}"
+    return (
+        str(schema.name) if schema is not None else f"higher_order::{func.name() if callable(func.name) else func.name}"
+    )
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any], position: dict[int, int]) -> tuple[int, ...]:

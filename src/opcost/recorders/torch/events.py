@@ -11,6 +11,30 @@ PREFIX = "opcost::"
 _RUNTIME = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")
 _RUNTIME_ACTIVITIES = frozenset({"cuda_runtime", "cuda_driver", "xpu_runtime", "mtia_runtime", "privateuse1_runtime"})
 
+_NO_WORK = frozenset(
+    {
+        "cpu_instant_event",
+        "overhead",
+        "python_function",
+        "gpu_user_annotation",
+        "cuda_sync",
+        "cuda_event",
+        "hardware_counters",
+    }
+)
+"""Kinds of events that are neither operators nor work of the device."""
+_OVERHEAD = frozenset(
+    {
+        "Activity Buffer Request",
+        "Buffer Flush",
+        "Instrumentation",
+        "Resource",
+        "Command Buffer Full",
+        "Lazy Function Loading",
+    }
+)
+"""The profiler's own work, by name, for versions that do not tell the kind."""
+
 
 class HostEvent(NamedTuple):
     """An operator, an annotation, or a call of the device's driver, on a thread of the host."""
@@ -57,10 +81,10 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
         start, duration = _start_and_duration(event)
         activity = str(_asked(event, "activity_type", ""))
         if "CPU" in str(event.device_type()):
-            if activity in ("cpu_instant_event", "overhead", "python_function"):
+            if activity in _NO_WORK or name in _OVERHEAD:
                 continue
             host.append(_host_event(event, name, start, duration, activity))
-        elif "annotation" not in activity and not _asked(event, "is_user_annotation") and not name.startswith(PREFIX):
+        elif activity not in _NO_WORK and not _asked(event, "is_user_annotation") and not name.startswith(PREFIX):
             device.append(
                 DeviceEvent(
                     start,

@@ -11,11 +11,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opcost.core.report import Row
-from opcost.recorders.torch.nesting import Node
+from opcost.recorders.torch.nesting import Node, is_operator
 
 NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
 """Inside these, operators of all modules below run without a call of the modules."""
+
+_NO_ARITHMETIC = frozenset(
+    f"aten::{name}"
+    for name in (
+        "as_strided", "contiguous", "copy_", "detach", "empty", "empty_like", "empty_strided", "expand", "item", "reshape",
+        "resize_", "select", "slice", "t", "to", "transpose", "view",
+    )
+)  # fmt: skip
+"""Operators that make or move tensors and cannot be what counted FLOPs were fused into."""
 
 
 class Matcher:
@@ -31,26 +40,66 @@ class Matcher:
             self._anywhere.setdefault((phase, family), []).append(row)
         self._used: dict[int | None, set[int]] = {}
 
-    def match(self, roots: Sequence[Node]) -> dict[int, Row]:
-        """The counted row of each recorded node, by the node's identity; below a matched node nothing is matched."""
-        found: dict[int, Row] = {}
-        waiting: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    def match(self, roots: Sequence[Node]) -> dict[int, tuple[Row, ...]]:
+        """The counted rows of each recorded node, by the node's identity; below a matched node nothing is matched."""
+        found: dict[int, tuple[Row, ...]] = {}
+        outermost: list[Node] = []
+        regions: set[tuple[int | None, str, str]] = set()
+        waiting: list[tuple[Node, bool, bool]] = [(root, False, False) for root in reversed(roots)]
         while waiting:
-            node, compiled = waiting.pop()
+            node, compiled, inside = waiting.pop()
+            if node.event.runtime:
+                continue
             compiled = compiled or node.event.name.startswith(_REGIONS)
-            row = None if node.event.runtime else self._take(node, compiled=compiled)
+            if not inside and is_operator(node.event.name):
+                outermost.append(node)
+                inside = True
+                if compiled:
+                    regions.add(_where(node))
+            row = self._take(node, compiled=compiled)
             if row is not None:
-                found[id(node)] = row
+                found[id(node)] = (row,)
             else:
-                waiting.extend((child, compiled) for child in reversed(node.children))
+                waiting.extend((child, compiled, inside) for child in reversed(node.children))
+        self._place_rest([node for node in outermost if _where(node) not in regions], found)
         return found
+
+    def _place_rest(self, outermost: Sequence[Node], found: dict[int, tuple[Row, ...]]) -> None:
+        """Give what a fused operator did in place of the counted ones to it, where only one can have done it.
+
+        `nn.TransformerEncoderLayer` in inference is one operator and calls none of its modules; `aten::silu_backward` is
+        counted as what it consists of.
+        """
+        there: dict[tuple[int | None, str, str], list[Node]] = {}
+        for node in outermost:
+            if not any(id(inner) in found for inner in node.walk()):
+                row = self._take(node, compiled=False, any_shape=True)
+                if row is not None:
+                    found[id(node)] = (row,)
+            there.setdefault(_where(node), []).append(node)
+        left: dict[tuple[int | None, str, str], list[Row]] = {}
+        for step in {node.place.step for node in outermost}:
+            used = self._used.setdefault(step, set())
+            for row in self._rows:
+                if row.op.id in used or row.cost is None or not row.cost.flops:
+                    continue
+                module = row.op.module
+                while module and (step, row.op.phase, module) not in there:
+                    module = module.rpartition(".")[0]
+                left.setdefault((step, row.op.phase, module), []).append(row)
+        for place, rows in left.items():
+            able = [n for n in there.get(place, ()) if id(n) not in found and n.event.name not in _NO_ARITHMETIC]
+            bare = [node for node in able if not any(id(inner) in found for inner in node.walk())]
+            if len(bare or able) == 1:
+                found[id((bare or able)[0])] = tuple(rows)
+                self._used[place[0]].update(row.op.id for row in rows)
 
     def unmatched(self, steps: Sequence[int]) -> list[Row]:
         """Rows of forward and backward passes that some step did not show."""
         shown = set.intersection(*(self._used.get(step, set()) for step in steps)) if steps else set()
         return [row for row in self._rows if row.op.id not in shown and row.op.phase != "update"]
 
-    def _take(self, node: Node, *, compiled: bool) -> Row | None:
+    def _take(self, node: Node, *, compiled: bool, any_shape: bool = False) -> Row | None:
         place, family = node.place, family_of(node.event.name)
         if compiled:
             below = f"{place.module}." if place.module else ""
@@ -68,10 +117,14 @@ class Matcher:
                 continue
             if given is None:
                 given = Counter(tensor_shapes(node))
-            if _fits(row, given):
+            if any_shape or _fits(row, given):
                 used.add(row.op.id)
                 return row
         return None
+
+
+def _where(node: Node) -> tuple[int | None, str, str]:
+    return node.place.step, node.place.phase, node.place.module
 
 
 def family_of(operator: str) -> int | str:

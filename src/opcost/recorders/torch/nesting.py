@@ -14,6 +14,7 @@ MODULE = f"{PREFIX}module "
 BACKWARD = f"{PREFIX}backward"
 ASIDE = f"{PREFIX}aside"
 """What the recorder itself runs between steps."""
+_ENGINE = ("autograd::", "torch::autograd::")
 
 
 class Place(NamedTuple):
@@ -134,8 +135,7 @@ class _Builder:
         if event.forward_thread:
             made_in = self._made_in.get((event.forward_thread, event.sequence))
             return place._replace(phase="backward", module=place.module if made_in is None else made_in)
-        if place.phase == "forward":
-            self._made_in[event.torch_thread, event.sequence] = place.module
+        self._made_in[event.torch_thread, event.sequence] = place.module
         return place
 
     def _remember(self, event: HostEvent, node: Node, parent: Node | None) -> None:
@@ -168,3 +168,8 @@ class _Builder:
 def _window(windows: Sequence[tuple[int, int, int]], moment: int) -> int | None:
     at = bisect_right(windows, moment, key=lambda window: window[0]) - 1
     return windows[at][2] if at >= 0 and moment < windows[at][1] else None
+
+
+def is_operator(name: str) -> bool:
+    """Whether this is an operator of a library (`aten::add`), and not a part of the autograd engine or a plain scope."""
+    return "::" in name and not name.startswith(_ENGINE) and " " not in name

@@ -10,16 +10,14 @@ from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.report import Row
 from opcost.recorders.torch.events import DeviceEvent
 from opcost.recorders.torch.matching import NOT_A_TENSOR
-from opcost.recorders.torch.nesting import Node
+from opcost.recorders.torch.nesting import Node, is_operator
 from opcost.traces.aten import DTYPES
-
-_ENGINE = ("autograd::", "torch::autograd::")
 
 
 class RowMaker:
     """Makes rows, numbered in order of execution."""
 
-    def __init__(self, matched: Mapping[int, Row], *, with_device: bool) -> None:
+    def __init__(self, matched: Mapping[int, tuple[Row, ...]], *, with_device: bool) -> None:
         self._matched = matched
         self._with_device = with_device
         self._rows: list[ProfileRow] = []
@@ -39,7 +37,7 @@ class RowMaker:
                 self._append(node, "runtime", (node,), None)
         elif is_operator(event.name) or id(node) in self._matched:
             # What the model's code called is one row, whatever it calls inside.
-            self._append(node, "cpu_op", tuple(node.walk()), [row for _, row in self._found(node)])
+            self._append(node, "cpu_op", tuple(node.walk()), self._found(node))
         else:
             inner = tuple(child for child in node.children if child.event.runtime)
             self._append(node, "cpu_op", (node, *inner), None)
@@ -47,10 +45,10 @@ class RowMaker:
                 if not child.event.runtime:
                     self._add(child)
 
-    def _found(self, node: Node) -> Iterator[tuple[Node, Row]]:
-        for inner in node.walk():
-            if (row := self._matched.get(id(inner))) is not None:
-                yield inner, row
+    def _found(self, node: Node) -> list[Row]:
+        """What was counted of this node and all inside it, in order of execution."""
+        rows = [row for inner in node.walk() for row in self._matched.get(id(inner), ())]
+        return sorted(rows, key=lambda row: row.op.id)
 
     def _append(self, node: Node, provider: str, own: Sequence[Node], counted: Sequence[Row] | None) -> None:
         """A row of this node; `own` are the nodes whose time and kernels are its own."""
@@ -88,11 +86,6 @@ class RowMaker:
                 cost=_sum(counted),
             )
         )
-
-
-def is_operator(name: str) -> bool:
-    """Whether this is an operator of a library (`aten::add`), and not a part of the autograd engine or a plain scope."""
-    return "::" in name and not name.startswith(_ENGINE) and " " not in name
 
 
 def kernel_of(event: DeviceEvent) -> Kernel:

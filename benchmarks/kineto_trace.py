@@ -1,6 +1,6 @@
 """A large Kineto trace, made from a small real one, read and tabulated: CPU seconds and peak memory, plain and gzipped.
 
-    python benchmarks/trace.py [--gigabytes 1] [--trace TRACE.json.gz] [--keep DIRECTORY] [--peers]
+    python benchmarks/kineto_trace.py [--gigabytes 1] [--trace TRACE.json.gz] [--keep DIRECTORY] [--peers]
 
 Every copy of the small trace is moved in time, and its correlation and External ids with it, so that each copy's kernels
 belong to its own operators. Each reader runs in a process of its own. `--peers` also reads the file with plain `json`.

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from opcost.errors import SourceError
+from opcost.traces import rank_columns, ranks
+from opcost.traces.ranks import read_ranks, reduce_rank, reduce_ranks
+
+DATA = Path(__file__).parent.parent / "data" / "traces"
+ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
+"""When each rank enters the two collectives, in microseconds; each ends 5 µs after the last one has come."""
+
+
+def trace(rank: int, *, told: bool = True) -> dict:
+    ends = [max(arrivals[place] for arrivals in ARRIVALS.values()) + 5 for place in range(2)]
+    events = []
+    for place, (start, end) in enumerate(zip(ARRIVALS[rank], ends, strict=True)):
+        args = {
+            "device": rank,
+            "stream": 20,
+            "correlation": place,
+            "Collective name": "allreduce",
+            "Process Group Name": "0",
+        }
+        events += [
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": place * 30, "dur": 5},
+            {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": rank, "tid": 20, "ts": start,
+             "dur": end - start, "args": args},
+        ]  # fmt: skip
+    info = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}} if told else {}
+    return {"schemaVersion": 1, **info, "traceEvents": events}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for rank in ARRIVALS:
+        (tmp_path / f"worker{9 - rank}.json").write_text(json.dumps(trace(rank)), encoding="utf-8")
+    return tmp_path
+
+
+def test_waits_and_stragglers_follow_from_the_shortest_stay(folder: Path) -> None:
+    found = reduce_ranks([folder], workers=1)
+    waits = {(row["rank"], row["place"]): row["wait_ns"] for row in found.collectives().to_dicts()}
+    last = [max(arrivals[place] for arrivals in ARRIVALS.values()) for place in range(2)]
+    expected = {(rank, place): (last[place] - ARRIVALS[rank][place]) * 1000 for rank in ARRIVALS for place in range(2)}
+    assert waits == expected
+    held_up = {row["rank"]: row["held_up_ns"] for row in found.stragglers().to_dicts()}
+    assert held_up == {1: (15 + 7) * 1000, 2: (20 + 18) * 1000}
+    assert [row["rank"] for row in found.stragglers().to_dicts()] == [2, 1]  # the worst first
+
+
+def test_each_rank_has_its_own_idle_time(folder: Path) -> None:
+    for row in reduce_ranks([folder], workers=1).summary().to_dicts():
+        first, second = ARRIVALS[row["rank"]]
+        assert row["span_ns"] == (65 - first) * 1000
+        assert row["busy_ns"] == (30 - first + 65 - second) * 1000
+        assert row["idle_ns"] == (second - 30) * 1000
+
+
+def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None:
+    profile = read_ranks([folder])
+    assert {row.rank for row in profile.rows} == {0, 1, 2}
+    assert {(row.rank, row.device_ns, row.count) for row in profile.rows} == {(rank, 0, 2) for rank in ARRIVALS}
+    assert len(profile.unattributed) == 3  # the launches of the collectives are not in these traces
+
+
+def test_names_give_ranks_where_traces_do_not_and_ten_comes_after_nine(tmp_path: Path) -> None:
+    for rank in (9, 10):
+        (tmp_path / f"run_rank{rank}.json").write_text(json.dumps(trace(0, told=False)), encoding="utf-8")
+    found = reduce_ranks([tmp_path], workers=1)
+    assert found.frame["rank"].unique().sort().to_list() == [9, 10]
+    assert found.notes == ()
+    for name in ("b", "a"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / "other" / f"{name}.json").write_text(json.dumps(trace(0, told=False)), encoding="utf-8")
+    numbered = reduce_ranks([tmp_path / "other"], workers=1)
+    assert numbered.frame["rank"].unique().sort().to_list() == [0, 1]
+    assert [note.code for note in numbered.notes] == ["ranks"]
+
+
+def test_a_cache_is_used_until_the_content_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "worker9.json"
+    first = reduce_rank(str(path))
+    assert (folder / "worker9.json.opcost.parquet").is_file()
+    monkeypatch.setattr(ranks, "reduce_file", lambda path: pytest.fail("the cache was not used"))
+    assert reduce_rank(str(path)) == first
+    monkeypatch.setattr(ranks, "reduce_file", rank_columns.reduce_file)
+    changed = trace(0)
+    changed["traceEvents"][0]["dur"] = 6
+    path.write_text(json.dumps(changed), encoding="utf-8")
+    assert reduce_rank(str(path)) != first
+
+
+def test_a_broken_cache_is_made_anew(folder: Path) -> None:
+    path = folder / "worker9.json"
+    first = reduce_rank(str(path))
+    (folder / "worker9.json.opcost.parquet").write_bytes(b"PAR1 and nothing more")
+    assert reduce_rank(str(path)) == first
+
+
+def test_processes_give_the_same_as_one_and_tell_how_far_they_are(folder: Path) -> None:
+    alone = reduce_ranks([folder], workers=1).frame
+    for cache in folder.glob("*.parquet"):
+        cache.unlink()
+    told = []
+    together = reduce_ranks([folder], workers=2, progress=lambda done, total: told.append((done, total)))
+    assert together.frame.equals(alone)
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_gives_the_same(folder: Path) -> None:
+    alone = reduce_ranks([folder], workers=1).frame
+    for cache in folder.glob("*.parquet"):
+        cache.unlink()
+    assert reduce_ranks([folder], cluster="local").frame.equals(alone)
+
+
+@pytest.mark.slow
+def test_a_running_scheduler_is_used_by_its_address(folder: Path) -> None:
+    from distributed import LocalCluster
+
+    alone = reduce_ranks([folder], workers=1).frame
+    for cache in folder.glob("*.parquet"):
+        cache.unlink()
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert reduce_ranks([folder], cluster=cluster.scheduler_address).frame.equals(alone)
+
+
+def test_a_damaged_rank_is_one_error_that_names_it(folder: Path) -> None:
+    (folder / "worker8.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph"', encoding="utf-8")
+    with pytest.raises(SourceError, match=r"worker8\.json"):
+        reduce_ranks([folder], workers=1)
+
+
+def test_errors_of_a_process_keep_their_words(folder: Path) -> None:
+    (folder / "worker8.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph"', encoding="utf-8")
+    with pytest.raises(SourceError, match=r"worker8\.json") as caught:
+        reduce_ranks([folder], workers=2)
+    assert "--partial" in caught.value.hint
+
+
+def test_nothing_to_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no trace"):
+        reduce_ranks([tmp_path])
+    with pytest.raises(SourceError, match="no file or directory"):
+        reduce_ranks([tmp_path / "none"])
+
+
+def test_other_formats_are_ranks_too(tmp_path: Path) -> None:
+    for rank in range(2):
+        shutil.copy(DATA / "onnxruntime" / "resnet_noopt_seq.json.gz", tmp_path / f"rank{rank}.json.gz")
+    profile = read_ranks([tmp_path])
+    assert sorted({row.rank for row in profile.rows}) == [0, 1]
+    assert len({sum(row.host_ns for row in profile.rows if row.rank == rank) for rank in (0, 1)}) == 1

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import opcost
+from opcost.errors import SourceError
+from opcost.traces import kineto
+from opcost.traces.table import Times, read_table
+
+DATA = Path(__file__).parent.parent / "data" / "traces"
+TRACES = sorted(path for path in (DATA / "kineto").glob("*.json.gz") if "key_averages" not in path.name)
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+def test_groups_are_the_rows_of_the_profile_put_together(path: Path) -> None:
+    expected = defaultdict(list)
+    for row in opcost.read_profile(path).rows:
+        key = (row.type, row.ins, row.module, row.phase, row.step)
+        expected[key].append((row.host_ns, row.host_self_ns, row.device_ns or 0))
+    found = defaultdict(list)
+    for group in read_table(path).groups:
+        key = (group.type, group.meaning.ins, group.module, group.phase, group.step)
+        found[key] += zip(group.host.values, group.host_self.values, group.device.values, strict=True)
+    assert {key: sorted(times) for key, times in found.items()} == {
+        key: sorted(times) for key, times in expected.items()
+    }
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+def test_a_large_trace_is_a_profile_of_groups_with_the_same_sums(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = opcost.read_profile(path)
+    monkeypatch.setattr(kineto, "LARGE_PACKED_BYTES", 0)
+    groups = opcost.read_profile(path)
+    assert len(groups.rows) <= len(rows.rows)
+    assert sum(row.count for row in groups.rows) == len(rows.rows)
+    for field in ("host_ns", "host_self_ns", "device_ns"):
+        assert sum(getattr(row, field) or 0 for row in groups.rows) == sum(
+            getattr(row, field) or 0 for row in rows.rows
+        )
+    assert sum(k.duration_ns for k in groups.unattributed) == sum(k.duration_ns for k in rows.unattributed)
+    assert groups.wall_ns == rows.wall_ns
+    assert "grouped" in {note.code for note in groups.notes}
+
+
+def test_busy_and_idle_time_are_those_of_tracelens() -> None:
+    stated = {}
+    for line in (DATA / "kineto" / "tracelens" / "gpu_timeline.csv").read_text("utf-8").splitlines()[1:]:
+        name, milliseconds, _ = line.split(",")
+        stated[name] = float(milliseconds) * 1e6
+    ((span, busy),) = read_table(DATA / "kineto" / "cuda_fwd_stack.json.gz").spans.values()
+    # It works with floats that have steps of half a nanosecond.
+    assert abs(busy - stated["busy_time"]) < 92
+    assert abs(span - stated["total_time"]) <= 1
+    assert abs(span - busy - stated["idle_time"]) < 92
+
+
+def test_percentiles_are_durations_that_occurred() -> None:
+    times = Times([50, 10, 40, 20, 30])
+    assert [times.percentile(percent) for percent in (0, 20, 21, 50, 99, 100)] == [10, 10, 20, 30, 50, 50]
+    assert (times.count, times.total, times.least, times.most) == (5, 150, 10, 50)
+    with pytest.raises(ValueError, match="no percentage"):
+        times.percentile(101)
+
+
+def test_overlapping_work_is_busy_once(tmp_path: Path) -> None:
+    events = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "k",
+            "pid": 0,
+            "tid": stream,
+            "ts": start,
+            "dur": duration,
+            "args": {"device": 0},
+        }
+        for stream, start, duration in ((7, 0, 10), (8, 5, 10), (8, 6, 2), (7, 20, 5))
+    ]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    assert read_table(path).spans == {"gpu:0": (25_000, 20_000)}
+
+
+def test_only_kineto_traces_are_tabulated() -> None:
+    with pytest.raises(SourceError, match="not a Kineto trace"):
+        read_table(DATA / "onnxruntime" / "resnet_noopt_seq.json.gz")

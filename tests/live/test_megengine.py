@@ -25,7 +25,8 @@ from opcost.frontends.megengine.model import read_model
 
 PYTHON = os.environ.get("OPCOST_MEGENGINE_PYTHON", "")
 SCRIPT = Path(__file__).with_name("megengine_nets.py")
-THEIR_TYPES = {"ConvolutionBackwardData": "ConvTranspose", "Softmax": "SoftmaxForward"}
+THEIR_TYPES = {"ConvolutionBackwardData": "ConvTranspose", "BatchedMatrixMul": "BatchedMatmul"}
+"""Where MegEngine's Python calls an operator by another name than its files do."""
 SECONDS = 0.3
 
 pytestmark = pytest.mark.skipif(not PYTHON, reason="MegEngine's Python is not named; run `make test-frameworks`")
@@ -68,7 +69,7 @@ def test_shapes_are_those_that_megengine_infers(live: Any) -> None:
             variable = op.outputs[-1] if op.type == "BatchNorm" else op.outputs[0]
             extents = "x".join(map(str, found.shapes[variable] or ()))
             ours[f"{THEIR_TYPES.get(op.type, op.type)} {extents}"] += 1
-        assert ours == Counter(expected), path.name
+        assert ours == Counter({key.replace("Forward ", " "): count for key, count in expected.items()}), path.name
 
 
 def test_weights_of_an_untouched_graph_are_those_of_the_module(live: Any) -> None:
@@ -121,5 +122,4 @@ def test_a_live_module_is_counted_as_its_dump(live: Any) -> None:
     assert found["still_training"]
     assert not found["uncounted"]
     assert {"block.norm", "block.q", "block.up"} <= set(found["modules"])
-    # The norm's ones and zeros may be stored once for several layers.
-    assert 0 <= found["weights"] - found["params"] <= 2 * net["input"][-1]
+    assert found["matrices"] == found["matrices_of_the_module"]

@@ -72,6 +72,14 @@ class KinetoStream:
         separator = b""
         while True:
             block, broken = self._more(stream)
+            cut = block.rfind(separator) if separator else -1
+            if cut >= 0 and (found := self._straight(buffer, block, cut + separator.index(b"}") + 1)):
+                self.events += len(found)
+                yield found
+                used = cut + len(separator) - 1
+                self._position += len(buffer) + used
+                buffer = block[used:]
+                continue
             buffer += block
             separator = separator or _separator(buffer)
             if block:
@@ -91,6 +99,16 @@ class KinetoStream:
             if ended:
                 self._trailer(buffer, stream)
                 return
+
+    def _straight(self, rest: bytes, block: bytes, end: int) -> list[Event]:
+        """The events of what is left of the last block and of this one, without copying them together first.
+
+        Nothing where the cut was wrong or the list has ended: then the slower way finds out which.
+        """
+        try:
+            return self._decoded(b"".join((b"[", rest, memoryview(block)[:end], b"]")))
+        except self._decoders.errors:
+            return []
 
     def _more(self, stream: BinaryIO) -> tuple[bytes, str]:
         """The next block, and why there is none if the file is broken there."""
@@ -171,7 +189,9 @@ class KinetoStream:
 
     def _events(self, buffer: bytes, end: int, close: bytes) -> list[Event]:
         """Decode the events before `end`; the opening bracket is put in front."""
-        text = b"".join((b"[", memoryview(buffer)[:end], close))
+        return self._decoded(b"".join((b"[", memoryview(buffer)[:end], close)))
+
+    def _decoded(self, text: bytes) -> list[Event]:
         if not self._exact:
             events = self._decoders.fast.decode(text)
             sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file

@@ -166,22 +166,22 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
     linked = translated.linked
     rows, joined = linked.rows, linked.joined
     steps = map(linked.step, rows.start) if linked.columns.steps else repeat(None)
-    members = _Members()
-    for row, key in enumerate(zip(rows.signature, linked.module, linked.phase, steps, strict=False)):
-        members[key].append(row)
-    for key in list(members) if joined else ():
-        members[key] = array("q", [row for row in members[key] if row not in joined])
-        if not members[key]:
-            del members[key]
-    owners = {owner: -1 for owner in linked.owner if owner >= 0}
-    for number, own in enumerate(members.values()):
-        owners.update((row, number) for row in own if row in owners)
+    numbers: dict[tuple[int, int, int, int | None], int] = {}
+    number_of = numbers.setdefault
+    keys = zip(rows.signature, linked.module, linked.phase, steps, strict=False)
+    group_of = array("i", [number_of(key, len(numbers)) for key in keys])
+    members = [array("i") for _ in numbers]
+    add = [own.append for own in members]
+    for row, number in enumerate(group_of):
+        add[number](row)
+    if joined:
+        members = [array("i", [row for row in own if row not in joined]) for own in members]
     kernels: list[dict[Queue, Times]] = [{} for _ in members]
     work = linked.columns.device
     launched = _Members()
     for owner, name, queue, duration in zip(linked.owner, work.name, work.queue, work.duration, strict=True):
         if owner >= 0:
-            launched[owners[owner], name, queue].append(duration)
+            launched[group_of[owner], name, queue].append(duration)
     for (number, name, queue), durations in launched.items():
         kernels[number][Queue(translated.kernel_names[name], *translated.queues[queue])] = Times(durations)
     return tuple(
@@ -197,7 +197,8 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
             device=Times(map(linked.device.__getitem__, own)),
             kernels=queues,
         )
-        for ((signature, module, phase, step), own), queues in zip(members.items(), kernels, strict=True)
+        for (signature, module, phase, step), own, queues in zip(numbers, members, kernels, strict=True)
+        if own
     )
 
 

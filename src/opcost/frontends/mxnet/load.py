@@ -282,15 +282,18 @@ def _likely_inputs(symbol: Symbol, saved: Mapping[str, Saved]) -> list[str]:
 
 
 def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
-    missing = [symbol.nodes[index] for index in roles.inputs if not complete(inferred.shapes[index][0])]
+    """Raise if an input's shape is still not known; labels and states are asked for only where nothing else is missing."""
+    unknown = [index for index in roles.inputs if not complete(inferred.shapes[index][0])]
+    missing = [index for index in unknown if index not in roles.side] or unknown
     if not missing:
         return
-    name = missing[0].name
-    names = ", ".join(repr(node.name) for node in missing)
-    known = inferred.shapes[missing[0].id][0]
-    partly = f" (known so far: {show(known)})" if known is not None else ""
+    told = []
+    for index in missing:
+        shape = inferred.shapes[index][0]
+        told.append(f"{symbol.nodes[index].name!r}{f' ({show(shape)})' if shape is not None else ''}")
+    name = symbol.nodes[missing[0]].name
     raise InputError(
-        f"the shape of the model's input {names} is not known{partly}",
+        f"no shape was given for the model's input{'s' if len(told) > 1 else ''} {', '.join(told)}",
         hint=f"give it: --input {name}:1x3x224x224, or shapes={{{name!r}: (1, 3, 224, 224)}}",
     )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,7 +45,9 @@ class Runner:
         self.label = type_name(inner)
         self._options = options
         self._paths = Paths(inner)
-        self._registered = {id(module) for _, module in self._paths.all}
+        self._places = Counter(id(module) for _, module in self._paths.all)
+        """Under how many paths each module of the model stands."""
+        self._known: dict[int, tuple[str, str]] = {}
         self._numbers: dict[str, int] = {}
         self.paths: list[str] = []
         """Module paths by the number that annotations carry."""
@@ -87,7 +91,7 @@ class Runner:
             if scope is None:
                 return self._forward_and_backward(_no_scope)
             self._running = ""
-            with intercept_calls(lambda module, args, kwargs: self._enter(scope, module, args, kwargs)):
+            with intercept_calls(partial(self._enter, scope)):
                 return self._forward_and_backward(scope)
         except OpcostError:
             raise
@@ -114,24 +118,34 @@ class Runner:
             )
 
     def _enter(self, scope: Scope, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called in place of every module call; what it costs is added to every call, so the usual case is looked up."""
         outer = self._running
+        known = self._known.get(id(module))
+        path, name = known if known is not None else self._named(module, outer)
+        self._running = path
+        try:
+            with scope(name):
+                return module._wrapped_call_impl(*args, **kwargs)
+        finally:
+            self._running = outer
+
+    def _named(self, module: nn.Module, outer: str) -> tuple[str, str]:
+        """The path of a module that is called from inside `outer`, and the name of its annotation."""
         path = outer if self._is_shell(module) else self._paths.path(module, outer)
         number = self._numbers.get(path)
         if number is None:
             number = self._numbers[path] = len(self.paths)
             self.paths.append(path)
-        self._running = path
-        try:
-            with scope(f"{MODULE}{number}"):
-                return module._wrapped_call_impl(*args, **kwargs)
-        finally:
-            self._running = outer
+        named = path, f"{MODULE}{number}"
+        if self._places[id(module)] == 1:  # it stands in the model, and under no other path
+            self._known[id(module)] = named
+        return named
 
     def _is_shell(self, module: nn.Module) -> bool:
         """Whether this is no module of the model's but what a compiler or another wrapper put around it."""
         if module is self.model:
             return module is not self.inner
-        return isinstance(module, torch.fx.GraphModule) and id(module) not in self._registered
+        return isinstance(module, torch.fx.GraphModule) and not self._places[id(module)]
 
 
 class _NoScope:

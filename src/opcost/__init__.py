@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opcost.analysis.query import query
-    from opcost.api import count, load_report, read_profile, profile
+    from opcost.api import count, load_report, profile, read_profile
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec, Value
     from opcost.core.report import Report, Row, Stats
@@ -37,7 +37,7 @@ _HOMES = {
 
 __all__ = [
     "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "TensorSpec", "Value", "__version__",
-    "count", "load_report", "measure", "profile", "query",
+    "count", "load_report", "measure", "profile", "query", "read_profile",
 ]  # fmt: skip
 
 

@@ -32,7 +32,9 @@ def prefix(tmp_path: Path) -> Path:
         ("{}-symbol.json", "--params", "{}-0000.params", "--input", "1x3x32x32"),
     ],
 )
-def test_a_checkpoint_is_named_in_many_ways(words: tuple[str, ...], prefix: Path, opcost_command: Callable[..., Any]) -> None:
+def test_a_checkpoint_is_named_in_many_ways(
+    words: tuple[str, ...], prefix: Path, opcost_command: Callable[..., Any]
+) -> None:
     done = opcost_command("count", *(word.format(prefix) for word in words), "--width", "120")
     assert done.code == 0, done.err
     assert MACS in done.out

@@ -127,8 +127,7 @@ def run(attempt: Callable[[random.Random], None], name: str) -> tuple[int, int]:
             try:
                 attempt(rng)
                 read += 1
-            except OpcostError as exc:
-                assert len(str(exc)) < 2000
+            except OpcostError:
                 refused += 1
             spent, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1] - before
             assert spent < SECONDS, f"change {number} took {spent:.2f} s"

@@ -6,6 +6,7 @@ Runs in a virtual environment of its own (`make test-frameworks`); where MXNet i
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import json
 import random
@@ -39,9 +40,7 @@ def conv_block(rng: random.Random, channels: int) -> Any:
     block.add(
         nn.Conv2D(channels, sizes, padding=pad, dilation=dilation, groups=groups, use_bias=rng.random() < 0.5),
         rng.choice((nn.BatchNorm, lambda: nn.BatchNorm(scale=False), nn.InstanceNorm, lambda: nn.GroupNorm(2)))(),
-        rng.choice(
-            (lambda: nn.Activation("relu"), lambda: nn.LeakyReLU(0.1), nn.PReLU, nn.SELU, nn.Swish, nn.GELU)
-        )(),
+        rng.choice((lambda: nn.Activation("relu"), lambda: nn.LeakyReLU(0.1), nn.PReLU, nn.SELU, nn.Swish, nn.GELU))(),
     )
     return block
 
@@ -228,7 +227,9 @@ SCALED = {"scores": 4}
 
 LINEAR: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {
     "convolution": (
-        lambda x, w: mx.sym.Convolution(x, w, kernel=(3, 2), stride=(2, 1), dilate=(1, 2), num_filter=6, num_group=2, no_bias=True),
+        lambda x, w: mx.sym.Convolution(
+            x, w, kernel=(3, 2), stride=(2, 1), dilate=(1, 2), num_filter=6, num_group=2, no_bias=True
+        ),
         {"x": (2, 4, 9, 8)},
     ),
     "transposed": (
@@ -238,7 +239,7 @@ LINEAR: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {
     "dense": (lambda x, w: mx.sym.FullyConnected(x, w, num_hidden=5, no_bias=True), {"x": (2, 3, 4)}),
     "dot": (lambda x, w: mx.sym.dot(x, w, transpose_a=True), {"x": (6, 4), "w": (6, 5)}),
     "batch_dot": (lambda x, w: mx.sym.batch_dot(x, w, transpose_b=True), {"x": (3, 4, 6), "w": (3, 5, 6)}),
-    "gemm2": (lambda x, w: mx.sym.linalg.gemm2(x, w), {"x": (3, 4, 6), "w": (3, 6, 5)}),
+    "gemm2": (mx.sym.linalg.gemm2, {"x": (3, 4, 6), "w": (3, 6, 5)}),
     "scores": (lambda x, w: mx.sym.contrib.interleaved_matmul_encdec_qk(x, w, heads=2), {"x": (5, 2, 8), "w": (3, 2, 16)}),
     "values": (
         lambda x, w: mx.sym.contrib.interleaved_matmul_selfatt_valatt(x, w, heads=2), {"x": (5, 2, 24), "w": (4, 5, 5)},
@@ -300,6 +301,22 @@ def test_the_summary_is_mxnets_where_mxnets_is_right(name: str) -> None:
     states = [line for line in ours.getvalue().splitlines() if line.startswith("Auxiliary states: ")]
     assert [line for line in ours.getvalue().splitlines() if line not in states] == theirs.getvalue().splitlines()
     assert count_flops(symbol, [("data", (1, 3, 224, 224))]).macs == by_hand(symbol, **shapes)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("mlp", (4, 20)), ("resnet", (2, 3, 16, 16)), ("depthwise", (2, 3, 17, 17)), ("transformer", (2, 9, 16))],
+)
+def test_the_stored_symbols_of_the_parity_test_are_what_mxnet_makes(name: str, shape: tuple[int, ...]) -> None:
+    here = Path(__file__).parent
+    spec = importlib.util.spec_from_file_location("mxnet_nets", here / "mxnet_nets.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    live = opcost.count(module.nets()[name], shapes=shape)
+    stored = opcost.count(str(here.parent / "data/mxnet/parity" / name), shapes=shape)
+    assert live.totals == stored.totals
 
 
 def test_a_block_that_is_no_hybrid_block_is_refused() -> None:

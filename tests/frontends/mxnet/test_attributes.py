@@ -25,7 +25,9 @@ def test_members_of_a_slice_may_be_none() -> None:
         Attributes({"kernel": "(None, 1)"}).integers("kernel")
 
 
-@pytest.mark.parametrize(("text", "value"), [("True", True), ("true", True), ("1", True), ("False", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("True", True), ("true", True), ("1", True), ("False", False), ("0", False)]
+)
 def test_truth_values(text: str, value: bool) -> None:
     assert Attributes({"no_bias": text}).flag("no_bias") is value
 
@@ -57,7 +59,9 @@ def test_an_absent_attribute_is_its_default_and_none_is_absent() -> None:
         attrs.integers("kernel")
 
 
-@pytest.mark.parametrize(("text", "value"), [("float16", "float16"), ("0", "float32"), ("12", "bfloat16"), ("-1", "int8")])
+@pytest.mark.parametrize(
+    ("text", "value"), [("float16", "float16"), ("0", "float32"), ("12", "bfloat16"), ("-1", "int8")]
+)
 def test_element_types_by_name_and_by_code(text: str, value: str) -> None:
     assert Attributes({"dtype": text}).dtype("dtype", "int8") == value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import opcost
+from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.load import load_graph, open_file, work_out
 from opcost.frontends.mxnet.naming import paths_of
 from opcost.frontends.mxnet.symbol import parse_symbol, read_symbol
@@ -173,8 +175,6 @@ def test_every_graph_agrees_with_itself(case: Any) -> None:
 
 
 def test_the_largest_symbol_is_counted_within_a_second(data: Path) -> None:
-    import time
-
     largest = max(data.glob("*/*/model-symbol.json"), key=lambda path: path.stat().st_size)
     nodes = len(read_symbol(largest).nodes)
     start = time.process_time()
@@ -183,23 +183,22 @@ def test_the_largest_symbol_is_counted_within_a_second(data: Path) -> None:
 
 
 def test_a_thousand_layers_are_worked_out_in_one_sweep(node: Make, var: Make) -> None:
-    import time
-
     nodes = [var("data")]
     for layer in range(1500):
-        nodes += [var(f"w{layer}"), node("FullyConnected", f"fc{layer}", len(nodes) - 1, len(nodes), num_hidden=8, no_bias=1)]
+        nodes += [
+            var(f"w{layer}"),
+            node("FullyConnected", f"fc{layer}", len(nodes) - 1, len(nodes), num_hidden=8, no_bias=1),
+        ]
     content = json.dumps({"nodes": nodes, "heads": [[len(nodes) - 1, 0, 0]]})
     start = time.process_time()
-    from opcost.frontends.mxnet.infer import infer
-
     found = infer(parse_symbol(content), {0: (2, 8)}, {})
     assert time.process_time() - start < 1.0
     assert sum(prod(shape[0] or ()) for shape in found.shapes if shape[0]) == 1501 * 16 + 1500 * 64
 
 
-def test_hidden_layers_of_growing_numbers_do_not_grow_without_end(node: Make, var: Make, count: Callable[..., Any]) -> None:
-    nodes = [var("data")]
-    for place in range(40):
-        nodes.append(node("tile", f"t{place}", place, reps="(1000000,)"))
+def test_hidden_layers_of_growing_numbers_do_not_grow_without_end(
+    node: Make, var: Make, count: Callable[..., Any]
+) -> None:
+    nodes = [var("data"), *(node("tile", f"t{place}", place, reps="(1000000,)") for place in range(40))]
     with pytest.raises(opcost.OpcostError, match="more than memory can address"):
         count(*nodes, shapes=(2,))

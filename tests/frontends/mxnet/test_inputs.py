@@ -84,8 +84,13 @@ def test_inputs_that_make_no_sense_are_refused(
 def test_a_shape_that_does_not_fit_names_the_node_and_who_said_what(
     node: Make, var: Make, count: Callable[..., Any]
 ) -> None:
-    nodes = [var("data"), var("w", __shape__=(8, 3, 3, 3)), node("Convolution", "conv", 0, 1, kernel=(3, 3), num_filter=8, no_bias=1)]
-    with pytest.raises(InputError, match=r"node 2 \('conv', Convolution\)(.|\n)*data is 1x4x9x9 \(as given\); w is 8x3x3x3 \(by the symbol\)"):
+    nodes = [
+        var("data"),
+        var("w", __shape__=(8, 3, 3, 3)),
+        node("Convolution", "conv", 0, 1, kernel=(3, 3), num_filter=8, no_bias=1),
+    ]
+    said = r"node 2 \('conv', Convolution\)(.|\n)*data is 1x4x9x9 \(as given\); w is 8x3x3x3 \(by the symbol\)"
+    with pytest.raises(InputError, match=said):
         count(*nodes, shapes={"data": (1, 4, 9, 9)})
     with pytest.raises(InputError, match="a kernel that reaches 3 does not fit 2"):
         count(*nodes, shapes={"data": (1, 3, 2, 9)})
@@ -94,7 +99,11 @@ def test_a_shape_that_does_not_fit_names_the_node_and_who_said_what(
 
 
 def test_the_shapes_that_a_symbol_declares_are_used(node: Make, var: Make, count: Callable[..., Any]) -> None:
-    report = count(var("data", __shape__="(2, 6)", __dtype__="2"), var("w"), node("FullyConnected", "fc", 0, 1, num_hidden=4, no_bias=1))
+    report = count(
+        var("data", __shape__="(2, 6)", __dtype__="2"),
+        var("w"),
+        node("FullyConnected", "fc", 0, 1, num_hidden=4, no_bias=1),
+    )
     assert report.totals.macs == 2 * 4 * 6
     assert report.totals.param_bytes == 2 * 4 * 6
 
@@ -115,7 +124,9 @@ def test_a_weight_that_is_computed_is_a_weight(node: Make, var: Make, count: Cal
     assert report.totals.params == 8 * 3 * 9
 
 
-def test_indices_lengths_and_states_are_inputs_and_not_weights(node: Make, var: Make, count: Callable[..., Any]) -> None:
+def test_indices_lengths_and_states_are_inputs_and_not_weights(
+    node: Make, var: Make, count: Callable[..., Any]
+) -> None:
     report = count(
         var("data"), var("which", __shape__=(4,)), node("take", "taken", 0, 1),
         var("rnn_parameters"), var("s"), var("c"),
@@ -189,7 +200,9 @@ def test_a_parameter_file_elsewhere_is_named(ambiguous: Path, tmp_path: Path) ->
         opcost.count(str(there))
 
 
-def test_a_parameter_file_of_another_model_is_refused_if_named_and_noted_if_found(ambiguous: Path, tmp_path: Path) -> None:
+def test_a_parameter_file_of_another_model_is_refused_if_named_and_noted_if_found(
+    ambiguous: Path, tmp_path: Path
+) -> None:
     other = params_file(tmp_path / "other.params", {"0.weight": (4, 6)})
     with pytest.raises(SourceError, match="none of the 1 names"):
         opcost.count(str(ambiguous), params=other)

@@ -48,7 +48,9 @@ def refines(ours: tuple[int | None, ...] | None, theirs: tuple[int | None, ...] 
     """Whether we say all that MXNet says; where it says nothing we may know more."""
     if theirs is None:
         return True
-    return ours is not None and len(ours) == len(theirs) and all(t in (None, o) for o, t in zip(ours, theirs, strict=True))
+    return (
+        ours is not None and len(ours) == len(theirs) and all(t in (None, o) for o, t in zip(ours, theirs, strict=True))
+    )
 
 
 @pytest.mark.parametrize("name", BY_OPERATOR)
@@ -86,9 +88,14 @@ def test_a_known_operator_has_a_kind_and_a_price(name: str) -> None:
 
 def test_about_half_a_thousand_operators_are_compared() -> None:
     assert len(BY_OPERATOR) > 400
-    assert BY_OPERATOR.keys() <= all_operators().keys() | {"Softmax", "_Plus", "_Minus", "_Mul", "_Div", "ElementWiseSum"} | {
-        name for name in BY_OPERATOR if name.endswith(("Scalar", "_axis"))
-    }
+    assert BY_OPERATOR.keys() <= all_operators().keys() | {
+        "Softmax",
+        "_Plus",
+        "_Minus",
+        "_Mul",
+        "_Div",
+        "ElementWiseSum",
+    } | {name for name in BY_OPERATOR if name.endswith(("Scalar", "_axis"))}
 
 
 def test_an_operator_that_nobody_knows_is_unknown_and_said_so() -> None:

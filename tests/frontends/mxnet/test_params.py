@@ -89,7 +89,9 @@ def test_one_array_of_numpys_and_an_archive_of_two_point_zero(data: Path) -> Non
 
 
 def test_half_precision_of_google_is_known(read: Any) -> None:
-    assert read(listed([array_v2(2, 3, dtype=BFLOAT16, data=bytes(12))], ["arg:w"])) == (Array("arg:w", (2, 3), "bfloat16"),)
+    assert read(listed([array_v2(2, 3, dtype=BFLOAT16, data=bytes(12))], ["arg:w"])) == (
+        Array("arg:w", (2, 3), "bfloat16"),
+    )
 
 
 def test_an_archive_holds_sparse_arrays_as_folders(read: Any) -> None:
@@ -101,7 +103,9 @@ def test_an_archive_holds_sparse_arrays_as_folders(read: Any) -> None:
             ("b", "<b2", "(5,)", bytes(10)),
         ):  # fmt: skip
             header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-            out.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content)
+            out.writestr(
+                f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content
+            )
     assert set(read(archive.getvalue())) == {Array("w", (6, 4), "float32", "row_sparse"), Array("b", (5,), "bfloat16")}
 
 
@@ -169,5 +173,8 @@ def test_a_claim_of_exabytes_takes_neither_time_nor_memory(read: Any) -> None:
 
 
 def test_the_data_length_of_a_sparse_array_follows_from_its_indices(data: Path) -> None:
-    plain, odd = (read_params(data / "params_formats" / f"{name}.params") for name in ("v2_sparse", "v2_sparse_zero_storage_shape"))
+    plain, odd = (
+        read_params(data / "params_formats" / f"{name}.params")
+        for name in ("v2_sparse", "v2_sparse_zero_storage_shape")
+    )
     assert plain == odd

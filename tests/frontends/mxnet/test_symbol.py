@@ -66,9 +66,9 @@ def test_states_that_an_old_file_leaves_away_stand_before_their_operator() -> No
 
 
 def test_old_names_of_operators_are_todays() -> None:
-    nodes = [{"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "y", "inputs": []}]
-    for old in ("_Plus", "_MulScalar", "Softmax", "_Not_Equal", "_RDivScalar", "ElementWiseSum"):
-        nodes.append({"op": old, "name": old, "inputs": [[0, 0], [1, 0]]})
+    old = ("_Plus", "_MulScalar", "Softmax", "_Not_Equal", "_RDivScalar", "ElementWiseSum")
+    variables = [{"op": "null", "name": name, "inputs": []} for name in "xy"]
+    nodes = [*variables, *({"op": name, "name": name, "inputs": [[0, 0], [1, 0]]} for name in old)]
     symbol = upgraded(parse_symbol(json.dumps({"nodes": nodes, "heads": [[7, 0]]})))
     assert [node.op for node in symbol.nodes[2:]] == [
         "elemwise_add", "_mul_scalar", "SoftmaxOutput", "_not_equal", "_rdiv_scalar", "add_n",
@@ -134,7 +134,7 @@ def test_a_symbol_cut_short_or_too_deep_is_refused(tmp_path: Path) -> None:
     text = json.dumps(file_of("1.x"))
     path = tmp_path / "net-symbol.json"
     path.write_text(text[: len(text) // 2])
-    with pytest.raises(SourceError, match="no valid JSON.*\n.*cut short"):
+    with pytest.raises(SourceError, match=r"no valid JSON.*\n.*cut short"):
         opcost.count(str(path), shapes=(1, 3, 10, 10))
     with pytest.raises(SourceError, match="nested too deeply"):
         parse_symbol("[" * 100_000)

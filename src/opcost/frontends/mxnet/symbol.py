@@ -127,7 +127,9 @@ def _graph(content: Any, *, version: int, np_shape: bool, depth: int) -> Symbol:
         raise _Malformed("it has no heads, so nothing is computed")
     for source, output in (*heads, *(entry for node in nodes for entry in node.inputs)):
         if output and nodes[source].is_variable:
-            raise _Malformed(f"output {output} of the variable {nodes[source].name!r} is read, and a variable has only one")
+            raise _Malformed(
+                f"output {output} of the variable {nodes[source].name!r} is read, and a variable has only one"
+            )
     return Symbol(tuple(nodes), heads, version, np_shape)
 
 

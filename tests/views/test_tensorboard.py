@@ -1,0 +1,232 @@
+"""A log that TensorBoard's own readers open: the event accumulator and the graph page's backend."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from tensorboard import context
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.compat.proto import config_pb2, graph_pb2
+from tensorboard.plugins import base_plugin
+from tensorboard.plugins.graph.graphs_plugin import GraphsPlugin
+from tensorboard.util.tensor_util import make_ndarray
+
+import opcost
+from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
+from opcost.core.report import STATS, Report
+from opcost.errors import MissingFramework, OpcostError
+from opcost.rules.registry import Rules
+from opcost.views.dataflow import dataflow
+from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TOTALS
+
+MGE = Path(__file__).resolve().parents[1] / "data/megengine/mge"
+
+
+def log(report: Report, folder: Path) -> EventAccumulator:
+    assert Path(report.to_tensorboard(str(folder))).parent == folder
+    return EventAccumulator(str(folder)).Reload()
+
+
+def nodes(graph: Any) -> dict[str, Any]:
+    found = {node.name: node for node in graph.node}
+    assert len(found) == len(graph.node)
+    return found
+
+
+def stats(events: EventAccumulator) -> dict[str, Any]:
+    (device,) = events.RunMetadata(COLOURS).step_stats.dev_stats
+    return {stat.node_name: stat for stat in device.node_stats}
+
+
+def test_scopes_are_module_paths_and_edges_lead_to_nodes(plain: Report, tmp_path: Path) -> None:
+    found = nodes(log(plain, tmp_path).Graph())
+    assert {"images", "patch_embed/weight", "patch_embed/convolution", "blocks/0/fc1/addmm", "head/addmm", "output"} <= set(found)
+    for node in found.values():
+        for edge in node.input:
+            assert edge.partition(":")[0] in found
+    assert list(found["blocks/0/fc1/addmm"].input) == ["view", "blocks/0/fc1/weight", "blocks/0/fc1/bias"]
+    assert list(found["output"].input) == ["head/addmm"]
+    assert found["head/addmm"].op == "aten::addmm"
+
+
+def test_a_node_tells_its_shapes_type_and_cost(plain: Report, tmp_path: Path) -> None:
+    found = nodes(log(plain, tmp_path).Graph())
+    rows = {node.name: node.row for node in dataflow(plain) if node.row is not None}
+    assert len(rows) == len(plain.rows)
+    for name, row in rows.items():
+        attr = found[name].attr
+        (shape,) = attr["_output_shapes"].list.shape
+        assert tuple(dim.size for dim in shape.dim) == row.outs[0].dims
+        assert attr["dtype"].s == b"float32"
+        assert attr["flops"].i == row.cost.flops
+        assert attr["macs"].i == row.cost.macs
+        assert attr["kind"].s.decode() == row.op.kind
+        if row.op.attrs:
+            assert json.loads(attr["params"].s) == dict(row.op.attrs)
+    weight = found["head/weight"].attr
+    parameter = next(p for p in plain.parameters if p.name == "head.weight")
+    assert weight["params"].i == parameter.spec.numel
+    assert weight["size"].s.decode() == "3.75 KiB"
+    assert parameter.spec.nbytes == 3.75 * 1024
+
+
+def test_the_numbers_of_all_nodes_are_the_totals(plain: Report, odd: Report, tmp_path: Path) -> None:
+    for name, report in {"plain": plain, "odd": odd}.items():
+        events = log(report, tmp_path / name)
+        found = nodes(events.Graph())
+        for quantity in ("flops", "macs", "bytes_read", "bytes_written", "activations"):
+            assert sum(node.attr[quantity].i for node in found.values()) == getattr(report.totals, quantity)
+        params = [node for node in found.values() if node.op == "Parameter"]
+        assert sum(node.attr["params"].i for node in params) == report.totals.params
+        memory = stats(events)
+        held: dict[str, int] = {}
+        for stat in memory.values():
+            for used in stat.memory:
+                held[used.allocator_name] = held.get(used.allocator_name, 0) + used.total_bytes
+        assert held["activations"] == report.totals.activation_bytes
+        assert held["parameters"] == report.totals.param_bytes + report.totals.buffer_bytes
+
+
+def test_time_stands_for_flops_one_operator_after_the_other(plain: Report, tmp_path: Path) -> None:
+    events = log(plain, tmp_path)
+    found = stats(events)
+    end = 1
+    for node in dataflow(plain):
+        stat = found[node.name]
+        flops = node.row.cost.flops if node.row is not None else 0
+        assert stat.all_end_rel_micros == -(-flops // FLOPS_PER_MICROSECOND)
+        assert stat.all_start_micros == end > 0  # a zero would be left out on the way to the browser
+        end += stat.all_end_rel_micros
+
+
+def test_totals_are_scalars_with_all_their_digits(plain: Report, tmp_path: Path) -> None:
+    events = log(plain, tmp_path)
+    expected = {f"{TOTALS}/{name}": getattr(plain.totals, name) for name in STATS}
+    expected[f"{TOTALS}/peak_bytes"] = plain.peak_bytes
+    found = {tag: make_ndarray(events.Tensors(tag)[0].tensor_proto).item() for tag in events.Tags()["tensors"]}
+    assert found == expected
+
+
+def backend(folder: Path) -> tuple[GraphsPlugin, Any]:
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(folder))
+    return GraphsPlugin(base_plugin.TBContext(logdir=str(folder), data_provider=provider)), context.RequestContext()
+
+
+def test_the_graph_page_serves_it(plain: Report, tmp_path: Path) -> None:
+    log(plain, tmp_path)
+    plugin, request = backend(tmp_path)
+    info = plugin.info_impl(request, experiment="")
+    ((run, about),) = info.items()
+    assert about["run_graph"]
+    assert about["tags"][COLOURS]["profile"]
+    served, kind = plugin.graph_impl(request, run, None, False, "")
+    assert kind == "text/x-protobuf"
+    graph = text_format.Parse(served, graph_pb2.GraphDef())
+    assert len(graph.node) == len(dataflow(plain))
+    metadata, _ = plugin.run_metadata_impl(request, "", run, COLOURS)
+    parsed = text_format.Parse(metadata, config_pb2.RunMetadata())
+    assert len(parsed.step_stats.dev_stats[0].node_stats) == len(graph.node)
+
+
+def test_the_text_is_the_graph_in_a_form_that_can_be_uploaded(plain: Report) -> None:
+    graph = text_format.Parse(plain.render("tensorboard"), graph_pb2.GraphDef())
+    assert set(nodes(graph)) == {node.name for node in dataflow(plain)}
+
+
+def test_unknown_and_repeated_operators_and_the_backward_pass_are_told(odd: Report, tmp_path: Path) -> None:
+    found = nodes(log(odd, tmp_path).Graph())
+    twist = found["twister/twist"].attr
+    assert twist["uncounted"].b
+    assert "flops" not in twist
+    assert found["mul"].attr["repeat"].i == 5
+    assert found["mul"].attr["flops"].i == 5 * next(r for r in odd.rows if r.op.raw == "aten::mul").cost.flops
+    assert list(found["backward/lm_head/mm"].input)[-1] == "embed/weight"  # the tied weight stands where it is defined
+    unknown = found["where"].attr["_output_shapes"].list.shape[0]
+    assert [dim.size for dim in unknown.dim][0] == -1
+    assert not found["spare/0/weight"].attr["used"].b
+
+
+def two_outputs(names: tuple[str, str], raw: str = "lib::split/a:b", module: str = "") -> Report:
+    """An operator with two outputs, of which the second is read, in modules of strange names."""
+    from opcost.analysis.price import price
+
+    spec = TensorSpec((2, 3))
+    values = [Value(0, "x y/z", spec, "input", 0), *(Value(i, "", spec, "activation", i) for i in (1, 2, 3))]
+    ops = (Op(0, "unknown", raw, (0,), (1, 2), {}, module), Op(1, "unknown", "lib::use", (2, 1), (3,), {}, names[0]))
+    modules = [Module(path="", type="Net"), *(Module(path=name, type="Part") for name in names)]
+    graph = Graph(source="", framework="", values=tuple(values), ops=ops, modules=tuple(modules), inputs=(0,), outputs=(3,))
+    return price(graph, Rules())
+
+
+def test_slashes_and_colons_in_names_open_no_scope(tmp_path: Path) -> None:
+    report = two_outputs(("part/one:1", "use"))
+    found = nodes(log(report, tmp_path).Graph())
+    assert set(found) == {"x_y_z", "split_a_b", "part_one_1/use", "output"}
+    assert list(found["part_one_1/use"].input) == ["split_a_b:1", "split_a_b"]
+    assert len(found["split_a_b"].attr["_output_shapes"].list.shape) == 2
+
+
+def test_no_node_has_the_name_of_a_scope() -> None:
+    report = two_outputs(("split", "use"), raw="lib::split")
+    names = [node.name for node in dataflow(report)]
+    assert "split" not in names
+    assert "split_1" in names
+
+
+@pytest.mark.parametrize("name", ["mlp.v2", "dwnet_nogn.v1", "op_condtake.v2", "qnet_qint8.v2"])
+def test_dumps_of_megengine_are_drawn(name: str, tmp_path: Path) -> None:
+    report = opcost.count(MGE / f"{name}.mge")
+    found = nodes(log(report, tmp_path).Graph())
+    assert sum(node.attr["flops"].i for node in found.values()) == report.totals.flops
+    for node in found.values():
+        assert all(edge.partition(":")[0] in found for edge in node.input)
+        assert node.op == "Input" or node.op in ("Parameter", "Buffer", "Const") or node.input
+
+
+def test_every_log_has_a_file_of_its_own(plain: Report, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "log"
+    assert plain.to_tensorboard(str(folder)) != plain.to_tensorboard(str(folder))
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_told(plain: Report, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OpcostError, match=r"cannot be written to .*file"):
+        plain.to_tensorboard(str(tmp_path / "file"))
+
+
+def test_without_the_package_the_error_says_what_to_install(
+    plain: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("tensorboard.compat.proto")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
+    with pytest.raises(MissingFramework, match=r"pip install 'opcost\[tensorboard\]'"):
+        plain.to_tensorboard(str(tmp_path / "log"))
+    assert not (tmp_path / "log").exists()
+
+
+def test_it_is_written_without_any_framework(plain: Report, tmp_path: Path) -> None:
+    plain.save(str(tmp_path / "net.json"))
+    code = (
+        f"import opcost, sys; opcost.load_report({str(tmp_path / 'net.json')!r}).to_tensorboard({str(tmp_path / 'log')!r}); "
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert {"torch", "tensorflow", "megengine", "mxnet"}.isdisjoint(done.stdout.split())
+
+
+def test_a_large_model_is_written_in_a_moment(big: Callable[[int, int], Report], tmp_path: Path) -> None:
+    report = big(1000, 5000)
+    events = log(report, tmp_path)
+    assert len(events.Graph().node) == 5000 + 900 + 2

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import namedtuple
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -84,7 +83,13 @@ def test_the_same_net_has_megengines_own_numbers(net: Any, golden: str, shape: t
     totals, details = module_stats(net(), input_shapes=[shape], logging_to_stdout=False)
     assert totals._asdict() == expected["total_stats"]
     for part, columns in {
-        "params": ("name", "param_dim", "nbits", "size", "size_cum"),  # MegEngine keeps (1, C, 1, 1) where torch has (C,)
+        "params": (
+            "name",
+            "param_dim",
+            "nbits",
+            "size",
+            "size_cum",
+        ),  # MegEngine keeps (1, C, 1, 1) where torch has (C,)
         "flops": ("name", "class_name", "input_shapes", "output_shapes", "flops", "flops_cum", "percentage"),
         "activations": ("name", "class_name", "dtype", "shape", "act_dim", "size"),
     }.items():
@@ -248,7 +253,9 @@ def test_means_and_deviations_are_those_of_the_data() -> None:
     assert "mean" not in details.activations[0]
 
 
-Pair = namedtuple("Pair", "a b")
+class Pair(NamedTuple):
+    a: Any
+    b: Any
 
 
 class Nested(nn.Module):
@@ -300,7 +307,9 @@ class Failing(nn.Module):
         raise ValueError("no")
 
 
-@pytest.mark.parametrize("given", [{"input_shapes": (B, D)}, {"inputs": np.ones((B, D), "float32")}], ids=["shapes", "data"])
+@pytest.mark.parametrize(
+    "given", [{"input_shapes": (B, D)}, {"inputs": np.ones((B, D), "float32")}], ids=["shapes", "data"]
+)
 def test_the_model_leaves_as_it_came_also_when_its_forward_raises(given: Any) -> None:
     for model in (Failing(), nn.Sequential(nn.Linear(D, D), nn.BatchNorm1d(D))):
         model.train()

@@ -28,9 +28,7 @@ def tupled(value: Any) -> Any:
 
 def records_of(golden: dict[str, Any]) -> Records:
     """What MegEngine measured, without what it worked out from it."""
-    details = {
-        part: [line for line in lines if line["name"] != "total"] for part, lines in golden["details"].items()
-    }
+    details = {part: [line for line in lines if line["name"] != "total"] for part, lines in golden["details"].items()}
     return Records(
         params=[
             Param(p["name"], TensorSpec(tupled(p["shape"]), p["dtype"]), float(p["mean"]), float(p["std"]))

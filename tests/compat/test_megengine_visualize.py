@@ -155,9 +155,11 @@ def test_any_source_is_counted_and_logged(tmp_path: Path, capsys: pytest.Capture
     source = tmp_path / "net.py"
     source.write_text(NET)
     image = np.zeros((2, 3, 6, 6))
-    totals, details = visualize(f"{source}:Net", tmp_path / "log", input=image)
+    totals, _ = visualize(f"{source}:Net", tmp_path / "log", input=image)
     convolution, relu = 2 * 8 * 36 * (27 + 1), 2 * 4 * 144
-    assert totals.flops == convolution + relu + 2 * 5 * 4 + 2 * 5  # transposed convolutions are free in MegEngine's rules
+    assert (
+        totals.flops == convolution + relu + 2 * 5 * 4 + 2 * 5
+    )  # transposed convolutions are free in MegEngine's rules
     assert totals.param_dims == 8 * 27 + 8 + 8 * 4 * 4 + 4 + 5 * 4 + 5
     assert totals.act_dims > totals.param_dims  # parameters are operators there, and operators have activations
     assert "param stats: " in capsys.readouterr().out

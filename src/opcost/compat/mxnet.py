@@ -112,7 +112,7 @@ class _Layer(NamedTuple):
 def _layers(worked: Worked) -> Iterator[_Layer]:
     """The inputs, but for labels and states, and the operators; a shared weight belongs to its first reader."""
     roles = worked.roles
-    inputs = set(roles.inputs) - roles.side
+    inputs = set(roles.inputs) - roles.side or set(roles.inputs)
     weights = set(roles.weights)
     counted: set[int] = set()
     for node in worked.symbol.nodes:

@@ -88,7 +88,9 @@ def _npy(file: BinaryIO | Any, size: int, what: str) -> InputArray:
         raise InputError(f"the head of {what} cannot be read", hint=_HINT) from exc
     array, itemsize = _array(shape, descr, what)
     if begins + length + prod(array.shape) * itemsize > size:
-        raise InputError(f"{what} is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are")
+        raise InputError(
+            f"{what} is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are"
+        )
     return array
 
 
@@ -257,7 +259,10 @@ class _Pickle:
                 return _Plan()
             case (_Name("numpy", "dtype"), (str(descr), *_)):
                 return _Type(descr)
-            case (_Name("numpy", "_frombuffer"), (bytes() | bytearray() as data, _Type() as dtype, tuple(shape), str())):
+            case (
+                _Name("numpy", "_frombuffer"),
+                (bytes() | bytearray() as data, _Type() as dtype, tuple(shape), str()),
+            ):
                 return self._planned(_Plan(), shape, dtype, data)
             case (_Name("_codecs", "encode"), (str(text), "latin1" | "latin-1")):
                 return text.encode("latin1")

@@ -133,6 +133,7 @@ def _facts(node: Node) -> Iterator[tuple[str, int | str | bool]]:
         yield "params", json.dumps(op.attrs)
     if op.repeat != 1:
         yield "repeat", op.repeat
+    yield "activations", node.row.activations * op.repeat
     if cost is None:
         yield "uncounted", True
         return
@@ -141,7 +142,6 @@ def _facts(node: Node) -> Iterator[tuple[str, int | str | bool]]:
     yield "macs", cost.macs
     yield "bytes_read", cost.bytes_read
     yield "bytes_written", cost.bytes_written
-    yield "activations", node.row.activations * op.repeat
 
 
 class _Protos:

@@ -79,7 +79,9 @@ def tell(records: Records, wanted: Wanted) -> tuple[total_stats, stats_details]:
     if wanted.cal_activations:
         act_dims, act_size = _add_sizes(activations, "act_dim", wanted.bar_length_max)
         summary |= {"total_act_dims": human(act_dims, ""), "total_act_size": human(act_size)}
-        tables.append(("activations stats: ", table(activations, VALUE_COLUMNS if wanted.values else ACTIVATION_COLUMNS)))
+        tables.append(
+            ("activations stats: ", table(activations, VALUE_COLUMNS if wanted.values else ACTIVATION_COLUMNS))
+        )
     if wanted.cal_flops and wanted.cal_params and param_size:
         summary["flops/param_size"] = f"{total_flops / param_size:3.3f}"
     if missing := _unknown(records, wanted):
@@ -94,14 +96,12 @@ def tell(records: Records, wanted: Wanted) -> tuple[total_stats, stats_details]:
 def human(number: float, suffix: str = "B") -> str:
     """`392.000 KiB`, `1.500 K`: three decimals of a unit, bytes in steps of 1024 and everything else of 1000."""
     step, infix = (1024, "i") if suffix == "B" else (1000, "")
-    unit = ""
-    for unit in ("", *(f"{letter}{infix}" for letter in "KMGTPEZY")):
+    *units, last = ("", *(f"{letter}{infix}" for letter in "KMGTPEZY"))
+    for unit in units:
         if abs(number) < step:
-            break
+            return f"{number:.3f} {unit}{suffix}"
         number /= step
-    else:
-        number *= step
-    return f"{number:.3f} {unit}{suffix}"
+    return f"{number:.3f} {last}{suffix}"
 
 
 def table(lines: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
@@ -174,7 +174,7 @@ def _add_sizes(lines: list[Line], dims: str, bar: int) -> tuple[int, int]:
     for line, size in zip(lines, sizes, strict=True):
         running += size
         line["size_cum"] = human(running)
-        line |= _share(size, total)
+        line.update(_share(size, total))
         line["size_bar"] = _bar(size, largest, bar)
         line["size"] = UNKNOWN if line["size"] is None else human(size)
     summed = sum(line[dims] for line in lines if line[dims] != UNKNOWN)
@@ -189,7 +189,7 @@ def _add_flops(lines: list[Line], bar: int) -> int:
     for line, number in zip(lines, numbers, strict=True):
         running += number
         line["flops_cum"] = human(running, "OPs")
-        line |= _share(number, total)
+        line.update(_share(number, total))
         line["bar"] = _bar(number, largest, bar)
         line["flops"] = UNKNOWN if line["flops_num"] is None else human(number, "OPs")
     # MegEngine adds up the second extent of every output here, and who compares the text expects it.

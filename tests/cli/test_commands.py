@@ -51,8 +51,8 @@ def test_doctor_tells_versions_plug_ins_and_extras(opcost_command: Callable) -> 
         assert group in done.out
         assert all(entry.value in done.out for entry in find(group).values())
     assert re.search(rf"torch +{re.escape(metadata.version('torch'))}", done.out)
-    assert set(metadata.metadata("opcost").get_all("Provides-Extra") or ()) == {"all", "onnx", "tensorboard"}
-    assert re.search(r"^  tensorboard +(installed|missing)", done.out.partition("extras")[2], re.MULTILINE)
+    for extra in metadata.metadata("opcost").get_all("Provides-Extra") or ():
+        assert re.search(rf"^  {extra} +(installed|missing)", done.out.partition("extras")[2], re.MULTILINE)
 
 
 def test_doctor_names_a_plug_in_that_cannot_be_loaded(

@@ -7,7 +7,6 @@ The tag under which TensorBoard offers the colours says so.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -130,7 +129,7 @@ def _facts(node: Node) -> Iterator[tuple[str, int | str | bool]]:
     op, cost = node.row.op, node.row.cost
     yield "kind", op.kind
     if op.attrs:
-        yield "params", json.dumps(op.attrs)
+        yield "params", ", ".join(f"{name}={value}" for name, value in op.attrs.items())
     if op.repeat != 1:
         yield "repeat", op.repeat
     yield "activations", node.row.activations * op.repeat

@@ -148,6 +148,7 @@ def test_a_file_cut_anywhere_is_refused(length: int, read: Any) -> None:
         (struct.pack("<3Q", 0x112, 0, 1 << 60), "more than its 24 bytes can"),
         (listed([array_v2(1 << 40, 1 << 20)], ["arg:w"]), "needs 4611686018427387904 bytes"),
         (listed([array_v2(-1, 3)], ["arg:w"]), r"has the shape \(-1, 3\)"),
+        (listed([struct.pack("<I", V1) + shape_of(-(1 << 62), 8) + bytes(64)], []), "has the shape"),
         (listed([array_v2(2, dtype=99, data=bytes(8))], ["arg:w"]), "element type 99"),
         (listed([struct.pack("<Ii", V2, 7) + shape_of(2)], ["arg:w"]), "storage type 7"),
         (listed([struct.pack("<Ii", V2, 0) + struct.pack("<i", 1000)], []), "1000 axes"),

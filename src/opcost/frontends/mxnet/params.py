@@ -105,6 +105,7 @@ class _Reader:
             raise self._fault(f"{what} begins with {word:#010x}, no array that MXNet has ever written")
         if not shape or not all(shape):
             return Array("", None, "float32")
+        self._check_shape(shape, what)
         dtype = self._dtype(what, context=True)
         self._skip(_nbytes(shape, dtype), f"the data of {what}")
         return Array("", shape, dtype)

@@ -1,6 +1,6 @@
 """How much recording costs: the time in a profile's rows against the same model timed without a profiler.
 
-Other work on the machine disturbs both, so blocks of the two alternate from profile to profile, and the quickest runs are compared.
+Other work on the machine disturbs both: blocks of the two alternate from profile to profile, and the quickest runs count.
 
     python benchmarks/profile_overhead.py
 """

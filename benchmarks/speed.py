@@ -148,7 +148,9 @@ def main() -> int:
     print("|---" * 8 + "|")
     for name in names:
         found = json.loads(
-            subprocess.run([sys.executable, __file__, "--parts", name], check=True, capture_output=True, text=True).stdout
+            subprocess.run(
+                [sys.executable, __file__, "--parts", name], check=True, capture_output=True, text=True
+            ).stdout
         )
         cells = [f"{found[key]:.3f}" for key in ("import torch", "import opcost", "record", "price", "print")]
         print(f"| {name} | " + " | ".join(cells) + f" | {found['rows']:,} | {found['MB']:.0f} |", flush=True)

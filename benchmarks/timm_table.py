@@ -57,7 +57,9 @@ def check(row: dict[str, str], *, fused: bool = False) -> Outcome:
         counting = time.process_time()
         report = opcost.count(model, shapes=(1, channels, size, size))
     except Exception as exc:
-        return Outcome(row["model"], time.process_time() - start, f"{type(exc).__name__}: {exc}".replace("\n", " ")[:300])
+        return Outcome(
+            row["model"], time.process_time() - start, f"{type(exc).__name__}: {exc}".replace("\n", " ")[:300]
+        )
     faults = []
     for name, got, expected in (
         ("params", report.totals.params, int(row["exact_params"])),
@@ -80,7 +82,13 @@ def main() -> int:
     options = parser.parse_args()
     wanted = [row for row in rows() if options.only in row["model"]]
     outcomes = []
-    columns = (TextColumn("timm"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        TextColumn("timm"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns) as progress, ProcessPoolExecutor(options.jobs) as pool:
         task = progress.add_task("", total=len(wanted))
         for future in as_completed([pool.submit(check, row, fused=options.fused) for row in wanted]):

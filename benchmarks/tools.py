@@ -80,7 +80,11 @@ TOOLS: dict[str, Callable[[Subject], int]] = {
 def quietly(tool: Callable[[Subject], int], subject: Subject) -> int:
     """One count without the tool's chatter."""
     logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
         return tool(subject)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from opcost.errors import InputError, UnknownName, UnknownSource
 
 DATA = Path(__file__).resolve().parents[1] / "data/megengine"
 GOLDEN = sorted(path.stem for path in (DATA / "network_visualize").glob("*.json"))
+TOTALS: dict[str, list[int]] = json.loads((DATA / "network_visualize_totals.json").read_text())
 DUMPS = sorted((DATA / "mge").glob("*.mge"))
 NET = """
 import torch
@@ -70,6 +72,30 @@ def test_there_are_golden_dumps() -> None:
 def test_the_five_totals_of_a_dump_are_megengines(name: str) -> None:
     totals, _ = quiet(dump(name))
     assert totals._asdict() == golden(name)["total_stats"]
+
+
+@pytest.fixture(scope="module")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the dumps of single operators and packed nets."""
+    folder = tmp_path_factory.mktemp("operators")
+    with zipfile.ZipFile(DATA / "operators.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_the_totals_of_every_operator_that_megengine_counts_are_the_same(name: str, operators: Path) -> None:
+    path = next(folder / name for folder in (operators, DATA / "mge") if (folder / name).exists())
+    assert list(quiet(path)[0]) == TOTALS[name]
+
+
+def test_dumps_on_which_megengine_crashes_are_counted(operators: Path) -> None:
+    crashing = [path for path in sorted(operators.glob("*.mge")) if path.name not in TOTALS]
+    assert len(crashing) > 100
+    for path in crashing:
+        totals, details = quiet(path)
+        assert len(details.activations) > 1, path.name
+        assert totals.act_dims == sum(line["act_dim"] for line in details.activations[:-1] if line["act_dim"] != "?")
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -17,7 +17,9 @@ COMMANDS = sorted(
         found[1].strip()
         for page in PAGES
         for found in re.finditer(
-            r"^\s*(?:\$\(BIN\)/)?(opcost (?:count|profile|show|check|diff|rules|doctor)\b.*)$", page.read_text(), re.MULTILINE
+            r"^\s*(?:\$\(BIN\)/)?(opcost (?:count|profile|show|check|diff|rules|doctor)\b.*)$",
+            page.read_text(),
+            re.MULTILINE,
         )
     }
 )

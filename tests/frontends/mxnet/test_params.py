@@ -16,7 +16,7 @@ import pytest
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.params import Array, read_params
 
-V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+V1, V2 = 0xF993FAC8, 0xF993FAC9
 FLOAT32, BFLOAT16 = 0, 12
 
 

@@ -187,7 +187,7 @@ def undisturbed() -> dict[str, Any]:
 def dumped(net: M.Module, x: Any, folder: Path) -> dict[str, Any]:
     """Both `visualize` of a dump."""
     net.eval()
-    run = trace(lambda data: net(data), symbolic=True, capture_as_const=True)
+    run = trace(lambda data: net(data), symbolic=True, capture_as_const=True)  # noqa: PLW0108 - it takes no module
     run(mge.tensor(x))
     path = folder / "net.mge"
     run.dump(str(path), arg_names=["data"], no_change_graph=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
 import time
 import tracemalloc
@@ -25,6 +26,8 @@ from opcost.rules import default_rules
 DATA = Path(__file__).parents[1] / "data" / "megengine"
 CHANGES = int(os.environ.get("OPCOST_FUZZ", "300"))
 SECONDS = 1.0
+HANGS_AFTER = 20
+"""Seconds after which a change is given up by the system's clock, so that an endless loop fails and does not hang."""
 MEMORY = 100 << 20
 
 INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFC, 1 << 24)
@@ -97,15 +100,18 @@ def test_a_changed_dump_is_counted_or_refused_with_a_clear_error(form: str) -> N
             data = changed(FORMATS[form], rng)
             tracemalloc.reset_peak()
             before, start = tracemalloc.get_traced_memory()[0], time.process_time()
+            signal.alarm(HANGS_AFTER)
             try:
                 price(build_graph(parse_model(data, "changed.mge"), options), rules)
                 counted += 1
             except OpcostError:
                 refused += 1
+            signal.alarm(0)
             spent, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1] - before
             assert spent < SECONDS, f"change {number} took {spent:.2f} s"
             assert peak < MEMORY, f"change {number} took {peak >> 20} MB"
     finally:
+        signal.alarm(0)
         tracemalloc.stop()
     assert counted + refused == CHANGES
     assert refused > CHANGES // 10

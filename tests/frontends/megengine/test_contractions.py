@@ -253,6 +253,13 @@ def test_an_lstm_counts_every_gate_of_every_step(layers: int, both_ways: bool, a
     assert row.cost.macs == TIME * BATCH * per_step
 
 
+def test_billions_of_layers_are_not_believed(apply: Any) -> None:
+    """The number stands in the file, and nothing else need be large for it."""
+    state = (1, BATCH, HIDDEN)
+    row = apply("LSTM", (TIME, BATCH, FEATURES), state, state, (9,), outputs=4, table="LSTM", num_layers=4_000_000_000)
+    assert row.cost is None
+
+
 @pytest.mark.parametrize("mode", ["RELU", "TANH"])
 def test_a_plain_recurrent_layer_has_one_gate(mode: str, apply: Any) -> None:
     row = apply(

@@ -26,6 +26,7 @@ Dump = Callable[[str], Path]
         ("const<0.5>[2]", None),
         ("const{1,64,1,1}[2596]", None),
         ("0.5", None),
+        ("a." * 1000 + "RELU", None),
         ("", None),
     ],
 )

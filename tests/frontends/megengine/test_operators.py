@@ -283,6 +283,11 @@ def test_other_looks(apply: Any) -> None:
         assert apply(kind, IMAGE).cost.bytes_written == 0
 
 
+def test_more_axes_than_megengine_has_are_refused(apply: Any) -> None:
+    with pytest.raises(OpcostError, match="more than 7 axes"):
+        apply("AxisAddRemove", (3,), table="AxisAddRemove", desc=(("add", 0),) * 1000)
+
+
 def test_joining_splitting_padding(apply: Any) -> None:
     assert shapes(apply("Concat", (N, 3, H), (N, 4, H), (N, 5, H), table="Axis", axis=1)) == [(N, 12, H)]
     split = apply("Split", (N, 12, H), [3], [4], [5], outputs=3, table="Axis", axis=1)

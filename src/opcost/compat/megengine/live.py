@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from math import nan
 from typing import Any, NamedTuple
 
 import megengine as mge
@@ -231,5 +232,5 @@ def _spec(tensor: Any) -> TensorSpec:
 
 def _mean_and_std(tensor: Any) -> tuple[float, float]:
     """As MegEngine works them out, a quantized tensor as the numbers that it stands for."""
-    content = tensor.astype("float32").numpy()
-    return (float(content.mean()), float(content.std())) if content.size else (float("nan"), float("nan"))
+    content = mge.Tensor(tensor).astype("float32")
+    return (float(F.mean(content).numpy()), float(F.std(content).numpy())) if content.size else (nan, nan)

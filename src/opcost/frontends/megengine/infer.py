@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from opcost.core.graph import Note
 from opcost.errors import InputError, OpcostError, SourceError
-from opcost.frontends.megengine.model import SOURCES, Model, Operator
+from opcost.frontends.megengine.model import MAX_RANK, SOURCES, Model, Operator
 from opcost.frontends.megengine.node import Mismatch, Node, Numbers, Rule, Shape, Unknown, shape_text
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.values import evaluate
@@ -92,6 +92,8 @@ def _shapes(node: Node, rule: Rule | None, *, changed: bool) -> list[Shape]:
         raise _wrong(node, f"its inputs are not those of such an operator ({fault})", changed=changed) from fault
     if len(found) != len(nothing):
         raise _wrong(node, f"it makes {len(nothing)} results, not {len(found)}", changed=changed)
+    if any(len(shape or ()) > MAX_RANK for shape in found):
+        raise _wrong(node, f"a result would have more than {MAX_RANK} axes", changed=changed)
     if any(extent is not None and extent < 0 for shape in found for extent in shape or ()):
         raise _wrong(node, f"a result would be {', '.join(map(shape_text, found))}", changed=changed)
     return found

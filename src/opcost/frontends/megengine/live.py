@@ -28,7 +28,9 @@ def load_module(module: Any, options: CountOptions) -> Graph:
         file = io.BytesIO()
         try:
             traced(*named.values())
-            traced.dump(file, arg_names=list(named), keep_var_name=2, no_change_graph=True)
+            traced.dump(
+                file, arg_names=list(named), keep_var_name=2, no_change_graph=True, optimize_for_inference=False
+            )
         except OpcostError:
             raise
         except Exception as exc:

@@ -24,6 +24,8 @@ from opcost.frontends.megengine.names import by_hash, plain
 from opcost.frontends.megengine.outputs import output_count
 from opcost.frontends.megengine.params import Param, read_param
 
+MOST_VARIABLES = 1 << 18
+"""Variables of the largest model that is believed: a small file must not stand for a large one."""
 MAX_RANK = 7
 """MegEngine's tensors have at most seven axes."""
 
@@ -196,6 +198,8 @@ class _V2(_Reader):
         for index, table in enumerate(root.tables(2)):
             made = table.numbers(8, "I", 4)
             inputs = self._made(table.numbers(7, "I", 4), position, table)
+            if len(variables) + len(made) > MOST_VARIABLES:
+                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not believed", table.at)
             for variable in made:
                 if variable in position:
                     raise self.buffer.broken(f"variable {variable} is made twice", table.at)
@@ -261,6 +265,8 @@ class _V1(_Reader):
             tensors = tuple(self._tensor(tensor) for tensor in table.tables(7))
             names = table.texts(5)
             count = len(names) or output_count(kind, len(inputs), len(tensors), param)
+            if len(variables) + count > MOST_VARIABLES:
+                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not believed", table.at)
             outputs = tuple(range(len(variables), len(variables) + count))
             variables.extend(Variable(name=names[i] if i < len(names) else "") for i in range(count))
             operator = Operator(

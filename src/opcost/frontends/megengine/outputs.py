@@ -5,6 +5,7 @@ Workspaces and outputs that are switched off do not count. An operator that is n
 
 from __future__ import annotations
 
+from opcost.frontends.megengine.flatbuffer import LONGEST_LIST
 from opcost.frontends.megengine.params import Param
 
 _SEVERAL = {
@@ -37,6 +38,6 @@ def output_count(kind: str, inputs: int, tensors: int, param: Param) -> int:
             return max(inputs - 1, 1)
         case "CondExecMerge":
             merged = fields.get("nr_output", 1)
-            return merged if isinstance(merged, int) else 1
+            return min(merged, LONGEST_LIST) if isinstance(merged, int) else 1
         case _:
             return _SEVERAL.get(kind, 1)

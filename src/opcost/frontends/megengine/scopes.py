@@ -13,6 +13,9 @@ from collections.abc import Iterable
 
 from opcost.frontends.megengine.model import HOLDERS, Model, Operator
 
+DEEPEST = 64
+"""Modules inside each other, as far as a name is believed."""
+
 _INDEX = re.compile(r"(\[\d+\])?(:o\d+)?$")
 _PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
@@ -20,7 +23,7 @@ _PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 def scope_of(name: str) -> str | None:
     """The module path in a name, '' for a plain name, None where the name is empty or made by the optimizer."""
     name = _INDEX.sub("", name)
-    if not _PATH.fullmatch(name):
+    if name.count(".") > DEEPEST or not _PATH.fullmatch(name):
         return None
     return name.rpartition(".")[0]
 

@@ -6,6 +6,9 @@ from opcost.core.dtype import bits
 from opcost.core.graph import Attr
 from opcost.frontends.megengine.node import Extent, Meaning, Mismatch, Node, Rule, Shape, product
 
+MOST_LAYERS = 1 << 10
+"""Layers of the deepest recurrent operator that is believed."""
+
 _PLAIN_CELLS = {"RELU": "rnn_relu", "TANH": "rnn_tanh"}
 
 
@@ -34,10 +37,13 @@ def _layer_meaning(node: Node) -> Meaning:
     elements = product((steps, batch))
     if elements is None or features is None or hidden is None:
         return Meaning("recurrent", {"cell": _cell(node)}, outputs=(0,))
+    count = node.whole("num_layers")
+    if not 0 < count <= MOST_LAYERS:
+        raise Mismatch(f"{count} layers are not believed")
     projected = node.whole("proj_size") or hidden
     directions = 2 if node.flag("bidirectional") else 1
     layers = []
-    for number in range(node.whole("num_layers")):
+    for number in range(count):
         size = features if number == 0 else directions * projected
         layers += [(size, hidden, projected)] * directions
     attrs: dict[str, Attr] = {

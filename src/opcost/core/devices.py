@@ -1,4 +1,7 @@
-"""Published peaks of accelerators, for the percent-of-peak columns. Dense figures; makers also print twice that, for sparse."""
+"""Peaks of accelerators, for the percent-of-peak columns. Dense figures; makers also print twice that, for sparse.
+
+`source` names the document to hold a figure against; the figures have not been checked against them line by line yet.
+"""
 
 from __future__ import annotations
 

@@ -68,11 +68,11 @@ $(STAMPS)/torch: requirements/torch.txt $(STAMPS)/package
 	$(PIP) --requirement requirements/torch.txt
 	@touch $@
 
-$(STAMPS)/test: requirements/test.txt requirements/test-nodeps.txt $(STAMPS)/torch
+$(STAMPS)/test: requirements/test.txt requirements/traces.txt requirements/test-nodeps.txt $(STAMPS)/torch
 	$(PIP) --requirement requirements/test.txt
 	$(PIP) --no-deps --requirement requirements/test-nodeps.txt
 	@touch $@
 
-$(STAMPS)/lint: requirements/lint.txt $(STAMPS)/package
+$(STAMPS)/lint: requirements/lint.txt requirements/traces.txt $(STAMPS)/package
 	$(PIP) --requirement requirements/lint.txt
 	@touch $@

@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import opcost
 from opcost.compat.megengine import visualize
+from opcost.compat.megengine.network_visualize import main
 from opcost.compat.megengine.numbers import _plainly, mean_and_std
 from opcost.errors import InputError, UnknownName, UnknownSource
 
@@ -214,6 +215,25 @@ def test_a_wrong_name_is_told() -> None:
         quiet("nothing.mge")
     with pytest.raises(UnknownName, match="opcost"):
         quiet(dump("mlp.v2"), convention="opcots")
+
+
+def test_megengines_command_line_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visualize(dump("mlp.v2"), None, bar_length_max=7)
+    expected = capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    main([str(dump("mlp.v2")), "--all", "--bar_length_max", "7"])
+    assert capsys.readouterr().out == expected
+    assert EventAccumulator(str(tmp_path / "log")).Reload().Graph().node
+    np.save("data.npy", np.zeros((2, 1, 28, 28)))
+    main([str(dump("mlp.v2")), "--load_input_data", "data.npy", "--cal_flops"])
+    printed = capsys.readouterr().out
+    assert f"total_flops  {2 * golden('mlp.v2')['total_stats']['flops'] / 1000:.3f} KOPs" in printed
+    assert "total_param_dims" not in printed
+    with pytest.raises(SystemExit, match="2"):
+        main(["nothing.mge"])
+    assert "there is no file nothing.mge" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "uint8", "int32"])

@@ -62,7 +62,7 @@ def test_a_command_that_counts_nothing_loads_no_framework(words: tuple[str, ...]
 
 
 def test_help_loads_no_command() -> None:
-    commands = {f"opcost.cli.{name}" for name in ("count", "show", "check", "diff", "rules", "doctor")}
+    commands = {f"opcost.cli.{name}" for name in ("count", "show", "check", "diff", "rules", "doctor", "visualize")}
     assert modules_of(command("--help")).isdisjoint(commands)
 
 

@@ -29,4 +29,4 @@ if [ -z "${OPCOST_MEGENGINE_PYTHON:-}" ]; then
     fi
     export OPCOST_MEGENGINE_PYTHON=$PWD/$venv/bin/python
 fi
-exec "$tests" -m pytest tests/live/test_megengine.py tests/live/test_megengine_profile.py -s
+exec "$tests" -m pytest tests/live/test_megengine.py tests/live/test_megengine_profile.py tests/live/test_megengine_stats.py -s

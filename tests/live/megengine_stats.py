@@ -197,7 +197,9 @@ def dumped(net: M.Module, x: Any, folder: Path) -> dict[str, Any]:
 
 def main(folder: str, seed: str) -> None:
     """Count everything and print what was found."""
-    warnings.simplefilter("error", UserWarning)  # of opcost, where it cannot trace a model
+    warnings.filterwarnings(
+        "error", message="functions called outside a layer"
+    )  # what opcost says where it cannot trace
     draw = random.Random(int(seed))
     image = np.random.RandomState(int(seed) % 2**32).rand(1, 3, 16, 16).astype("float32")
     width, length, words, hidden = (draw.randint(3, 12) for _ in range(4))

@@ -9,15 +9,11 @@ import json
 import os
 import random
 import shlex
-import shutil
 import subprocess
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-import opcost
 
 PYTHON = os.environ.get("OPCOST_MEGENGINE_PYTHON", "")
 SCRIPT = Path(__file__).with_name("megengine_stats.py")
@@ -27,19 +23,15 @@ pytestmark = pytest.mark.skipif(not PYTHON, reason="MegEngine's Python is not na
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the script prints, run by MegEngine's Python with opcost and its entry points on the path."""
+def found(tmp_path_factory: pytest.TempPathFactory, opcost_path: str) -> dict[str, Any]:
+    """What the script prints, run by MegEngine's Python with opcost on its path."""
     folder = tmp_path_factory.mktemp("megengine")
-    installed = Path(str(distribution("opcost").locate_file(""))) / f"opcost-{opcost.__version__}.dist-info"
-    shutil.copytree(installed, folder / "path" / installed.name)
     seed = os.environ.get("OPCOST_SEED") or str(random.SystemRandom().randrange(2**31))
     print(f"OPCOST_SEED={seed}")
-    source = Path(opcost.__file__).parents[1]
-    path = os.pathsep.join((str(source), str(folder / "path")))
     done = subprocess.run(
         [*shlex.split(PYTHON), str(SCRIPT), str(folder), seed],
         check=True,
-        env={**os.environ, "PYTHONPATH": path, "MGB_LOG_LEVEL": "ERROR"},
+        env={**os.environ, "PYTHONPATH": opcost_path, "MGB_LOG_LEVEL": "ERROR"},
         stdout=subprocess.PIPE,
         text=True,
     )

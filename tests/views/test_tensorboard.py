@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,37 @@ def test_it_is_written_without_any_framework(plain: Report, tmp_path: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert {"torch", "tensorflow", "megengine", "mxnet"}.isdisjoint(done.stdout.split())
+
+
+def test_numbers_beyond_what_tensorboard_holds_are_cut_or_text(tmp_path: Path) -> None:
+    from opcost.analysis.price import price
+
+    huge = TensorSpec((2**70, 3))
+    values = (Value(0, "x", huge, "input", 0), Value(1, "", huge, "activation", 1))
+    graph = Graph(
+        source="",
+        framework="",
+        values=values,
+        ops=(Op(0, "copy", "lib::huge", (0,), (1,), {}),),
+        modules=(Module(path="", type="Net"),),
+        inputs=(0,),
+        outputs=(1,),
+    )
+    rules = Rules()
+    rules.add("copy", lambda op: op.cost(flops=op.outs[0].numel))
+    events = log(price(graph, rules), tmp_path)
+    attr = nodes(events.Graph())["huge"].attr
+    assert attr["flops"].s.decode() == str(3 * 2**70)
+    assert [dim.size for dim in attr["_output_shapes"].list.shape[0].dim] == [2**63 - 1, 3]
+    assert stats(events)["huge"].memory[0].total_bytes == 2**63 - 1
+
+
+def test_many_namesakes_cost_no_more_than_others(plain: Report) -> None:
+    repeated = dataclasses.replace(plain, rows=plain.rows[-1:] * 30_000)
+    start = time.process_time()
+    names = [node.name for node in dataflow(repeated)]
+    assert len(set(names)) == len(names) > 30_000
+    assert time.process_time() - start < 3
 
 
 def test_a_large_model_is_written_in_a_moment(big: Callable[[int, int], Report], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def report_of(source: str, choice: CountChoice, *, quiet: bool, data: Sequence[I
     with working(f"counting {source}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.settings, "--set"))
         if isinstance(found, SavedReport):
-            if choice != CountChoice():
+            if choice != CountChoice() or data:
                 raise OpcostError(
                     f"{source} is a saved report; options about counting do not apply to it",
                     hint="count the model again with these options",

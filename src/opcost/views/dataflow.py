@@ -46,6 +46,8 @@ class _Builder:
         self._paths = {module.path for module in report.modules}
         # A node with the name of a scope would be drawn inside it, so no node gets one.
         self._taken = {_scope(module.path) for module in report.modules}
+        self._numbers: dict[str, int] = {}
+        """The last number that a name was given to tell it from its namesakes."""
         self._readers: dict[int, str] = {}
         for row in report.rows:
             for value in row.op.inputs:
@@ -77,10 +79,11 @@ class _Builder:
         self.nodes.append(Node(full, op, inputs, outs, row, parameter))
 
     def _unique(self, name: str) -> str:
-        found, number = name, 0
+        found, number = name, self._numbers.get(name, 0)
         while found in self._taken:
             number += 1
             found = f"{name}_{number}"
+        self._numbers[name] = number
         self._taken.add(found)
         return found
 

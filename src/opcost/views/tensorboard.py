@@ -30,7 +30,7 @@ TOTALS = "totals"
 PRODUCER = 22
 """The version of the graph format; TensorBoard asks for no newer one."""
 LARGEST = 2**63 - 1
-"""What an attribute holds as a number; a larger one is written as text."""
+"""What TensorBoard holds as a number. A larger attribute is written as text, a larger extent or cost cut to this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ class _Protos:
         proto = self._shape.TensorShapeProto
         if spec.shape is None:
             return proto(unknown_rank=True)
-        return proto(dim=[proto.Dim(size=-1 if extent is None else extent) for extent in spec.shape])
+        return proto(dim=[proto.Dim(size=-1 if extent is None else min(extent, LARGEST)) for extent in spec.shape])
 
     def run_metadata(self, log: Log) -> Any:
         """Memory and FLOPs of every node, as memory used and time taken."""
@@ -226,7 +226,7 @@ class _Protos:
         for node in log.nodes:
             cost = node.row.cost if node.row is not None else None
             flops = cost.flops * node.row.op.repeat if cost is not None and node.row is not None else 0
-            micros = -(-flops // FLOPS_PER_MICROSECOND)
+            micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
             allocator, used = _memory(node)
             stats.append(
                 self._stats.NodeExecStats(
@@ -234,7 +234,7 @@ class _Protos:
                     all_start_micros=start,
                     all_end_rel_micros=micros,
                     op_end_rel_micros=micros,
-                    memory=[self._stats.AllocatorMemoryUsed(allocator_name=allocator, total_bytes=used)],
+                    memory=[self._stats.AllocatorMemoryUsed(allocator_name=allocator, total_bytes=min(used, LARGEST))],
                     output=[
                         self._stats.NodeOutput(
                             slot=slot, tensor_description=self._described.TensorDescription(shape=self._dims(spec))

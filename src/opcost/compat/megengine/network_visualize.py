@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from opcost.compat.megengine.records import Records
 from opcost.compat.megengine.tables import Wanted, stats_details, tell, total_stats
 from opcost.core.dtype import INTEGER
 from opcost.core.report import Report
-from opcost.errors import InputError, UnknownName
+from opcost.errors import InputError, OpcostError, UnknownName
+from opcost.frontends.input_data import read_input_data
 from opcost.frontends.source import ModelFile, resolve
 
 CONVENTIONS = ("megengine", "opcost")
@@ -108,3 +110,31 @@ def _integer(array: Any) -> str | None:
     """The element type of an array of integers or truth values; floats become what the model computes in."""
     dtype = str(array.dtype).removeprefix("torch.")
     return dtype if dtype in INTEGER else None
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """MegEngine's command line: `python -m opcost.compat.megengine.network_visualize net.mge --log_path log --all`."""
+    parser = argparse.ArgumentParser(
+        prog="network_visualize", description="Statistics of a model, and a TensorBoard log."
+    )
+    parser.add_argument("model_path", help="a dump, or another source that opcost reads")
+    parser.add_argument("--log_path", help="folder for the TensorBoard log")
+    parser.add_argument("--load_input_data", help=".npy, .npz, or a pickle of a numpy array or a dict of them")
+    parser.add_argument("--bar_length_max", type=int, default=20, help="characters of the longest bar")
+    for flag in ("cal_params", "cal_flops", "cal_activations", "logging_to_stdout", "all"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    options = vars(parser.parse_args(argv))
+    data = options.pop("load_input_data")
+    if options.pop("all"):
+        options |= dict.fromkeys(("cal_params", "cal_flops", "cal_activations", "logging_to_stdout"), True)
+        options["log_path"] = options["log_path"] or "./log"
+    try:
+        found = read_input_data(data) if data else None
+        given = {"inp_dict": found} if isinstance(found, dict) else {"input": found}
+        visualize(**options, **given)
+    except OpcostError as exc:
+        parser.exit(exc.exit_code, f"network_visualize: {exc}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -116,8 +116,9 @@ def _dtypes(node: Node, rule: Rule | None) -> list[str]:
 
 
 def _note(node: Node, rule: Rule | None, found: Inferred) -> None:
-    """Say where a shape begins to depend on data; what follows from it is not repeated."""
-    if rule is None or all(shape is not None and None not in shape for shape in node.out_shapes):
+    """Say where a shape begins to depend on data; what follows from it, and side results, are not told."""
+    first = node.out_shapes[0] if node.out_shapes else ()
+    if rule is None or (first is not None and None not in first):
         return
     if any(shape is None or None in shape for shape in node.shapes):
         return

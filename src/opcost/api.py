@@ -34,8 +34,9 @@ def count(
 ) -> Report:
     """What a model costs.
 
-    `source` is a model, or a string that names one: a file, `package.module:factory`, `timm:NAME`.
-    `inputs`: a tuple holds the positional arguments, anything else is the one argument; `kwargs` the keyword arguments.
+    `source` is a model or a function of tensors, or a string that names one: a file, `package.module:factory`, `timm:NAME`.
+    `inputs`: a tuple holds the positional arguments, a mapping whose keys are the names of arguments the keyword
+    arguments, anything else is the one argument; `kwargs` further keyword arguments.
     `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form. With neither, the
     model is asked what it takes.
 

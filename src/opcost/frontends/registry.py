@@ -57,6 +57,8 @@ def owner(obj: object) -> FrontEnd:
     if claims:
         names = " and ".join(frontend.name for frontend in claims)
         raise AmbiguousSource(f"{names} both claim an object of type {kind}")
+    if isinstance(obj, type):
+        raise UnknownSource(f"{obj.__qualname__} is a class, not a model", hint=f"make one: {obj.__qualname__}(...)")
     names = ", ".join(frontend.name for frontend in frontends()) or "none"
     raise UnknownSource(
         f"an object of type {kind} is not a model that opcost can count",

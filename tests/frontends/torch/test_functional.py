@@ -242,3 +242,14 @@ def test_a_product_under_no_grad_and_one_with_keyword_arguments_are_counted(coun
     assert count(under_no_grad, t(M, K), t(K, N)).totals.macs == M * K * N
     named = count(torch.matmul, kwargs={"input": t(M, K), "other": t(K, N)})
     assert named.totals.macs == M * K * N
+
+
+def test_a_tensor_whose_data_is_replaced_is_the_other_one_from_there_on(count: Any) -> None:
+    def replaced(x: Tensor, weight: Tensor) -> Tensor:
+        x = x.clone()
+        x.data = torch.zeros(M, K)
+        first = x @ weight
+        x.data = weight
+        return first.sum() + (x.t() @ x).sum()
+
+    assert count(replaced, t(2, 3), t(K, N)).totals.macs == M * K * N + N * K * N

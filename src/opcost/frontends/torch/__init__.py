@@ -1,8 +1,10 @@
-"""PyTorch: any module, scripted, exported, compiled or wrapped. Importing this package does not import torch."""
+"""PyTorch: any module, scripted, exported, compiled or wrapped, and functions. Importing this package does not import torch."""
 
 from __future__ import annotations
 
+import functools
 import sys
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TorchFrontEnd:
-    """Live `torch.nn.Module` objects and exported programs (`.pt2`)."""
+    """Live `torch.nn.Module` objects, functions of tensors, and exported programs (`.pt2`)."""
 
     name = "torch"
     framework = "torch"
@@ -25,7 +27,7 @@ class TorchFrontEnd:
 
     def owns(self, obj: object) -> bool:
         torch = sys.modules["torch"]
-        if isinstance(obj, torch.nn.Module):
+        if isinstance(obj, torch.nn.Module) or is_function(obj):
             return True
         export = sys.modules.get("torch.export")
         return export is not None and isinstance(obj, export.ExportedProgram)
@@ -37,6 +39,13 @@ class TorchFrontEnd:
 
 
 FRONTEND = TorchFrontEnd()
+
+
+def is_function(obj: object) -> bool:
+    """Whether an object is a function rather than a model; one compiled by torch is still a function."""
+    if isinstance(obj, (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)):
+        return True
+    return isinstance(obj, sys.modules["torch"].jit.ScriptFunction)
 
 
 def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:

@@ -23,7 +23,8 @@ def make_inputs(model: nn.Module, options: CountOptions, device: torch.device) -
     if options.inputs is not None and options.shapes is not None:
         raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
     if options.inputs is not None:
-        args = options.inputs if isinstance(options.inputs, tuple) else (options.inputs,)
+        args, given = _given(model, options.inputs)
+        kwargs = {**given, **kwargs}
     elif options.shapes is not None:
         args, made = _from_shapes(model, options.shapes, options.dtypes, device)
         kwargs = {**made, **kwargs}
@@ -33,6 +34,18 @@ def make_inputs(model: nn.Module, options: CountOptions, device: torch.device) -
         args, kwargs = _from_model(model, device)
     _check_fit(model, args, kwargs)
     return args, kwargs, _names(model, args, kwargs)
+
+
+def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments: a tuple holds the first, a mapping of argument names is the second.
+
+    A tuple with named fields, as a packed sequence, is one argument, and so is any other mapping.
+    """
+    if isinstance(inputs, tuple) and not hasattr(inputs, "_fields"):
+        return inputs, {}
+    if isinstance(inputs, Mapping) and inputs and set(inputs) <= set(argument_names(model)):
+        return (), dict(inputs)
+    return (inputs,), {}
 
 
 def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -137,6 +137,18 @@ class Recorded(torch.Tensor):
             f"{func} was called on a tensor without data after the count had ended; something kept the tensor alive"
         )
 
+    @property
+    def data(self) -> torch.Tensor:
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined]
+
+    @data.setter
+    def data(self, other: torch.Tensor) -> None:
+        """`x.data = y`: from here on x is what y is."""
+        source = other if isinstance(other, Recorded) else other.detach()
+        torch.Tensor.data.__set__(self, source)  # type: ignore[attr-defined]
+        if isinstance(source, Recorded):
+            self.sig, self.vid, self.content = source.sig, source.vid, source.content
+
     def tolist(self) -> Any:
         """Python reads small known contents; `item` goes through the dispatcher."""
         return self._content("tolist").tolist()
@@ -163,7 +175,7 @@ class Recorded(torch.Tensor):
 def reshape(tensor: Recorded, sig: Signature) -> None:
     """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
     with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
-        tensor.data = recorded(sig, tensor.vid)
+        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid))  # type: ignore[attr-defined]
     tensor.sig = sig
 
 

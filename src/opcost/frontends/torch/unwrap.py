@@ -1,15 +1,28 @@
-"""The model inside a wrapper: data parallel, compiled, exported."""
+"""The model inside a wrapper (data parallel, compiled, exported), and a model around a bare function."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from opcost.errors import UnknownSource
+from opcost.frontends.torch import is_function
 from opcost.frontends.torch.exported import as_module
+
+
+class Function(nn.Module):
+    """A function or a bound method as a model; modules that it calls are found when it runs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = function
+        bound = getattr(function, "__self__", None)
+        if isinstance(bound, nn.Module):
+            self.add_module("self", bound)
 
 
 def unwrap(source: Any) -> nn.Module:
@@ -24,6 +37,8 @@ def unwrap(source: Any) -> nn.Module:
             source = source._orig_mod
         else:
             break
+    if is_function(source):
+        return Function(source)
     if not isinstance(source, torch.nn.Module):
         raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
     return source
@@ -37,6 +52,9 @@ def is_exported(source: Any) -> bool:
 
 def type_name(module: nn.Module) -> str:
     """The class that a module's author wrote, also where scripting or exporting has put another in its place."""
+    if isinstance(module, Function):
+        function = getattr(module.forward, "func", module.forward)  # of a partial
+        return str(getattr(function, "__name__", type(function).__name__))
     if isinstance(module, torch.jit.ScriptModule):
         return str(getattr(module, "original_name", "")) or type(module).__name__
     exported = vars(module).get("_ty")

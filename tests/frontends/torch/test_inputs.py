@@ -254,6 +254,31 @@ def test_a_hugging_face_model_is_counted_without_inputs() -> None:
 
 
 @pytest.mark.zoo
+def test_a_hugging_face_model_of_images_takes_the_size_of_its_configuration() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        image_size=(8, 12),
+        patch_size=4,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    report = opcost.count(transformers.ViTModel(config, add_pooling_layer=False))
+    tokens = 1 + (8 // 4) * (12 // 4)
+    assert [(name, spec.shape) for name, spec in report.inputs] == [("pixel_values", (1, 3, 8, 12))]
+    assert report.totals.macs == (tokens - 1) * 3 * 4 * 4 * 8 + tokens * (4 * 8 * 8 + 2 * 8 * 16) + 2 * tokens**2 * 8
+
+
+def test_a_hugging_face_model_whose_example_lacks_its_main_input_says_so() -> None:
+    model = nn.Linear(D, OUT)
+    model.dummy_inputs = {"input_ids": torch.zeros(2, B, dtype=torch.int64)}
+    model.main_input_name = "input_values"
+    with pytest.raises(InputError, match=r"Linear takes input_values.*\(input_ids\)"):
+        opcost.count(model)
+
+
+@pytest.mark.zoo
 def test_a_timm_model_is_counted_without_inputs() -> None:
     timm = pytest.importorskip("timm")
     report = opcost.count(timm.create_model("resnet18"))

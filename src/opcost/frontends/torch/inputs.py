@@ -170,9 +170,8 @@ def argument_names(model: nn.Module) -> list[str]:
 
 def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the model itself says it takes."""
-    dummy = getattr(model, "dummy_inputs", None)  # Hugging Face
-    if isinstance(dummy, Mapping):
-        return (), dict(dummy)
+    if (named := _hugging_face(model, device)) is not None:
+        return (), named
     for config in ("pretrained_cfg", "default_cfg"):  # timm
         size = (getattr(model, config, None) or {}).get("input_size")
         if size is not None:
@@ -191,6 +190,31 @@ def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...]
             hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
     return (), {}
+
+
+def _hugging_face(model: nn.Module, device: torch.device) -> dict[str, Any] | None:
+    """The example of a Hugging Face model, if it has its main input; an image of the size in the configuration else."""
+    dummy = getattr(model, "dummy_inputs", None)
+    if not isinstance(dummy, Mapping):
+        return None
+    main = getattr(model, "main_input_name", None)
+    if main is None or main in dummy:
+        return dict(dummy)
+    if main == "pixel_values" and (shape := _image_shape(getattr(model, "config", None))) is not None:
+        return {main: _tensor(model, main, shape, None, device)}
+    raise InputError(
+        f"{type_name(model)} takes {main}, which its own example inputs ({', '.join(dummy)}) do not have",
+        hint=f"pass kwargs={{{main!r}: ...}}, or its shape (on the command line --input {main}:SHAPE)",
+    )
+
+
+def _image_shape(config: Any) -> tuple[int, ...] | None:
+    size = getattr(config, "image_size", None)
+    height, width = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
+    if not isinstance(height, int) or not isinstance(width, int):
+        return None
+    channels = getattr(config, "num_channels", 3)
+    return (1, channels if isinstance(channels, int) else 3, height, width)
 
 
 def _names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:

@@ -62,7 +62,8 @@ KINDS: dict[str, str] = {
     "copy": "ins any; outs any: elements are moved or converted, not computed (cat, clone, pad, cast); "
     "[overwrites=True] in place: the first input is the destination and is only written",
     "create": "ins none or a template or, in place, the destination; outs y: filled with a constant or a range",
-    "view": "ins x; outs y: another look at the same memory, or only its metadata; free",
+    "view": "ins x; outs y: another look at the same memory, or only its metadata; free; [shapes=True] if it works out "
+    "shapes and indices, which is done before anything runs",
     "collective": "ins x; outs y; fn=all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|send|recv|wait; "
     "[group] = number of ranks",
     "unknown": "no rule: reported under coverage, never zero",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core.cost import Cost
@@ -80,3 +81,13 @@ class Profile:
         # By name, because data knows nothing of what analyses it.
         answer: Answer = import_module("opcost.analysis.query").query(self, **wishes)
         return answer
+
+    def __str__(self) -> str:
+        repeated = any(row.step for row in self.rows)
+        return str(self.query(aggregate_by=("name", "type")) if repeated else self.query())
+
+    def save(self, path: str | Path) -> None:
+        """Write the profile as JSON, which `opcost.read_profile` and `opcost analyze` read."""
+        from opcost.core.profile_schema import dumps
+
+        Path(path).write_text(dumps(self), encoding="utf-8", newline="\n")

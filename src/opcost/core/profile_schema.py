@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
+from opcost.core import document
 from opcost.core.checked import (
     LARGEST,
     Bad,
@@ -27,13 +26,11 @@ from opcost.core.checked import (
     short,
     text_of,
 )  # fmt: skip
-from opcost.core.collector import without_collector
 from opcost.core.cost import Cost
 from opcost.core.graph import Attrs, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.saved import PHASES
 from opcost.core.schema import Table, write_attrs, write_cost
-from opcost.errors import SourceError
 
 SCHEMA = "opcost.profile/1"
 
@@ -41,35 +38,9 @@ TEXTS = ("name", "type", "kind", "module", "device", "stream", "provider")
 TIMES = ("host_start_ns", "host_ns", "host_self_ns", "device_ns", "device_total_ns")
 
 
-def load(path: str | PathLike[str]) -> Profile:
-    """The profile saved in this JSON file."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as exc:
-        raise SourceError(f"the profile {fspath(path)!r} cannot be read: {exc}") from exc
-    try:
-        return loads(text)
-    except SourceError as exc:
-        raise SourceError(f"{fspath(path)}: {exc.message}", hint=exc.hint) from exc
-
-
 def dumps(profile: Profile) -> str:
     """The profile as JSON text."""
-    return json.dumps(to_dict(profile), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def loads(text: str) -> Profile:
-    """The profile in this JSON text; anything else raises `SourceError`."""
-    with without_collector():
-        try:
-            data = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as exc:
-            raise SourceError(f"this is not a saved profile: the JSON cannot be read ({exc})") from exc
-        return from_dict(data)
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    return document.dumps(to_dict(profile))
 
 
 def to_dict(profile: Profile) -> dict[str, Any]:
@@ -132,21 +103,6 @@ def _plain(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
-
-
-def from_dict(data: object) -> Profile:
-    """The profile in these dictionaries; anything else raises `SourceError`."""
-    if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
-        raise SourceError('this is not a saved profile: it has no "schema"')
-    if data["schema"] != SCHEMA:
-        raise SourceError(
-            f"this file has the schema {short(data['schema'])}, and this version of opcost reads {SCHEMA!r}",
-            hint="use a newer opcost, or record the profile again with this one",
-        )
-    try:
-        return _read(data)
-    except (Bad, RecursionError) as exc:
-        raise SourceError(f"this saved profile is damaged: {exc}", hint="record the profile again") from exc
 
 
 def _read(data: dict[str, Any]) -> Profile:
@@ -219,3 +175,7 @@ def _kernel(entry: object, names: list[tuple[str, str, str]]) -> Kernel:
     if start is None or duration is None:
         raise Bad("a kernel has a start and a duration")
     return Kernel(name, device, stream, start, duration)
+
+
+_DOCUMENT = document.Document(noun="profile", schema=SCHEMA, again="opcost profile SOURCE -o FILE", read=_read)
+load, loads, from_dict = _DOCUMENT.load, _DOCUMENT.loads, _DOCUMENT.from_dict

@@ -21,27 +21,12 @@ from opcost.core.checked import (
     text_of,
     texts_of,
 )
+from opcost.core.document import Document
 from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats, Uncounted
-from opcost.errors import SourceError
 
 SCHEMA = "opcost.report/1"
 PHASES: tuple[Phase, ...] = get_args(Phase)
-
-
-def from_dict(data: object) -> Report:
-    """The report in these dictionaries; anything else raises `SourceError`."""
-    if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
-        raise SourceError('this is not a saved report: it has no "schema"', hint="save one with report.save('x.json')")
-    if data["schema"] != SCHEMA:
-        raise SourceError(
-            f"this file has the schema {data['schema']!r}, and this version of opcost reads {SCHEMA!r}",
-            hint="use a newer opcost, or save the report again with this one",
-        )
-    try:
-        return _read_report(data)
-    except (Bad, RecursionError) as exc:
-        raise SourceError(f"this saved report is damaged: {exc}", hint="save the report again") from exc
 
 
 def _read_report(data: dict[str, Any]) -> Report:
@@ -187,3 +172,6 @@ def _read_coverage(data: dict[str, Any]) -> Coverage:
 
 def _read_stats(data: dict[str, Any]) -> Stats:
     return Stats(**{one_of(name, STATS): count_of(value) for name, value in data.items()})
+
+
+DOCUMENT = Document(noun="report", schema=SCHEMA, again="report.save('x.json')", read=_read_report)

@@ -9,50 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from math import isfinite
-from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
+from opcost.core import document
 from opcost.core.checked import COST_FIELDS
-from opcost.core.collector import without_collector
 from opcost.core.cost import Cost
 from opcost.core.graph import Attr, Attrs, TensorSpec
 from opcost.core.report import STATS, ModuleCost, Report, Row, Stats
-from opcost.core.saved import PHASES, SCHEMA, from_dict
-from opcost.errors import GraphError, SourceError
+from opcost.core.saved import DOCUMENT, PHASES, SCHEMA
+from opcost.errors import GraphError
 
 __all__ = ["SCHEMA", "dumps", "from_dict", "load", "loads", "to_dict"]
 
-
-def load(path: str | PathLike[str]) -> Report:
-    """The report saved in this JSON file."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as exc:
-        raise SourceError(f"the report {fspath(path)!r} cannot be read: {exc}") from exc
-    try:
-        return loads(text)
-    except SourceError as exc:
-        raise SourceError(f"{fspath(path)}: {exc.message}", hint=exc.hint) from exc
+load, loads, from_dict = DOCUMENT.load, DOCUMENT.loads, DOCUMENT.from_dict
 
 
 def dumps(report: Report) -> str:
     """The report as JSON text."""
-    return json.dumps(to_dict(report), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def loads(text: str) -> Report:
-    """The report in this JSON text; anything else raises `SourceError`."""
-    with without_collector():
-        try:
-            data = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as exc:
-            raise SourceError(f"this is not a saved report: the JSON cannot be read ({exc})") from exc
-        return from_dict(data)
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    return document.dumps(to_dict(report))
 
 
 class Table:

@@ -86,7 +86,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         rows=tuple(row._replace(id=index, step=(row.step or 0) - before) for index, row in enumerate(rows)),
         wall_ns=sum(recorded),
         timed_ns=timed,
-        extra={"recorded_ns": recorded},
+        extra={"recorded_ns": list(recorded)},
     )
 
 

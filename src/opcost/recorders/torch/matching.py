@@ -27,6 +27,16 @@ _NO_ARITHMETIC = frozenset(
 """Operators that make or move tensors and cannot be what counted FLOPs were fused into."""
 
 
+_SAME = {
+    "aten::addmm": "aten::mm",
+    "aten::baddbmm": "aten::bmm",
+    "mkldnn::_convolution_pointwise": "aten::convolution",
+    "mkldnn::_convolution_pointwise_": "aten::convolution",
+    "mkldnn::_linear_pointwise": "aten::linear",
+}
+"""What a compiler puts in place of an operator when it fuses the next one into it, such as a sum into a product."""
+
+
 class Matcher:
     """Hands out the rows of a report, each at most once per step."""
 
@@ -111,16 +121,16 @@ class Matcher:
         else:
             asked = iter(self._in_module.get((place.phase, place.module, family), ()))
         used = self._used.setdefault(place.step, set())
-        given: Counter[tuple[int, ...]] | None = None
-        for row in asked:
-            if row.op.id in used:
-                continue
-            if given is None:
-                given = Counter(tensor_shapes(node))
-            if any_shape or _fits(row, given):
-                used.add(row.op.id)
-                return row
-        return None
+        left = [row for row in asked if row.op.id not in used]
+        if not left:
+            return None
+        given = Counter(tensor_shapes(node))
+        row = next((row for row in left if _is_given(row, given)), None)
+        if row is None:
+            row = next((row for row in left if any_shape or _fits(row, given)), None)
+        if row is not None:
+            used.add(row.op.id)
+        return row
 
 
 def _where(node: Node) -> tuple[int | None, str, str]:
@@ -131,6 +141,7 @@ def family_of(operator: str) -> int | str:
     """What is the same for operators that cost by the same formula: their translation, or else the name itself."""
     from opcost.frontends.torch.aten.call import HANDLERS
 
+    operator = _SAME.get(operator, operator)
     plain = operator.removesuffix("_")
     handler = HANDLERS.get(operator) or HANDLERS.get(plain)
     return id(handler) if handler is not None else plain.replace("::_unsafe_", "::")
@@ -147,6 +158,12 @@ def tensor_shapes(node: Node) -> Iterator[tuple[int, ...]]:
 
 def _flat(shape: Any) -> tuple[int, ...]:
     return tuple(extent for extent in shape if isinstance(extent, int))
+
+
+def _is_given(row: Row, given: Counter[tuple[int, ...]]) -> bool:
+    """Whether the recorded operator was given exactly what the counted one reads, or that and where to write."""
+    wanted = Counter(spec.shape for spec in row.ins if spec.known)
+    return given == wanted or given == wanted + Counter(spec.shape for spec in row.outs if spec.known)
 
 
 def _fits(row: Row, given: Counter[tuple[int, ...]]) -> bool:

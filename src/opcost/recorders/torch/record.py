@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -17,10 +17,11 @@ from opcost.frontends.torch.model import one_at_a_time
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.synchronise import wait_for
 from opcost.recorders.timing import percentile, timed_runs
-from opcost.recorders.torch.events import read_events
+from opcost.recorders.torch.events import DeviceEvent, HostEvent, read_events
 from opcost.recorders.torch.machine import conditions
 from opcost.recorders.torch.matching import Matcher
-from opcost.recorders.torch.nesting import ASIDE, STEP, nest
+from opcost.recorders.torch.nesting import ASIDE, STEP, Nesting, nest
+from opcost.recorders.torch.outline import laid_over, outline_of
 from opcost.recorders.torch.rows import RowMaker, kernel_of
 from opcost.recorders.torch.run import Runner, Scope
 
@@ -37,9 +38,7 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
         for _ in range(options.warmup):
             wait_for(runner.run())
         timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
-        recorded, results = _record(runner, len(timed), flush, with_device=with_device)
-    host, device = read_events(results)
-    nesting = nest(host, device, runner.paths)
+        recorded, nesting, annotated = _record(runner, len(timed), flush, with_device=with_device)
     matcher = Matcher(report.rows if report is not None else ())
     rows = RowMaker(matcher.match(nesting.roots), with_device=with_device).rows(nesting.roots)
     notes = [] if report is None else _missing(matcher, tuple(nesting.step_ns))
@@ -55,6 +54,7 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
             "cold_l2": str(options.cold_l2),
             "warmup": str(options.warmup),
             "steps": str(len(recorded)),
+            "annotated": str(annotated),
             "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
             **conditions(runner.device),
         },
@@ -63,16 +63,42 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
         wall_ns=sum(recorded),
         timed_ns=timed,
         notes=tuple(notes),
-        extra={"recorded_ns": recorded},
+        extra={"recorded_ns": list(recorded)},
     )
 
 
-def _record(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool) -> tuple[tuple[int, ...], Any]:
-    """So many steps under the profiler: their durations and what it saw."""
+class _Recording(NamedTuple):
+    durations_ns: tuple[int, ...]
+    host: list[HostEvent]
+    device: list[DeviceEvent]
+
+
+def _record(
+    runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool
+) -> tuple[tuple[int, ...], Nesting, bool]:
+    """So many steps under the profiler: their durations, what ran in them, and whether annotations slowed them.
+
+    Modules and shapes are learnt in two runs before, and the steps themselves run bare. A model whose runs differ, or that
+    launches device work outside any operator (where only the annotation tells the module), is recorded with annotations.
+    """
+    outline = outline_of(_session(runner, 2, flush, with_device=False, annotated=True).host)
+    if outline is not None:
+        bare = _session(runner, steps, flush, with_device=with_device, annotated=False)
+        host = laid_over(bare.host, outline)
+        if host is not None:
+            nesting = nest(host, bare.device, runner.paths)
+            if not any(node.event.runtime and node.kernels for root in nesting.roots for node in root.walk()):
+                return bare.durations_ns, nesting, False
+    full = _session(runner, steps, flush, with_device=with_device, annotated=True)
+    return full.durations_ns, nest(full.host, full.device, runner.paths), True
+
+
+def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool, annotated: bool) -> _Recording:
+    """One session of the profiler; `annotated` with the shapes of all arguments and a mark around every module call."""
     scope = _scope()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
     durations = []
-    with profile(activities=activities, record_shapes=True) as profiler:
+    with profile(activities=activities, record_shapes=annotated) as profiler:
         for step in range(-1, steps):
             # The first step under a profiler pays for its start; it runs aside and is not kept.
             with ExitStack() as around:
@@ -80,14 +106,14 @@ def _record(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device
                 flush()
                 wait_for(None)
                 if step < 0:
-                    wait_for(runner.run(scope))
+                    wait_for(runner.run(scope, modules=annotated))
             if step < 0:
                 continue
             start = time.perf_counter_ns()
             with scope(f"{STEP}{step}"):
-                wait_for(runner.run(scope))
+                wait_for(runner.run(scope, modules=annotated))
             durations.append(time.perf_counter_ns() - start)
-    return tuple(durations), profiler.profiler.kineto_results
+    return _Recording(tuple(durations), *read_events(profiler.profiler.kineto_results))
 
 
 def _scope() -> Scope:

@@ -85,11 +85,11 @@ class Runner:
             undo.enter_context(torch.set_grad_enabled(self._options.backward))
             yield
 
-    def run(self, scope: Scope | None = None) -> Any:
-        """One forward pass, and the backward pass where it is wanted."""
+    def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
+        """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
         try:
-            if scope is None:
-                return self._forward_and_backward(_no_scope)
+            if scope is None or not modules:
+                return self._forward_and_backward(scope or _no_scope)
             self._running = ""
             with intercept_calls(partial(self._enter, scope)):
                 return self._forward_and_backward(scope)

@@ -1,9 +1,10 @@
 """A large Kineto trace, made from a small real one, read and tabulated: CPU seconds and peak memory, plain and gzipped.
 
-    python benchmarks/kineto_trace.py [--gigabytes 1] [--trace TRACE.json.gz] [--keep DIRECTORY] [--peers]
+    python benchmarks/kineto_trace.py [--gigabytes 1] [--trace TRACE.json.gz] [--keep DIRECTORY] [--peers] [--hta PYTHON]
 
 Every copy of the small trace is moved in time, and its correlation and External ids with it, so that each copy's kernels
-belong to its own operators. Each reader runs in a process of its own. `--peers` also reads the file with plain `json`.
+belong to its own operators. Each reader runs in a process of its own. `--peers` also reads the file with plain `json`,
+`--hta` with HolisticTraceAnalysis, which has requirements of its own and so a Python of its own.
 """
 
 from __future__ import annotations
@@ -84,20 +85,65 @@ def make(golden: Path, target: Path, size: int) -> int:
 
 
 def read(how: str, path: str) -> None:
-    """Read in this process and print events or groups, seconds and memory."""
-    before = time.process_time(), time.perf_counter()
-    if how == "opcost":
-        from opcost.traces.table import read_table
+    """Read in this process and print what was read, seconds of CPU (with processes that it started) and memory, as JSON."""
+    before = spent(), time.perf_counter()
+    what = {"opcost": read_opcost, "json": read_json, "hta": read_hta}[how](path)
+    cpu, wall = spent() - before[0], time.perf_counter() - before[1]
+    print(json.dumps({"cpu": cpu, "wall": wall, "peak": peak_bytes(), "what": what}))
 
-        table = read_table(path)
-        what = f"{len(table.groups)} groups of {sum(group.host.count for group in table.groups)} executions"
-    else:
-        opener = gzip.open if path.endswith(".gz") else open
-        with opener(path, "rb") as file:
-            what = f"{len(json.load(file)['traceEvents'])} events, not tabulated"
-    cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{how:8} {Path(path).name:18} {cpu:6.1f} s of CPU  {wall:6.1f} s  {peak:7.0f} MiB  {what}")
+
+def read_opcost(path: str) -> str:
+    from opcost.traces.table import read_table
+
+    table = read_table(path)
+    return f"{len(table.groups)} groups of {sum(group.host.count for group in table.groups)} executions"
+
+
+def read_json(path: str) -> str:
+    opener = gzip.open if path.endswith(".gz") else open
+    with opener(path, "rb") as file:
+        return f"{len(json.load(file)['traceEvents'])} events, not tabulated"
+
+
+def read_hta(path: str) -> str:
+    from hta.trace_analysis import TraceAnalysis
+
+    analysis = TraceAnalysis(trace_files={0: path}, trace_dir=str(Path(path).parent))
+    return f"{len(analysis.t.get_trace(0))} rows of a data frame"
+
+
+def spent() -> float:
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def peak_bytes() -> int:
+    """The most memory that this process held; what `getrusage` says may be that of the process that started it."""
+    try:
+        status = Path("/proc/self/status").read_text("utf-8")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
+
+def compare(path: Path, pythons: dict[str, str]) -> None:
+    """Read one file with each reader, in a process of its own, and print each beside opcost."""
+    first: dict[str, float] = {}
+    for how, python in pythons.items():
+        done = subprocess.run([python, __file__, "--read", how, str(path)], check=False, capture_output=True, text=True)
+        if done.returncode:
+            print(f"{how:8} {path.name:18} failed: {(done.stderr.strip() or 'killed').splitlines()[-1]}", flush=True)
+            continue
+        found = json.loads(done.stdout.splitlines()[-1])
+        first = first or found
+        print(
+            f"{how:8} {path.name:18} {found['cpu']:6.1f} s of CPU ({found['cpu'] / first['cpu']:4.1f} x)  "
+            f"{found['wall']:6.1f} s  "
+            f"{found['peak'] / 1e6:6.0f} MB ({found['peak'] / first['peak']:4.1f} x)  {found['what']}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -106,11 +152,17 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, default=GOLDEN)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--hta", metavar="PYTHON")
     parser.add_argument("--read", nargs=2, metavar=("HOW", "PATH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
         read(*options.read)
         return
+    pythons = {"opcost": sys.executable}
+    if options.peers:
+        pythons["json"] = sys.executable
+    if options.hta:
+        pythons["hta"] = options.hta
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,9 +175,8 @@ def main() -> None:
             f"{events} events, {plain.stat().st_size / 1e9:.2f} GB, gzipped {packed.stat().st_size / 1e9:.2f} GB",
             flush=True,
         )
-        for how in ("opcost", "json")[: 2 if options.peers else 1]:
-            for path in (plain, packed):
-                subprocess.run([sys.executable, __file__, "--read", how, str(path)], check=False)
+        for path in (plain, packed):
+            compare(path, pythons)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ import opcost
 from opcost.analysis.query import query
 from opcost.core.answer import AnswerLine
 from opcost.core.devices import DEVICES, device
+from opcost.core.graph import TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.errors import OpcostError, UnknownName
+from opcost.errors import OpcostError, SourceError, UnknownName
 
 US = 1000
 CONV_FLOPS = 2 * (1 * 2 * 8 * 8) * (4 * 3 * 3)
@@ -204,6 +205,49 @@ def test_a_row_that_stands_for_many_executions_counts_as_many() -> None:
     assert mean.percentiles == (90 / 9, 110)
 
 
+def test_lines_sort_by_any_percentile_that_was_asked_for() -> None:
+    # Of the one type most executions are longer, of the other the longest.
+    times = {"steady": [50, 50, 50], "jumpy": [10, 10, 90]}
+    rows = [
+        ProfileRow(id=number, name="n", type=name, device_ns=time)
+        for number, (name, time) in enumerate((name, time) for name, found in times.items() for time in found)
+    ]
+    profile = Profile(meta={}, rows=tuple(rows))
+
+    def order(column: str) -> list[str]:
+        answer = query(profile, aggregate_by="type", percentiles=(50, 100), order_by=column)
+        return [line.labels["type"] for line in answer]
+
+    assert order("p50") == order("+P100") == ["steady", "jumpy"]
+    assert order("p100") == order("+p50") == ["jumpy", "steady"]
+    with pytest.raises(OpcostError, match="not asked for"):
+        order("p90")
+
+
+def test_every_printed_column_sorts_by_its_title(profile: Profile) -> None:
+    from opcost.views.profile_listing import answer_columns
+
+    for wishes in ({}, {"aggregate_by": "type", "aggregate": "mean"}, {"side": "host"}, {"percentiles": (50,)}):
+        for column in answer_columns(query(profile, device="h200", **wishes)).values():
+            for title in filter(None, (column.name, column.title, column.title.upper())):
+                up = query(profile, device="h200", order_by=f"+{title}", **wishes).rows
+                down = query(profile, device="h200", order_by=title, **wishes).rows
+                assert Counter(map(repr, map(_bare, up))) == Counter(map(repr, map(_bare, down)))
+
+
+def _bare(line: AnswerLine) -> AnswerLine:
+    return replace(line, cumulative_ns=None)
+
+
+def test_shapes_with_unknown_extents_sort() -> None:
+    specs = [TensorSpec((None, 3)), TensorSpec((2, 3)), TensorSpec(None)]
+    rows = tuple(
+        ProfileRow(id=number, name=str(spec), type="t", device_ns=1, ins=(spec,)) for number, spec in enumerate(specs)
+    )
+    answer = query(Profile(meta={}, rows=rows), order_by="in_shapes")
+    assert [line.ins[0] for line in answer] == [specs[1], specs[0], specs[2]]
+
+
 def test_waiting_time_is_from_the_operator_to_its_first_kernel(profile: Profile) -> None:
     waits = {line.labels["name"]: line.time_ns for line in query(profile, top_end_key="kern")}
     assert waits == {"a.conv": 10 * US, "b.conv": (40 - 20) * US, "b.fc": (50 - 30) * US}
@@ -242,7 +286,8 @@ def test_every_device_has_a_source_and_plausible_peaks() -> None:
         assert device(name.upper()) is known
         assert known.source
         assert known.bandwidth > 10**11
-        assert known.flops["float16"] > known.bandwidth
+        assert known.url.startswith("https://")
+        assert known.flops["float32"] > known.bandwidth
     with pytest.raises(UnknownName, match="h200"):
         device("h2000")
 
@@ -348,12 +393,22 @@ def test_lines_are_plain_data(profile: Profile) -> None:
 
 
 def test_rows_of_many_executions_claim_no_idle_time_unless_their_reader_says_it() -> None:
-    kernel = Kernel("k", "gpu:0", "7", 0, 60)
-    row = ProfileRow(id=0, name="x", type="t", device_ns=60, count=3, kernels=(kernel,), attrs={"launches": 6})
+    kernel = Kernel("k", "gpu:0", "7", 0, 60, count=6)
+    row = ProfileRow(id=0, name="x", type="t", device_ns=60, count=3, kernels=(kernel,))
     profile = Profile(meta={}, rows=(row,))
     assert query(profile).devices == ()
-    told = query(replace(profile, extra={"spans": {"gpu:0": [100, 55]}}))
+    use = {"device": "gpu:0", "rank": 0, "span_ns": 100, "busy_ns": 55, "work_ns": 60, "kernels": 6, "median_ns": 10}
+    told = query(replace(profile, extra={"devices": [use]}))
+    for damage in ({"device": 1}, {"colour": 1}, {"span_ns": "long"}):
+        with pytest.raises(SourceError, match="devices"):
+            query(replace(profile, extra={"devices": [use | damage]}))
     (use,) = told.devices
     assert (use.idle_ns, use.overlap_ns) == (100 - 55, 60 - 55)
     (line,) = told
     assert (line.count, line.launches) == (3, 6)
+
+
+def test_operators_below_a_group_say_what_they_are(profile: Profile) -> None:
+    lines = query(profile, group_by="kind").render(width=160).splitlines()
+    (line,) = [line for line in lines if "b.fc" in line]
+    assert line.split()[:3] == ["matmul", "b.fc", "aten::addmm"]

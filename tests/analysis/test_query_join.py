@@ -101,6 +101,54 @@ def test_what_the_report_does_not_have_stays_unjoined(report: Report) -> None:
     assert "0 of 1 rows" in joined.notes[-1].text
 
 
+def test_a_trace_without_shapes_is_joined_by_type_and_order(report: Report) -> None:
+    bare = {"ins": (), "outs": (), "kind": "", "type": "aten::conv2d"}
+    rows = tuple(conv(number, **bare) for number in range(4))
+    joined = with_modules(Profile(meta={}, rows=rows), report)
+    assert [row.module for row in joined.rows] == ["layer1.0.conv1", "layer1.0.conv2"] * 2
+    assert all(row.cost is not None and row.cost.macs == MACS for row in joined.rows)
+    # Three are no whole number of runs: nobody can tell which was left out.
+    broken = with_modules(Profile(meta={}, rows=rows[:3]), report)
+    assert {row.module for row in broken.rows} == {""}
+
+
+def test_what_runs_inside_or_around_an_operator_belongs_to_its_module(report: Report) -> None:
+    def timed(number: int, start: int, length: int, **more: object) -> ProfileRow:
+        return conv(number, host_start_ns=start, host_ns=length, device="cpu", stream="1", **more)
+
+    unknown = {"kind": "", "type": "inner"}
+    rows = (
+        timed(0, 0, 1000, **unknown),
+        timed(1, 10, 100, **unknown),
+        timed(2, 20, 80),
+        timed(3, 30, 10, **unknown),
+        timed(4, 200, 50),
+        timed(5, 210, 10, **unknown),
+        timed(6, 240, 50, **unknown),
+    )
+    joined = with_modules(Profile(meta={}, rows=rows), report)
+    first, second = "layer1.0.conv1", "layer1.0.conv2"
+    # Row 0 holds both convolutions and row 6 begins in the second but ends after it.
+    assert [row.module for row in joined.rows] == ["", first, first, first, second, second, ""]
+
+
+def test_a_module_of_another_name_takes_all_its_rows_along(report: Report) -> None:
+    rows = (
+        conv(0, module="Net_0.Stage_0.Block_0.Conv_0"),
+        conv(1, module="Net_0.Stage_0.Block_0.Conv_1"),
+        conv(2, module="Net_0.Stage_0.Block_0.Conv_1", phase="backward", kind="", type="gradient"),
+        conv(3, module="Net_0.Stage_0.Block_0", kind="", type="sum"),
+    )
+    joined = with_modules(Profile(meta={}, rows=rows), report)
+    assert [row.module for row in joined.rows] == ["layer1.0.conv1", "layer1.0.conv2", "layer1.0.conv2", "layer1.0"]
+
+
+def test_a_gradient_is_no_execution_of_the_operator_before(report: Report) -> None:
+    rows = (conv(0), conv(1, phase="backward"), conv(2))
+    joined = with_modules(Profile(meta={}, rows=rows), report)
+    assert [row.module for row in joined.rows] == ["layer1.0.conv1", "", "layer1.0.conv2"]
+
+
 # -- two profiles ------------------------------------------------------------------------------------------------------
 
 

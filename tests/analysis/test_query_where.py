@@ -87,6 +87,37 @@ def test_regular_expressions_are_searched() -> None:
     assert not holds('kernel !~ "gemm"', kernel=("splitk", "sgemm_128"))
 
 
+def test_patterns_cover_the_whole_text() -> None:
+    assert holds('kind like "co*"', kind="conv")
+    assert not holds('kind like "co"', kind="conv")
+    assert holds('kind like "c[ao]n?"', kind="conv")
+    assert holds('kind not like "*x*"', kind="conv")
+    assert not holds('kernel not like "s*"', kernel=("splitk", "gemm"))
+
+
+def test_a_list_can_be_refused() -> None:
+    assert holds('kind not in ("a", "b")', kind="conv")
+    assert not holds('kind not in ("a", "conv")', kind="conv")
+    assert holds('not kind in ("a") and not count == 2', kind="conv", count=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("time > 1parsec", 7),
+        ("count == 1 and colour == 1", 15),
+        ("time > 1ms kind", 11),
+        ('kind like "a" or time like "b"', 27),
+    ],
+)
+def test_a_mistake_is_pointed_at(text: str, place: int) -> None:
+    with pytest.raises(OpcostError) as fault:
+        compile_where(text, FIELDS)
+    shown, pointer = fault.value.message.splitlines()[1:]
+    assert shown.strip() == text
+    assert pointer.index("^") - (len(shown) - len(shown.lstrip())) == place
+
+
 def test_not_binds_tighter_than_and_which_binds_tighter_than_or() -> None:
     line = {"count": 1, "kind": "x"}
     for a in (0, 1):
@@ -161,7 +192,7 @@ def test_any_text_is_a_condition_or_a_clear_error(text: str) -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["time", "count", ">", "==", "1ms", "1", '"a"', "kind", "and", "or", "not", "(", ")", "in", ","]
+            ["time", "count", ">", "==", "1ms", "1", '"a"', "kind", "and", "or", "not", "(", ")", "in", "like", ","]
         )
     )
 )

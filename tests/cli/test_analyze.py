@@ -214,3 +214,37 @@ def test_a_large_trace_is_added_up_while_it_is_read(
     (line,) = rows(quick)
     assert (line["count"], line["time_ns"], line["computation"]) == (5, 5 * 4000, 5 * 2 * 16 * 32 * 8)
     assert rows(whole) == rows(quick)
+
+
+@pytest.mark.parametrize("words", [("--format", "html"), ("-o", "page.html")])
+def test_a_page_shows_every_operator(
+    words: tuple[str, ...], tmp_path: Path, opcost_command: Callable[..., Any]
+) -> None:
+    wanted = [str(tmp_path / word) if word.endswith(".html") else word for word in words]
+    found = opcost_command("analyze", RESNET, *wanted)
+    assert found.code == 0, found.err
+    text = found.out or (tmp_path / "page.html").read_text()
+    ran = json.loads(gzip.decompress(RESNET.read_bytes()))["profiler"]["device"]
+    assert text.count('<tr class="row">') == len(ran)
+    assert text.startswith("<!DOCTYPE html>")
+
+
+def test_what_stands_before_the_damage_is_told_beside_megengines_text(
+    tmp_path: Path, opcost_command: Callable[..., Any]
+) -> None:
+    whole = gzip.decompress(RESNET.read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[: len(whole) // 2])
+    refused = opcost_command("analyze", path)
+    assert refused.code == 2
+    assert "--partial" in refused.err
+    found = opcost_command("analyze", path, "--partial", "--print-only", "summary")
+    assert found.code == 0
+    assert "total device time  0.207685" in found.out
+    assert "this is what stands before it" in found.err
+
+
+def test_a_profile_is_not_compared_with_a_model(opcost_command: Callable[..., Any]) -> None:
+    found = opcost_command("diff", RESNET, "timm:resnet18")
+    assert found.code == 2
+    assert f"only {RESNET} is a profile" in found.err

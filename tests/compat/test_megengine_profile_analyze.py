@@ -125,6 +125,27 @@ def test_a_wiki_table_without_a_row_has_its_header(printed: Callable[..., str]) 
     assert [word.strip() for word in table[0].strip("|").split("|")][6:9] == ["opr name", "opr type", "opr id"]
 
 
+def test_strides_stand_on_a_line_of_their_own_in_a_wiki_table(tmp_path: Path, printed: Callable[..., str]) -> None:
+    def stride(data: dict[str, Any]) -> None:
+        operators = data["graph_exec"]["operator"]
+        for number, footprint in data["profiler"]["opr_footprint"].items():
+            if operators[number]["type"] == "MatrixMul":
+                operators[number]["name"] = " padded "
+                footprint["in_layouts"] = [[8, 1], None]
+
+    path = changed(tmp_path, "mlp.v2.json", stride)
+    lines = printed(path, "--wiki", "--type", "MatrixMul", "-t", "1", "--print-only", "device").splitlines()
+    assert len(lines) == 4
+    assert len(set(map(len, lines))) == 1
+    cells = [[cell[1:-1] for cell in line.strip("|").split("|")] for line in lines[2:]]
+    first, second = cells
+    assert first[6].rstrip() == "padded"
+    left, right = first[-2].rstrip(), second[-2].rstrip()
+    assert left.startswith("{")
+    assert right.startswith(" -[8,1], {")
+    assert not any(cell.strip() for cell in second[:-2] + second[-1:])
+
+
 def test_copy_times_are_missing_where_nothing_is_copied(printed: Callable[..., str]) -> None:
     lines = printed(RESNET, "--copy-time", "--print-only", "summary").splitlines()
     assert [line.split() for line in lines if line.startswith("copy")] == [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opcost.core.cost import Cost
 from opcost.core.graph import Note, TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.profile_schema import dumps, from_dict, load, loads, to_dict
 from opcost.errors import SourceError
 
@@ -21,14 +21,15 @@ PROFILE = Profile(
         ProfileRow(
             id=0, name="fc", type="aten::addmm", kind="matmul", module="a.b", phase="backward", device="gpu:0", stream="7",
             provider="cpu_op", rank=3, step=2, host_start_ns=-5, host_ns=10, host_self_ns=4, device_ns=6, device_total_ns=8,
-            kernels=(Kernel("gemm", "gpu:0", "7", 100, 4), Kernel("gemm", "gpu:0", "7", 110, 2)),
+            kernels=(Kernel("gemm", "gpu:0", "7", 100, 4), Kernel("gemm", "gpu:0", "7", 110, 2, launched_ns=-3)),
             ins=(TensorSpec((2, None)), TensorSpec(None, "int8")), outs=(TensorSpec((2, 4)),),
             attrs={"depth": 3, "bias": True, "then": ("relu",), "scale": float("inf")}, cost=Cost(1, 2, 3, 4), count=5,
         ),
-        ProfileRow(id=1, name="", type="x", attrs={"depth": 3.0}),
+        ProfileRow(id=1, name="", type="x", attrs={"depth": 3.0}, count=2, spread=Spread((4, 5), (6, 7))),
         ProfileRow(id=2, name="", type="x", attrs={"depth": 3}),
     ),
-    unattributed=(Kernel("lost", "gpu:1", "9", 7, 1),),
+    unattributed=(Kernel("lost", "gpu:1", "9", 7, 1),
+                  Kernel("replayed", "gpu:1", "9", 8, 3, why="graph", count=2, rank=1, spread=(1, 2))),
     wall_ns=200,
     timed_ns=(10, 12),
     notes=(Note("a", "b", "c"),),

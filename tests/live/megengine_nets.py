@@ -184,7 +184,7 @@ class ResNet18(M.Module):
 
 DUMPS = (
     ("v2", {}),
-    ("v2_plain", {"no_change_graph": True}),
+    ("v2_plain", {"no_change_graph": True, "optimize_for_inference": False}),
     ("v2_unnamed", {"keep_var_name": 0}),
     ("v1", {"dump_format": "FBS"}),
     ("v1_fused", {"dump_format": "FBS", "enable_fuse_conv_bias_nonlinearity": True}),

@@ -206,6 +206,7 @@ def main(folder: str, seed: str) -> None:
     plain, linear = Quantizable(draw), WithLinear(draw)
     prepared, turned = quantized(plain, image)
     prepared_linear, turned_linear = quantized(linear, image)
+    sequence = M.Sequential(M.LocalConv2d(4, width, 6, 6, 3, padding=1), M.Sequential(M.Conv2d(width, 2, 3)))
     tokens = np.zeros((length, 2), "int32")
     net = Convolutional(draw)
     found = {
@@ -218,6 +219,7 @@ def main(folder: str, seed: str) -> None:
         "linear_float": both(linear, inputs=image),
         "linear_prepared": both(prepared_linear, inputs=image),
         "linear_quantized": both(turned_linear, inputs=image),
+        "sequence": both(sequence, input_shapes=[(2, 4, 6, 6)]),
         "attention": both(Attention(width), input_shapes=[(2, length, width)]),
         "words": both(Words(words, width, hidden), inputs=tokens),
         "undisturbed": undisturbed(),

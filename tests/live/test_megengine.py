@@ -28,6 +28,7 @@ SCRIPT = Path(__file__).with_name("megengine_nets.py")
 THEIR_TYPES = {"ConvolutionBackwardData": "ConvTranspose", "BatchedMatrixMul": "BatchedMatmul"}
 """Where MegEngine's Python calls an operator by another name than its files do."""
 SECONDS = 0.3
+PARITY = Path(__file__).parents[1] / "data/megengine/parity"
 
 pytestmark = pytest.mark.skipif(not PYTHON, reason="MegEngine's Python is not named; run `make test-frameworks`")
 
@@ -122,3 +123,14 @@ def test_a_live_module_is_counted_as_its_dump(live: Any, opcost_path: str) -> No
     assert not found["uncounted"]
     assert {"block.norm", "block.q", "block.up"} <= set(found["modules"])
     assert found["matrices"] == found["matrices_of_the_module"]
+
+
+def test_the_nets_of_the_parity_tests_are_dumped_as_they_are_stored(tmp_path: Path) -> None:
+    command = [*shlex.split(PYTHON), str(SCRIPT.with_name("megengine_parity.py")), str(tmp_path)]
+    subprocess.run(command, check=True, env={**os.environ, "MGB_LOG_LEVEL": "ERROR"})
+    made = sorted(tmp_path.glob("*.mge"))
+    assert [path.name for path in made] == [path.name for path in sorted(PARITY.glob("*.mge"))]
+    for path in made:
+        ours, stored = opcost.count(path), opcost.count(PARITY / path.name)
+        assert ours.totals == stored.totals, path.name
+        assert [row.op.raw for row in ours.rows] == [row.op.raw for row in stored.rows], path.name

@@ -43,7 +43,7 @@ def totals(found: dict[str, Any], net: str, whose: str = "ours") -> dict[str, in
     return dict(zip(TOTALS, found[net][whose]["totals"], strict=True))
 
 
-@pytest.mark.parametrize("net", ["convolutional", "shapes", "float", "quantized", "linear_float"])
+@pytest.mark.parametrize("net", ["convolutional", "shapes", "float", "quantized", "linear_float", "sequence"])
 def test_where_megengine_is_right_numbers_and_text_are_the_same(net: str, found: dict[str, Any]) -> None:
     assert totals(found, net) == totals(found, net, "theirs")
     assert found[net]["ours"]["text"] == found[net]["theirs"]["text"]

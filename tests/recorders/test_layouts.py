@@ -69,13 +69,21 @@ def test_every_variable_has_a_layout_with_megengines_word_for_its_type() -> None
 
 def test_device_time_is_the_sum_of_the_kernels() -> None:
     document = layout_megengine.layout(GPU)
-    launching, quiet = document["graph_exec"]["comp_seq"]
+    launching, quiet, _ = document["graph_exec"]["comp_seq"]
     (node,) = document["profiler"]["device"][launching]
     times = document["profiler"]["device"][launching][node]
     assert node == 'CompNode("gpu0:0" from "xpux:0")'
     assert times["end"] - times["start"] == pytest.approx(310e-9, rel=1e-6)
     assert quiet not in document["profiler"]["device"]
     assert quiet in document["profiler"]["host"]
+
+
+def test_device_work_without_an_operator_is_an_operator_of_its_own() -> None:
+    document = layout_megengine.layout(GPU)
+    stray = next(n for n, entry in document["graph_exec"]["operator"].items() if entry["type"] == "(unattributed)")
+    (times,) = document["profiler"]["device"][stray].values()
+    assert times["end"] - times["start"] == pytest.approx(5e-9, rel=1e-6)
+    assert stray not in document["profiler"]["host"]
 
 
 def test_a_profile_of_the_host_alone_has_no_device_times() -> None:

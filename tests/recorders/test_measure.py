@@ -72,5 +72,19 @@ def test_seconds_decide_how_many_calls_there_are() -> None:
 
 
 def test_no_call_is_refused() -> None:
-    with pytest.raises(InputError):
-        opcost.measure(lambda: None, repeat=0)
+    for options in ({"repeat": 0}, {"warmup": -1}, {"items": 0}, {"seconds": 0.0}, {"seconds": float("nan")}):
+        with pytest.raises(InputError):
+            opcost.measure(lambda: None, **options)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_called_is_named() -> None:
+    with pytest.raises(InputError, match="type int"):
+        opcost.measure(3)  # type: ignore[arg-type]
+
+
+def test_what_the_function_raises_reaches_the_caller() -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        opcost.measure(broken)

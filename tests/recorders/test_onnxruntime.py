@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.errors import InputError, OpcostError, SourceError, UnknownName
+from opcost.errors import InputError, MissingFramework, OpcostError, SourceError, UnknownName
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -66,6 +66,47 @@ def test_a_session_is_profiled_as_it_is(model: Path) -> None:
     assert profile.meta["providers"] == "CPUExecutionProvider"
 
 
+def test_a_sessions_own_settings_are_used_and_stay(model: Path) -> None:
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(model), settings, providers=["CPUExecutionProvider"])
+    profile = opcost.profile(session, repeat=1)
+    assert (profile.meta["threads"], profile.meta["optimization"]) == ("1", "ORT_DISABLE_ALL")
+    assert [row.type for row in profile.rows] == ["MatMul", "Add", "Relu"]  # nothing is fused
+    assert not session.get_session_options().enable_profiling
+
+
+def test_the_rows_add_up_to_the_sessions_own_nodes(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    from opcost.recorders import onnxruntime as recorder
+
+    read, raw = recorder._read, []
+
+    def kept(path: Path) -> Any:
+        raw.extend(json.loads(path.read_text(encoding="utf-8")))
+        return read(path)
+
+    monkeypatch.setattr(recorder, "_read", kept)
+    profile = opcost.profile(model, repeat=4, warmup=2)
+    runs = sorted(event["ts"] for event in raw if event["name"] == "model_run")
+    assert len(runs) == 2 + 1 + 4  # warm-up, the profiler's own first run, and what is kept
+    nodes = [event for event in raw if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
+    kept_ns = sum(1000 * event["dur"] for event in nodes if event["ts"] >= runs[-4])
+    assert sum(row.host_self_ns or 0 for row in profile.rows) == kept_ns
+
+
+def test_inputs_that_the_model_does_not_take_are_refused(model: Path) -> None:
+    data = np.ones((ROWS, DEPTH), np.float32)
+    for given in ({"inputs": (data, data)}, {"shapes": [(ROWS, DEPTH), (1,)]}, {"dtypes": "float16"}):
+        with pytest.raises(InputError):
+            opcost.profile(model, repeat=1, **given)  # type: ignore[arg-type]
+    for wrong in (data.astype(np.float64), data[:, 1:]):
+        with pytest.raises(OpcostError, match="cannot run the model on these inputs"):
+            opcost.profile(model, wrong, repeat=1)
+
+
 def test_nothing_is_left_in_the_working_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
@@ -89,9 +130,16 @@ def test_a_file_that_is_no_model_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_what_the_runtime_cannot_do_is_refused(model: Path) -> None:
-    for option in ("backward", "cold_l2"):
+    for option, value in (("backward", True), ("cold_l2", True), ("mode", "train")):
         with pytest.raises(OpcostError, match=option):
-            opcost.profile(model, repeat=1, **{option: True})  # type: ignore[arg-type]
+            opcost.profile(model, repeat=1, **{option: value})  # type: ignore[arg-type]
+
+
+def test_a_missing_runtime_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingFramework, match="needs onnxruntime") as caught:
+        opcost.profile(model)
+    assert caught.value.hint == "pip install onnxruntime"
 
 
 def test_the_command_takes_an_onnx_file(model: Path, tmp_path: Path, opcost_command: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -100,6 +101,16 @@ def test_backward_operators_belong_to_the_module_whose_forward_made_them(backwar
     assert products == {"blocks.0.up": 1, "blocks.0.down": 2, "blocks.1.up": 2, "blocks.1.down": 2}
     norms = [row.module for row in backward.rows if row.type.startswith("aten::native_batch_norm_backward")]
     assert norms == ["norm", "norm"]
+
+
+def test_a_parameter_gets_its_gradient_in_the_module_that_owns_it(backward: Profile) -> None:
+    engine = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    handed = Counter(row.module for row in backward.rows if row.type == engine and row.step == 0)
+    assert handed == Counter(name.rpartition(".")[0] for name, _ in Net().named_parameters())
+
+
+def test_every_operator_has_its_output_shapes(backward: Profile) -> None:
+    assert [row.type for row in backward.rows if row.type.startswith("aten::") and not row.outs] == []
 
 
 def test_times_add_up(forward: Profile) -> None:
@@ -229,6 +240,64 @@ def test_a_recomputed_forward_pass_keeps_its_modules() -> None:
     assert products == {"blocks.0.up": 1, "blocks.0.down": 2, "blocks.1.up": 2, "blocks.1.down": 2}
 
 
+def test_reentrant_checkpoints_run_backward_too() -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(WIDTH, WIDTH)
+            self.second = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.utils.checkpoint.checkpoint(self.second, self.first(x), use_reentrant=True)
+
+    profile = recorded(Checkpointed().train(), backward=True)
+    rows = [row for row in profile.rows if row.step == 1]
+    assert [(row.phase, row.module) for row in rows if row.type == "aten::linear"] == [
+        ("forward", "first"), ("forward", "second"), ("backward", "second"),
+    ]  # fmt: skip
+    # Gradients of the weight and, in the second layer, of the input; the first layer's input needs none.
+    assert Counter(row.module for row in rows if row.type == "aten::mm") == {"second": 2, "first": 1}
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_the_model_leaves_as_it_came_when_the_user_interrupts(at: int) -> None:
+    class Interrupted(Net):
+        left = at
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.device.type == "cpu" and x.untyped_storage().data_ptr():  # runs on data; the count has none
+                type(self).left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+            return super().forward(x)
+
+    model = Interrupted().train()
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    call, drawn = nn.Module.__call__, torch.get_rng_state()
+    with pytest.raises(KeyboardInterrupt):
+        recorded(model, mode="eval", backward=True)
+    assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(module.training for module in model.modules())
+    assert nn.Module.__call__ is call
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert torch.is_grad_enabled()
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_a_profiler_of_the_users_is_not_ended() -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        with pytest.raises(InputError, match="running already"):
+            recorded(Net())
+        torch.ones(2).neg()
+    assert "aten::neg" in {event.key for event in profiler.key_averages()}
+
+
+def test_a_fused_operator_belongs_to_the_module_that_called_it() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    profile = opcost.profile(nn.Sequential(layer), torch.ones(2, 5, 16), repeat=1)
+    assert [row.module for row in profile.rows if row.type == "aten::_transformer_encoder_layer_fwd"] == ["0"]
+
+
 FUSED = {
     "encoder": (nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (2, 5, 16), False),
     "attention inside": (
@@ -260,6 +329,18 @@ def test_a_compiled_region_gives_its_operators_back_to_their_modules() -> None:
     assert [row.module for row in rows] == ["blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down"]
     assert all(row.cost is not None and row.cost.macs == LINEAR_MACS for row in rows)
     assert any(row.type.startswith("Torch-Compiled Region") for row in profile.rows)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a compiler")
+def test_code_of_inductor_gives_its_products_back_to_their_modules() -> None:
+    torch.compiler.reset()
+    profile = recorded(torch.compile(Net().train()), backward=True)
+    rows = [row for row in profile.rows if row.step == 1 and row.kind == "matmul"]
+    names = ["blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down"]
+    assert [row.module for row in rows if row.phase == "forward"] == names
+    # The gradient of the weight and, but for the first layer, whose input needs none, the gradient of the input.
+    assert Counter(row.module for row in rows if row.phase == "backward") == dict(zip(names, (1, 2, 2, 2), strict=True))
+    assert all(row.cost is not None and row.cost.macs == LINEAR_MACS for row in rows)
 
 
 def test_meaningless_options_are_refused() -> None:

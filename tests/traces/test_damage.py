@@ -162,3 +162,102 @@ def test_without_an_extra_the_message_names_it_and_gzip_still_works(
     with pytest.raises(MissingFramework, match="msgspec") as caught:
         opcost.read_profile(TRACES[name])
     assert "pip install 'opcost[traces]'" in caught.value.hint
+
+
+def operator(name: str, ts: float, dur: float, **fields: object) -> dict:
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, **fields}
+
+
+def write(path: Path, events: list[dict], **fields: object) -> Path:
+    path.write_text(json.dumps({"schemaVersion": 1, **fields, "traceEvents": events}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("word", ["NaN", "nan", "-nan", "Infinity", "-Infinity", "inf", "-inf"])
+def test_a_number_that_is_none_among_the_arguments_loses_nothing(tmp_path: Path, word: str) -> None:
+    path = write(
+        tmp_path / "t.json", [operator("aten::add", n, 1, args={"x": [1, 2], "External id": n}) for n in range(3)]
+    )
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("[1, 2]", f"[{word}, {word}]").replace('"External id": 1', f'"External id": {word}'))
+    assert [row.host_start_ns for row in opcost.read_profile(path).rows] == [0, 1000, 2000]
+
+
+def test_a_time_that_is_no_number_is_one_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [operator("aten::add", 0, 1), operator("aten::add", float("nan"), 1)])
+    with pytest.raises(SourceError, match=r"t\.json: .*\$\[1\]\.ts"):
+        opcost.read_profile(path)
+
+
+@pytest.mark.parametrize(("ts", "dur"), [(1e300, 1), (2**70, 1), (-(2**70), 1), (1, 2**70), (1, 1e300)])
+@pytest.mark.parametrize("category", ["cpu_op", "kernel"])
+def test_a_time_beyond_64_bits_is_one_error_and_partial_reads_what_stands_before(
+    tmp_path: Path, ts: float, dur: float, category: str
+) -> None:
+    good = [operator("aten::add", n, 1) for n in range(3)]
+    path = write(
+        tmp_path / "t.json", [*good, operator("aten::mul", ts, dur, cat=category), operator("aten::sub", 9, 1)]
+    )
+    with pytest.raises(SourceError, match=r"t\.json: a time of event 4 is beyond 64 bits"):
+        opcost.read_profile(path)
+    profile = opcost.read_profile(path, partial=True)
+    assert [row.type for row in profile.rows] == ["aten::add"] * 3
+    assert "3 events before it" in profile.notes[0].text
+
+
+def test_a_duration_below_zero_counts_as_none_and_a_note_says_so(tmp_path: Path) -> None:
+    profile = opcost.read_profile(
+        write(tmp_path / "t.json", [operator("aten::add", 5, -2), operator("aten::mul", 9, 3)])
+    )
+    assert [(row.type, row.host_ns) for row in profile.rows] == [("aten::add", 0), ("aten::mul", 3000)]
+    assert [note.code for note in profile.notes] == ["negative"]
+
+
+def test_the_last_event_before_the_end_of_a_cut_file_is_kept_if_it_is_whole(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [operator("aten::add", n, 1, args={"a": {"b": 1}}) for n in range(5)])
+    text = path.read_text("utf-8")
+    for lost, kept in ((2, 5), (3, 4), (1, 5)):
+        path.write_text(text[:-lost], encoding="utf-8")
+        assert len(opcost.read_profile(path, partial=True).rows) == kept
+
+
+def test_a_list_of_the_same_name_inside_another_field_is_not_taken_for_the_events(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    fields = {"schemaVersion": 1, "note": '"traceEvents": [', "metadata": {"traceEvents": [{"ph": "X"}]}}
+    path.write_text(json.dumps({**fields, "traceEvents": [operator("aten::add", 0, 1)]}), encoding="utf-8")
+    assert [row.type for row in opcost.read_profile(path).rows] == ["aten::add"]
+
+
+@pytest.mark.parametrize("isal", [True, False], ids=["isal", "zlib"])
+@pytest.mark.parametrize("name", TRACES)
+def test_bytes_behind_a_gzip_file_are_an_error_and_partial_reads_all_before_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, isal: bool
+) -> None:
+    if not isal:
+        monkeypatch.setitem(__import__("sys").modules, "isal", None)
+    path = tmp_path / "behind.json.gz"
+    path.write_bytes(TRACES[name].read_bytes() + b"garbage")
+    with pytest.raises(SourceError, match="7 bytes behind its compressed content"):
+        opcost.read_profile(path)
+    assert opcost.read_profile(path, partial=True).rows == opcost.read_profile(TRACES[name]).rows
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_gzip_file_of_several_members_and_padding_is_one_file(tmp_path: Path, name: str) -> None:
+    content = plain(name)
+    path = tmp_path / "parts.json.gz"
+    path.write_bytes(
+        b"".join(gzip.compress(content[n : n + 30_000]) for n in range(0, len(content), 30_000)) + bytes(512)
+    )
+    assert opcost.read_profile(path).rows == opcost.read_profile(TRACES[name]).rows
+
+
+def test_a_damaged_byte_in_a_gzip_file_leaves_what_stands_before_it(tmp_path: Path) -> None:
+    packed = bytearray(TRACES["kineto"].read_bytes())
+    packed[len(packed) * 2 // 3] ^= 0xFF
+    path = tmp_path / "flipped.json.gz"
+    path.write_bytes(packed)
+    with pytest.raises(SourceError, match=r"flipped\.json\.gz"):
+        opcost.read_profile(path)
+    part = opcost.read_profile(path, partial=True)
+    assert len(part.rows) > 0.3 * len(opcost.read_profile(TRACES["kineto"]).rows)

@@ -93,6 +93,23 @@ def test_mxnet_aggregate_table_is_a_profile_too() -> None:
     assert (row.count, row.host_ns, row.provider) == (40, 124_000_000, "operator")
 
 
+def test_mxnet_aggregate_as_text_has_the_sums_of_the_trace() -> None:
+    table = opcost.read_profile(DATA / "mxnet" / "resnet18_hybrid.aggregate.txt")
+    sums: dict[str, list[int]] = defaultdict(list)
+    for row in opcost.read_profile(DATA / "mxnet" / "resnet18_hybrid.json.gz").rows:
+        sums[row.type].append(row.host_ns)
+    # The calls of the library wait for the operators: as rows they would count that time twice.
+    assert {row.type: (row.count, row.host_ns) for row in table.rows} == {
+        name: (len(times), sum(times)) for name, times in sums.items()
+    }
+
+
+def test_openvino_summary_without_layers_is_told_apart() -> None:
+    with pytest.raises(SourceError, match="without layers") as caught:
+        opcost.read_profile(DATA / "openvino" / "benchmark_report.csv")
+    assert "average_counters" in caught.value.hint
+
+
 def test_openvino_csv_is_read_line_by_line() -> None:
     path = DATA / "openvino" / "benchmark_average_counters_report.csv"
     with path.open(encoding="utf-8") as file:
@@ -137,6 +154,30 @@ def test_tensorrt_layers_stand_for_all_iterations(tmp_path: Path) -> None:
     path.write_text(TENSORRT.replace('"timeMs" : 0.8, ', "").replace('"averageMs" : 0.08, ', ""), encoding="utf-8")
     with pytest.raises(SourceError, match="TensorRT"):
         opcost.read_profile(path)
+
+
+def test_tensorrt_times_are_the_stages_of_every_iteration(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    stages = {"In": 0.25, "Compute": 1.5, "Out": 0.125}
+    iterations = []
+    for number in range(3):
+        entry = {"startEnqMs": number * 4.0, "endEnqMs": number * 4.0 + 0.5, "latencyMs": sum(stages.values())}
+        begin = number * 4.0 + 1
+        for name, spent in stages.items():
+            entry |= {f"start{name}Ms": begin, f"end{name}Ms": begin + spent, f"{name[0].lower()}{name[1:]}Ms": spent}
+            begin += spent
+        iterations.append(entry)
+    path.write_text(json.dumps(iterations, indent=1), encoding="utf-8")
+    profile = opcost.read_profile(path)
+    assert len(profile.rows) == 9
+    assert {row.step for row in profile.rows} == {0, 1, 2}
+    assert sum(row.device_ns for row in profile.rows) == 3 * 1_875_000
+    assert sum(row.host_ns for row in profile.rows) == 3 * 500_000
+    assert profile.wall_ns == 8_000_000 + 1_875_000
+    path.write_text(json.dumps(iterations)[:-30], encoding="utf-8")
+    with pytest.raises(SourceError, match=r"times\.json"):
+        opcost.read_profile(path)
+    assert len(opcost.read_profile(path, partial=True).rows) == 6
 
 
 def test_content_decides_whatever_a_file_is_called(tmp_path: Path) -> None:

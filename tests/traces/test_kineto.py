@@ -13,6 +13,7 @@ import pytest
 
 import opcost
 from opcost.core.profile import Profile
+from opcost.traces.table import read_table
 
 DATA = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 CPU = sorted(path for path in DATA.glob("cpu_*.json.gz") if "key_averages" not in path.name)
@@ -155,6 +156,9 @@ def test_times_are_whole_nanoseconds_on_an_absolute_clock() -> None:
         ("3851465222590.674", 3851465222590674),
         ("8796093022207.999", 8796093022207999),
         ("8796093022208.001", 8796093022208001),
+        ("4398046511104.001", 4398046511104001),  # 2**42: above, a float times 1000 is a whole number and no half
+        ("4503599627370.493", 4503599627370493),
+        ("4450000000000.499", 4450000000000499),
     ],
 )
 def test_decimals_of_a_timestamp_are_never_lost(tmp_path: Path, ts: str, nanoseconds: int) -> None:
@@ -203,6 +207,35 @@ def test_a_launch_outside_the_window_and_one_outside_any_operator_are_unattribut
     texts = " ".join(note.text for note in profile.notes)
     assert "no launch in the trace" in texts
     assert "outside any operator" in texts
+
+
+@pytest.mark.parametrize("strange", [{"ph": "Z"}, {"cat": "new_thing"}, {"cat": None}, {"ph": None}], ids=str)
+def test_an_event_that_nobody_knows_changes_no_other(tmp_path: Path, strange: dict) -> None:
+    trace = [op("aten::addmm", 0, 20, args={"External id": 3}), launch(1, 1), kernel(30, 2, 1)]
+    other = {key: value for key, value in {**op("x", 3, 1, tid=2), **strange}.items() if value is not None}
+    expected = by_name(opcost.read_profile(write(tmp_path / "a.json", trace)))
+    found = by_name(opcost.read_profile(write(tmp_path / "b.json", [other, *trace, other])))
+    found.pop("x", None)
+    assert found == expected
+
+
+def test_kernels_of_several_devices_in_one_file_stay_apart(tmp_path: Path) -> None:
+    trace = []
+    for device in range(3):
+        trace += [
+            op("aten::mm", device * 10, 5),
+            launch(device * 10 + 1, device),
+            kernel(device * 10 + 4, device + 1, device, device=device),
+        ]
+    path = write(tmp_path / "t.json", trace)
+    rows = [row for row in opcost.read_profile(path).rows if row.kernels]
+    assert [(row.device, row.device_ns) for row in rows] == [(f"gpu:{n}", (n + 1) * 1000) for n in range(3)]
+    for profile in (opcost.read_profile(path), read_table(path).profile()):
+        lines = profile.query(aggregate_by=("device",), order_by="+time").rows
+        assert [(line.labels["device"], line.time_ns) for line in lines] == [
+            (f"gpu:{n}", (n + 1) * 1000) for n in range(3)
+        ]
+        assert [use.busy_ns for use in profile.query().devices] == [1000, 2000, 3000]
 
 
 def test_an_operator_that_launches_twice_is_one_execution(tmp_path: Path) -> None:

@@ -65,7 +65,24 @@ def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None
     profile = read_ranks([folder])
     assert {row.rank for row in profile.rows} == {0, 1, 2}
     assert {(row.rank, row.device_ns, row.count) for row in profile.rows} == {(rank, 0, 2) for rank in ARRIVALS}
-    assert len(profile.unattributed) == 3  # the launches of the collectives are not in these traces
+    # The launches of the collectives are not in these traces.
+    stays = {rank: 1000 * (30 - first + 65 - second) for rank, (first, second) in ARRIVALS.items()}
+    assert {(kernel.rank, kernel.count, kernel.duration_ns) for kernel in profile.unattributed} == {
+        (rank, 2, stay) for rank, stay in stays.items()
+    }
+    answer = profile.query(aggregate_by=("rank",), side="device")
+    assert {line.labels["name"].split()[0]: line.time_ns for line in answer.lines if line.role == "unattributed"} == {
+        str(rank): stay for rank, stay in stays.items()
+    }
+
+
+def test_the_use_of_each_rank_s_device_is_answered(folder: Path) -> None:
+    found = {use.rank: use for use in read_ranks([folder]).query().devices}
+    for rank, (first, second) in ARRIVALS.items():
+        use = found[rank]
+        assert (use.device, use.kernels) == (f"gpu:{rank}", 2)
+        assert (use.span_ns, use.idle_ns) == ((65 - first) * 1000, (second - 30) * 1000)
+        assert use.median_ns == (30 - first + 65 - second) * 1000 / 2
 
 
 def test_names_give_ranks_where_traces_do_not_and_ten_comes_after_nine(tmp_path: Path) -> None:
@@ -86,7 +103,7 @@ def test_a_cache_is_used_until_the_content_changes(folder: Path, monkeypatch: py
     path = folder / "worker9.json"
     first = reduce_rank(str(path))
     assert (folder / "worker9.json.opcost.parquet").is_file()
-    monkeypatch.setattr(ranks, "reduce_file", lambda path: pytest.fail("the cache was not used"))
+    monkeypatch.setattr(ranks, "reduce_file", lambda path, partial: pytest.fail("the cache was not used"))
     assert reduce_rank(str(path)) == first
     monkeypatch.setattr(ranks, "reduce_file", rank_columns.reduce_file)
     changed = trace(0)
@@ -135,6 +152,19 @@ def test_a_damaged_rank_is_one_error_that_names_it(folder: Path) -> None:
     (folder / "worker8.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph"', encoding="utf-8")
     with pytest.raises(SourceError, match=r"worker8\.json"):
         reduce_ranks([folder], workers=1)
+
+
+def test_of_a_damaged_rank_partial_reads_the_beginning_and_keeps_no_cache(folder: Path) -> None:
+    path = folder / "worker8.json"
+    whole = path.read_text("utf-8")
+    path.write_text(whole[: whole.index('"aten::mm"', whole.index('"aten::mm"') + 1)], encoding="utf-8")
+    profile = read_ranks([folder], partial=True)
+    executions = {rank: sum(row.count for row in profile.rows if row.rank == rank) for rank in ARRIVALS}
+    assert sum(executions.values()) == 2 * 3 - 1
+    assert [note.code for note in profile.notes if note.code == "partial"] == ["partial"]
+    assert not (folder / "worker8.json.opcost.parquet").exists()
+    with pytest.raises(SourceError, match=r"worker8\.json"):
+        read_ranks([folder])
 
 
 def test_errors_of_a_process_keep_their_words(folder: Path) -> None:

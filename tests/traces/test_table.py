@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import opcost
+from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces import kineto
 from opcost.traces.table import Times, read_table
@@ -88,3 +89,50 @@ def test_overlapping_work_is_busy_once(tmp_path: Path) -> None:
 def test_only_kineto_traces_are_tabulated() -> None:
     with pytest.raises(SourceError, match="not a Kineto trace"):
         read_table(DATA / "onnxruntime" / "resnet_noopt_seq.json.gz")
+
+
+KEYS = ("type", "kind", "module", "phase", "shape", "dtype", "provider", "rank", "step", "kernel", "device", "stream")
+
+
+def sums(profile: Profile, **wishes: object) -> dict:
+    """Of each line its executions, times, launches, costs and kernels."""
+    answer = profile.query(top=0, **wishes)
+    return {
+        (line.role, tuple(line.labels.items())): (
+            line.count,
+            line.time_ns,
+            line.host_ns,
+            line.device_ns,
+            line.computation,
+            line.memory,
+            line.launches,
+            sorted(line.kernels),
+            line.percentiles,
+        )
+        for line in answer.lines
+    }
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+@pytest.mark.parametrize("side", ["device", "host"])
+def test_questions_have_the_same_answer_whether_executions_are_added_up_or_not(path: Path, side: str) -> None:
+    rows, groups = opcost.read_profile(path), read_table(path).profile()
+    if side == "device" and not any(row.device_ns is not None for row in rows.rows):
+        pytest.skip("nothing ran on a device")
+    for key in KEYS:
+        wishes = {"side": side, "aggregate_by": (key,), "percentiles": (10, 50, 99)}
+        assert sums(groups, **wishes) == sums(rows, **wishes), key
+    for how in ("mean", "max", "min", "median", "p90"):
+        wishes = {"side": side, "aggregate_by": ("type",), "aggregate": how}
+        assert sums(groups, **wishes) == sums(rows, **wishes), how
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+def test_the_use_of_devices_is_the_same_whether_executions_are_added_up_or_not(path: Path) -> None:
+    rows, groups = (profile.query().devices for profile in (opcost.read_profile(path), read_table(path).profile()))
+    assert len(rows) == len(groups) == ("cuda" in path.name)
+    for one, other in zip(rows, groups, strict=True):
+        assert one._replace(delay_p90_ns=None) == other._replace(delay_p90_ns=None)
+        assert one.kernels > 50
+        if one.delay_p90_ns is not None:
+            assert other.delay_p90_ns == pytest.approx(one.delay_p90_ns, rel=1e-12)

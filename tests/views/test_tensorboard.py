@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 import time
@@ -192,7 +193,7 @@ def test_no_node_has_the_name_of_a_scope() -> None:
     report = two_outputs(("split", "use"), raw="lib::split")
     names = [node.name for node in dataflow(report)]
     assert "split" not in names
-    assert "split_1" in names
+    assert "2.split" in names
 
 
 @pytest.mark.parametrize("name", ["mlp.v2", "dwnet_nogn.v1", "op_condtake.v2", "qnet_qint8.v2"])
@@ -203,6 +204,32 @@ def test_dumps_of_megengine_are_drawn(name: str, tmp_path: Path) -> None:
     for node in found.values():
         assert all(edge.partition(":")[0] in found for edge in node.input)
         assert node.op == "Input" or node.op in ("Parameter", "Buffer", "Const") or node.input
+
+
+SERIES = re.compile(r"\D*\d+")
+"""What TensorBoard takes for members of a row: nodes with a number at the end of the last word."""
+
+
+def test_operators_of_one_name_are_no_row_for_tensorboard() -> None:
+    report = opcost.count(MGE.parent / "parity/transformer.v2.mge")
+    operators = [node for node in dataflow(report) if node.row is not None]
+    assert sum(node.op == "mge::Reshape" for node in operators) > 5
+    assert not [node.name for node in operators if SERIES.fullmatch(node.name.rpartition("/")[2])]
+
+
+def test_what_only_works_out_shapes_has_a_box_of_its_own() -> None:
+    report = opcost.count(MGE.parent / "parity/transformer.v2.mge")
+    found = {node.name: node for node in dataflow(report)}
+    boxed = {name: node for name, node in found.items() if "shapes" in name.split("/")}
+    assert {"mge::GetVarShape", "mge::Concat"} <= {node.op for node in boxed.values()}
+    assert not any(node.row is not None and node.row.cost and node.row.cost.flops for node in boxed.values())
+    target = found["Reshape"].inputs[1].node
+    assert target in boxed  # the shape that it takes on is drawn as an input
+
+
+def test_an_operator_of_many_functions_tells_which_it_is() -> None:
+    names = {node.name for node in dataflow(opcost.count(MGE / "mlp.v2.mge"))}
+    assert "fc1/Elemwise.FUSE_ADD_RELU" in names
 
 
 def test_every_log_has_a_file_of_its_own(plain: Report, tmp_path: Path) -> None:

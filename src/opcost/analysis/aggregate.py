@@ -55,30 +55,36 @@ def combine(
         part.row and (part.row.ins, part.row.outs) == (first.ins, first.outs) for part in parts
     )
     row = first if alike else None
+    kernels = [kernel for part in parts for kernel in part.kernels]
+    delays = delays_of(kernels)
     return AnswerLine(
         role=role,
         labels=labels,
         count=sum(part.count for part in parts),
-        time_ns=_times([(part.time_ns, part.count) for part in parts], how),
-        host_ns=_times([(part.host_ns, part.count) for part in parts], how),
-        device_ns=_times([(part.device_ns, part.count) for part in parts], how),
-        wait_ns=_times([(part.wait_ns, part.count) for part in parts], how),
+        time_ns=_times([(part.time_ns, part.count, part.singles[0]) for part in parts], how),
+        host_ns=_times([(part.host_ns, part.count, part.singles[1]) for part in parts], how),
+        device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how),
+        wait_ns=_times([(part.wait_ns, part.count, ()) for part in parts], how),
         computation=_costs([(part.computation, part.count) for part in parts], how),
         memory=_costs([(part.memory, part.count) for part in parts], how),
         unpriced=sum(part.count for part in parts if not part.priced),
         ins=row.ins if row else (),
         outs=row.outs if row else (),
         percentiles=percentiles_of(parts, percentiles),
-        kernels=top_kernels([kernel for part in parts for kernel in part.kernels]),
+        kernels=top_kernels(kernels),
         launches=sum(part.launches for part in parts),
+        delay_ns=percentile(delays, 50) if delays else None,
+        delay_p90_ns=percentile(delays, 90) if delays else None,
     )
 
 
 def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[float, ...]:
-    """Of the times of single executions; a part that stands for several counts as so many of its mean."""
+    """Of the times of single executions; a part that stands for several it does not know counts as so many of its mean."""
     if not wanted:
         return ()
-    times = sorted((part.time_ns / (part.count or 1), part.count or 1) for part in parts)
+    known = [(single, 1) for part in parts for single in part.singles[0]]
+    means = [(part.time_ns / (part.count or 1), part.count or 1) for part in parts if not part.singles[0]]
+    times = sorted([*known, *means])
     return tuple(percentile(times, percent) for percent in wanted)
 
 
@@ -99,21 +105,33 @@ def _at(weighted: Sequence[tuple[float, int]], place: int) -> float:
     return weighted[-1][0]
 
 
+def delays_of(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
+    """How long each kernel waited after its launch, sorted; two clocks that disagree tell nothing."""
+    found = [kernel.start_ns - kernel.launched_ns for kernel in kernels if kernel.launched_ns is not None]
+    return sorted((delay, 1) for delay in found if delay >= 0)
+
+
 def top_kernels(kernels: Sequence[Kernel]) -> tuple[KernelUse, ...]:
     """The kernels that took longest, those of one name together."""
     counts: dict[str, list[int]] = {}
     for kernel in kernels:
         entry = counts.setdefault(kernel.name, [0, 0])
-        entry[0] += 1
+        entry[0] += kernel.count
         entry[1] += kernel.duration_ns
     uses = [KernelUse(name, count, time) for name, (count, time) in counts.items()]
     return tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS])
 
 
-def _times(values: Sequence[tuple[int | None, int]], how: str) -> float | None:
-    """Unknown times are left out; the mean is over all executions."""
-    known = [(value, count) for value, count in values if value is not None]
-    return _apply(known, sum(count for _, count in values), how) if known else None
+def _times(values: Sequence[tuple[int | None, int, Sequence[int]]], how: str) -> float | None:
+    """Unknown times are left out; the mean is over all executions, and the others are of single ones where these are known."""
+    known = [(value, count, singles) for value, count, singles in values if value is not None]
+    if not known:
+        return None
+    executions = sum(count for _, count, _ in values)
+    if how in ("sum", "mean"):
+        return _apply([(value, count) for value, count, _ in known], executions, how)
+    told = [(single, 1) for _, _, singles in known for single in singles]
+    return _apply([*told, *((value, count) for value, count, singles in known if not singles)], executions, how)
 
 
 def _costs(values: Sequence[tuple[int | None, int]], how: str) -> float | None:

@@ -5,42 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from opcost.analysis.aggregate import delays_of, percentile
 from opcost.core.answer import Busy
 from opcost.core.profile import Kernel, Profile
+from opcost.errors import SourceError
 
 
 def devices(profile: Profile) -> tuple[Busy, ...]:
     """One entry per rank and device that ran kernels, in the order of first use.
 
-    A profile whose rows stand for many executions has no start of each kernel; its reader says how busy devices were in
-    `extra["spans"]`, as {device: [span, busy]}, and without that nothing is claimed.
+    A profile whose rows stand for many executions has no start of each kernel; its reader says how devices were used in
+    `extra["devices"]`, a list of the fields of `Busy`, and without that nothing is claimed.
     """
+    told = profile.extra.get("devices")
+    if isinstance(told, Sequence) and not isinstance(told, str):
+        return tuple(map(_told, told))
     found: dict[tuple[int, str], list[Kernel]] = {}
-    for row in profile.rows:
+    launching: dict[tuple[int, str], set[int]] = {}
+    for place, row in enumerate(profile.rows):
         for kernel in row.kernels:
             found.setdefault((row.rank, kernel.device), []).append(kernel)
+            launching.setdefault((row.rank, kernel.device), set()).add(place)
+    owned = {key: len(kernels) for key, kernels in found.items()}
     ranks = {row.rank for row in profile.rows} or {0}
     # Work without an operator has no rank of its own; a trace of one rank leaves no doubt.
     rank = next(iter(ranks)) if len(ranks) == 1 else 0
     for kernel in profile.unattributed:
-        found.setdefault((rank, kernel.device), []).append(kernel)
-    spans = profile.extra.get("spans")
-    if isinstance(spans, Mapping):
-        return tuple(
-            _told(device, rank, kernels, spans[device]) for (rank, device), kernels in found.items() if device in spans
-        )
+        found.setdefault((rank if kernel.rank is None else kernel.rank, kernel.device), []).append(kernel)
     starts = [kernel.start_ns for kernels in found.values() for kernel in kernels]
     if any(row.count > 1 for row in profile.rows) or (len(starts) > 1 and not any(starts)):
         return ()
-    return tuple(_busy(device, rank, kernels) for (rank, device), kernels in found.items())
+    return tuple(
+        _busy(*key, kernels)._replace(operators=len(launching.get(key, ())), owned=owned.get(key, 0))
+        for key, kernels in found.items()
+    )
 
 
-def _told(device: str, rank: int, kernels: Sequence[Kernel], span: Sequence[int]) -> Busy:
-    work = sum(kernel.duration_ns for kernel in kernels)
-    return Busy(device=device, rank=rank, span_ns=span[0], busy_ns=span[1], work_ns=work, kernels=0, median_ns=0.0)
+def _told(entry: object) -> Busy:
+    """What a reader, or a file that nobody has vetted, says of one device."""
+    numbers = [name for name in Busy._fields if name != "device"]
+    if (
+        not isinstance(entry, Mapping)
+        or not {"device", "rank", "span_ns", "busy_ns", "work_ns", "kernels", "median_ns"}
+        <= set(entry)
+        <= set(Busy._fields)
+        or not isinstance(entry["device"], str)
+        or not all(entry.get(name) is None or type(entry[name]) in (int, float) for name in numbers)
+    ):
+        raise SourceError("what the profile says of its devices is damaged", hint="record the profile again")
+    return Busy(**entry)
 
 
-def _busy(device: str, rank: int, kernels: Sequence[Kernel]) -> Busy:
+def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
+    delays = delays_of(kernels)
     spans = [(kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels]
     return Busy(
         device=device,
@@ -50,6 +67,9 @@ def _busy(device: str, rank: int, kernels: Sequence[Kernel]) -> Busy:
         work_ns=sum(kernel.duration_ns for kernel in kernels),
         kernels=len(kernels),
         median_ns=median(kernel.duration_ns for kernel in kernels),
+        launches=len(delays),
+        delay_ns=percentile(delays, 50) if delays else None,
+        delay_p90_ns=percentile(delays, 90) if delays else None,
     )
 
 

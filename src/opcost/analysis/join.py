@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from opcost.core.answer import AnswerLine
@@ -10,8 +12,9 @@ from opcost.core.cost import Cost
 from opcost.core.devices import Device
 from opcost.core.graph import Note, UnknownExtent
 from opcost.core.kinds import CONTRACTIONS
-from opcost.core.profile import Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report, Row
+from opcost.errors import OpcostError
 from opcost.rules.registry import OpView, Rules
 
 
@@ -51,9 +54,7 @@ def _price(row: ProfileRow, rules: Rules) -> Cost | None:
         return None
     try:
         return found[1](OpView(row.kind, row.type, row.ins, row.outs, row.attrs))
-    except UnknownExtent:
-        return None
-    except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):
+    except (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
         # A trace may leave out an attribute or a tensor that a model always has.
         return None
 
@@ -64,30 +65,74 @@ def _price(row: ProfileRow, rules: Rules) -> Cost | None:
 def with_modules(profile: Profile, report: Report) -> Profile:
     """The profile with its rows joined to a report's modules: by path where a name holds one, else by order of execution.
 
-    In order means: the n-th row of a kind, input and output shape is the n-th such operator of the report; what repeats
-    (steps, iterations) begins again from the first.
+    In order means: the n-th row of a kind, phase, input and output shape is the n-th such operator of the report, and where
+    a trace has no shapes, the n-th of a type; what repeats (steps, iterations) begins again from the first. A module under
+    another name, as in traces that number classes, takes all its rows along with those that were found.
     """
     paths = {module.path for module in report.modules}
     tails = _tails(paths)
-    waiting = _by_signature(report.rows)
-    seen: dict[object, int] = {}
-    rows = []
-    joined = 0
+    order = _Order(profile.rows, report.rows)
+    found: list[str | None] = []
+    costs: list[Cost | None] = []
     for row in profile.rows:
-        match = _next_match(row, waiting, seen)
+        match = order.next_match(row)
         path = _path(row, paths, tails)
-        if path is None and match is not None:
-            path = match.op.module
-        if path is None and match is None:
-            rows.append(row)
-            continue
-        joined += 1
-        cost = row.cost if row.cost is not None or match is None else match.cost
-        rows.append(row._replace(module=row.module if path is None else path, cost=cost))
+        found.append(match.op.module if path is None and match is not None else path)
+        costs.append(row.cost if row.cost is not None or match is None else match.cost)
+    _spread(profile.rows, found)
+    aliases = _aliases(profile.rows, found)
+    found = [aliases.get(row.module) if path is None else path for row, path in zip(profile.rows, found, strict=True)]
+    rows = tuple(
+        row._replace(module=row.module if path is None else path, cost=cost)
+        for row, path, cost in zip(profile.rows, found, costs, strict=True)
+    )
+    joined = sum(path is not None for path in found)
     note = Note(
         "joined", f"{joined} of {len(rows)} rows are joined to modules of {report.meta.get('source', 'the report')}"
     )
-    return replace(profile, rows=tuple(rows), notes=(*profile.notes, note))
+    return replace(profile, rows=rows, notes=(*profile.notes, note))
+
+
+def _spread(rows: Sequence[ProfileRow], found: list[str | None]) -> None:
+    """Give what ran inside an operator its module, and what ran around operators of one module theirs."""
+    threads: dict[object, list[tuple[int, int, int]]] = {}
+    for place, row in enumerate(rows):
+        if row.host_start_ns is not None and row.host_ns is not None:
+            end = row.host_start_ns + row.host_ns
+            thread = row.stream if row.device == "cpu" else ""
+            threads.setdefault((row.rank, thread), []).append((row.host_start_ns, -end, place))
+    for spans in threads.values():
+        around: list[tuple[int, int]] = []  # end and place of what is open
+        inside: dict[int, set[str]] = {}
+        for start, minus_end, place in sorted(spans):
+            while around and around[-1][0] <= start:
+                around.pop()
+            outer = [other for end, other in around if end >= -minus_end]
+            if found[place] is None and outer:
+                found[place] = next((found[other] for other in reversed(outer) if found[other] is not None), None)
+            path = found[place]
+            if path is not None:
+                for other in outer:
+                    inside.setdefault(other, set()).add(path)
+            around.append((-minus_end, place))
+        for place, paths in inside.items():
+            if found[place] is None and len(paths) == 1:
+                found[place] = next(iter(paths))
+
+
+def _aliases(rows: Sequence[ProfileRow], found: Sequence[str | None]) -> dict[str, str]:
+    """What modules of the trace are called in the report, and those around them, where all that was found agrees."""
+    names: dict[str, set[str]] = {}
+    for row, path in zip(rows, found, strict=True):
+        if path is None or not row.module:
+            continue
+        theirs, ours = row.module, path
+        names.setdefault(theirs, set()).add(ours)
+        # The trace names the outermost module too; the report calls it nothing.
+        while theirs.count(".") == ours.count(".") + 1 and ours:
+            theirs, ours = theirs.rpartition(".")[0], ours.rpartition(".")[0]
+            names.setdefault(theirs, set()).add(ours)
+    return {theirs: ours.pop() for theirs, ours in names.items() if len(ours) == 1}
 
 
 def _tails(paths: set[str]) -> dict[str, str]:
@@ -125,28 +170,58 @@ def _without_repeats(parts: Sequence[str]) -> str:
     return path
 
 
-def _by_signature(rows: Sequence[Row]) -> dict[object, list[Row]]:
-    found: dict[object, list[Row]] = {}
-    for row in rows:
-        key = (row.op.kind, tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1]))
-        found.setdefault(key, []).append(row)
-    return found
+_EVERYWHERE = ("create", "view", "copy", "unknown")
+"""Kinds that a framework runs inside its other operators too, so that their number tells nothing."""
 
 
-def _next_match(row: ProfileRow, waiting: Mapping[object, list[Row]], seen: dict[object, int]) -> Row | None:
-    if not row.kind or not row.outs:
-        return None
-    key = (row.kind, tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1]))
-    found = waiting.get(key)
-    if not found:
-        return None
-    place = (key, row.rank)
-    number = seen.get(place, 0)
-    seen[place] = number + 1
-    return found[number % len(found)]
+class _Order:
+    """The operators of a report in the order in which rows of a profile meet them, for each rank from the beginning."""
+
+    def __init__(self, rows: Sequence[ProfileRow], wanted: Sequence[Row]) -> None:
+        self._by_shape: dict[object, list[Row]] = {}
+        self._by_type: dict[object, list[Row]] = {}
+        self._seen: dict[object, int] = {}
+        for row in wanted:
+            op = row.op
+            shapes = (tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1]))
+            self._by_shape.setdefault((op.kind, op.phase, *shapes), []).append(row)
+            if op.kind not in _EVERYWHERE:
+                self._by_type.setdefault((op.raw, op.phase), []).append(row)
+        if any(row.ins or row.outs for row in rows):
+            self._by_type = {}
+        executed = Counter((row.type, row.phase, row.rank) for row in rows)
+        # By type alone only where the numbers fit: then the trace holds whole runs of the model.
+        for (name, phase, _), count in executed.items():
+            if count % len(self._by_type.get((name, phase), (0,))):
+                del self._by_type[name, phase]
+
+    def next_match(self, row: ProfileRow) -> Row | None:
+        """The operator that this row is an execution of."""
+        if row.kind and row.outs:
+            shapes = (tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1]))
+            key: tuple[object, ...] = (row.kind, row.phase, *shapes)
+            found = self._by_shape.get(key)
+        else:
+            key = (row.type, row.phase)
+            found = self._by_type.get(key)
+        if not found:
+            return None
+        place = (key, row.rank)
+        number = self._seen.get(place, 0)
+        self._seen[place] = number + 1
+        return found[number % len(found)]
 
 
 # -- peaks -------------------------------------------------------------------------------------------------------------
+
+
+_TF32 = re.compile(r"tf32|(?<![a-z0-9])s1688(?!\d)", re.IGNORECASE)
+"""How libraries name kernels that round 32-bit elements to 19 bits: outright, or by the instruction's 16x8x8 tile."""
+
+
+def runs_tf32(kernels: Iterable[Kernel]) -> bool:
+    """Whether products of float32 elements ran on matrix units; a trace says so in the names of kernels only."""
+    return any(_TF32.search(kernel.name) for kernel in kernels)
 
 
 def against_peak(line: AnswerLine, device: Device, *, kind: str, dtype: str, tf32: bool) -> AnswerLine:

@@ -14,6 +14,7 @@ Side: TypeAlias = Literal["device", "host"]
 EndKey: TypeAlias = Literal["end", "kern"]
 
 UNATTRIBUTED = "(unattributed)"
+_REASONS = {"graph": "(unattributed: captured graph)", "outside": "(unattributed: launch not in the trace)"}
 NOWHERE = "(none)"
 """The label of parts that have nothing to say for a key."""
 
@@ -33,6 +34,8 @@ class Part(NamedTuple):
     computation: int | None
     memory: int | None
     kernels: tuple[Kernel, ...]
+    singles: tuple[Sequence[int], Sequence[int], Sequence[int]] = ((), (), ())
+    """Time, host and device time of each execution, of a part that stands for several and knows them."""
 
     @property
     def priced(self) -> bool:
@@ -40,9 +43,8 @@ class Part(NamedTuple):
 
     @property
     def launches(self) -> int:
-        """Kernels launched; a row of many executions tells the number, for it holds each kernel once."""
-        told = self.row.attrs.get("launches") if self.row and len(self.kernels) == len(self.row.kernels) else None
-        return told if isinstance(told, int) else len(self.kernels)
+        """Kernels launched."""
+        return sum(kernel.count for kernel in self.kernels)
 
     @property
     def work_ns(self) -> int | None:
@@ -77,7 +79,18 @@ def parts_of(profile: Profile, side: Side, end_key: EndKey, *, keys: Iterable[st
 def unattributed_parts(profile: Profile) -> list[Part]:
     """Device work without an operator, one part per kernel."""
     return [
-        Part(None, kernel.duration_ns, None, kernel.duration_ns, None, 1, None, None, (kernel,))
+        Part(
+            None,
+            kernel.duration_ns,
+            None,
+            kernel.duration_ns,
+            None,
+            kernel.count,
+            None,
+            None,
+            (kernel,),
+            (kernel.spread, (), kernel.spread),
+        )
         for kernel in profile.unattributed
     ]
 
@@ -108,7 +121,11 @@ def _part(row: ProfileRow, side: Side, end_key: EndKey) -> Part | None:
     if cost is not None:
         computation = cost.flops * row.count
         memory = (cost.bytes_read + cost.bytes_written) * row.count
-    return Part(row, time, host, row.device_ns, wait, row.count, computation, memory, row.kernels)
+    part = Part(row, time, host, row.device_ns, wait, row.count, computation, memory, row.kernels)
+    if row.spread is None:
+        return part
+    spread = row.spread.host_self_ns, row.spread.device_ns
+    return part._replace(singles=(() if end_key == "kern" else spread[side == "device"], *spread))
 
 
 def _adds_up(row: ProfileRow) -> bool:
@@ -128,6 +145,7 @@ def _kernels(part: Part) -> list[Part]:
             computation=None,
             memory=None,
             kernels=(kernel,),
+            singles=(kernel.spread, (), kernel.spread),
         )
         for place, kernel in enumerate(part.kernels)
     ]
@@ -137,7 +155,11 @@ def _kernels(part: Part) -> list[Part]:
 
 
 def _of_row(read: Callable[[ProfileRow], str]) -> Callable[[Part], str]:
-    return lambda part: UNATTRIBUTED if part.row is None else read(part.row)
+    return lambda part: _loose(part) if part.row is None else read(part.row)
+
+
+def _loose(part: Part) -> str:
+    return _REASONS.get(part.kernels[0].why, UNATTRIBUTED)
 
 
 def _kernel(part: Part) -> str:
@@ -165,6 +187,13 @@ def _dtype(row: ProfileRow) -> str:
     return spec.dtype if spec else ""
 
 
+def _rank(part: Part) -> str:
+    if part.row is not None:
+        return str(part.row.rank)
+    rank = part.kernels[0].rank
+    return _loose(part) if rank is None else str(rank)
+
+
 LABELS: dict[str, Callable[[Part], str]] = {
     "name": _of_row(lambda row: row.name),
     "type": _of_row(lambda row: row.type),
@@ -175,7 +204,7 @@ LABELS: dict[str, Callable[[Part], str]] = {
     "out_shape": _of_row(lambda row: shapes_text(row.outs)),
     "dtype": _of_row(_dtype),
     "provider": _of_row(lambda row: row.provider),
-    "rank": _of_row(lambda row: str(row.rank)),
+    "rank": _rank,
     "step": _of_row(lambda row: "" if row.step is None else str(row.step)),
     "kernel": _kernel,
     "device": _place("device"),
@@ -199,6 +228,12 @@ def _rate(amount: int | None, time_ns: int | None) -> float | None:
     return amount * SECOND_NS / time_ns if amount is not None and time_ns else None
 
 
+def _delay(part: Part) -> int | None:
+    """The longest wait of its kernels after their launch."""
+    found = [kernel.start_ns - kernel.launched_ns for kernel in part.kernels if kernel.launched_ns is not None]
+    return max(found, default=None)
+
+
 def fields(total_ns: float | None) -> dict[str, Field]:
     """What a condition may ask of a part; shares are of this total."""
     texts: dict[str, Field] = {
@@ -211,6 +246,7 @@ def fields(total_ns: float | None) -> dict[str, Field]:
         "wait": Field("time", lambda part: part.wait_ns),
         "count": Field("count", lambda part: part.count),
         "launches": Field("count", lambda part: part.launches),
+        "delay": Field("time", _delay),
         "computation": Field("count", lambda part: part.computation),
         "flops": Field("count", lambda part: _rate(part.computation, part.work_ns)),
         "memory": Field("bytes", lambda part: part.memory),
@@ -219,7 +255,7 @@ def fields(total_ns: float | None) -> dict[str, Field]:
             "count", lambda part: part.computation / part.memory if part.priced and part.memory else None
         ),
         "share": Field("ratio", lambda part: part.time_ns / total_ns if total_ns else None),
-        "rank": Field("count", lambda part: part.row.rank if part.row else None),
+        "rank": Field("count", lambda part: part.row.rank if part.row else part.kernels[0].rank),
         "step": Field("count", lambda part: part.row.step if part.row else None),
         "id": Field("count", lambda part: part.row.id if part.row else None),
         "kernel": Field("text", lambda part: tuple(kernel.name for kernel in part.kernels)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opcost.analysis.part import Side, parts_of, shapes_text, unattributed_parts, usual_side
+from opcost.analysis.part import LABELS, Side, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.profile import Profile
 
 
@@ -75,7 +75,7 @@ def _spent(profile: Profile, side: Side) -> dict[Key, Spent]:
         parts += unattributed_parts(profile)
     for part in parts:
         row = part.row
-        key = Key(row.module, row.type, shapes_text(row.ins)) if row else Key("", "(unattributed)", "")
+        key = Key(row.module, row.type, shapes_text(row.ins)) if row else Key("", LABELS["type"](part), "")
         known = found.get(key, Spent())
         found[key] = Spent(known.time_ns + part.time_ns, known.count + part.count)
     return found

@@ -10,10 +10,9 @@ from typing import Any
 
 from opcost.analysis import busy
 from opcost.analysis.aggregate import check_how, check_keys, combine, group
-from opcost.analysis.join import against_peak, with_costs
+from opcost.analysis.join import against_peak, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,
-    UNATTRIBUTED,
     EndKey,
     Part,
     Side,
@@ -28,7 +27,7 @@ from opcost.analysis.where import compile_where
 from opcost.core.answer import Answer, AnswerLine
 from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
-from opcost.core.graph import Note
+from opcost.core.graph import Note, TensorSpec
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError, UnknownName
 
@@ -67,7 +66,7 @@ class Question:
         check_keys((*self.group_by, *self.aggregate_by))
         if self.aggregate is not None:
             check_how(self.aggregate)
-        sort_key(self.order_by)
+        sort_key(self.order_by, self.percentiles)
         for percent in self.percentiles:
             if not 0 <= percent <= 100:
                 raise OpcostError(f"{percent:g} is not a percentile; they go from 0 to 100")
@@ -121,9 +120,10 @@ def ask(profile: Profile, question: Question) -> Answer:
         parts = [part for part in parts if condition(part)]
     asker = _Asker(question, total, tf32=profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes"))
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
-    if loose:
-        sum_of_loose = combine(loose, "sum", labels={"name": UNATTRIBUTED, "type": "device work without an operator"})
-        lines.append(replace(sum_of_loose, role="unattributed", share=_share(sum_of_loose.time_ns, total), unpriced=0))
+    for name, members in _by_reason(loose, by_rank="rank" in keys).items():
+        words = {"name": name, "type": "device work without an operator"}
+        line = combine(members, "sum", labels=words, percentiles=question.percentiles)
+        lines.append(replace(line, role="unattributed", share=_share(line.time_ns, total), unpriced=0))
     lines.append(asker.total_line([*parts, *loose]))
     device = question.device
     return Answer(
@@ -139,7 +139,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         unattributed_ns=sum(kernel.duration_ns for kernel in profile.unattributed),
         wall_ns=profile.wall_ns,
         devices=busy.devices(profile),
-        peak=f"{device.name}: {device.source}" if device else "",
+        peak=device.told if device else "",
         notes=(*profile.notes, *_peak_notes(lines)),
     )
 
@@ -156,7 +156,7 @@ class _Asker:
     def listed(self, parts: Sequence[Part]) -> list[AnswerLine]:
         """The lines asked for, and one for all the others."""
         pairs = self._lines(parts)
-        ordered = sort_lines(pairs, self.question.order_by)
+        ordered = self._sorted(pairs)
         top = self.question.top
         shown = ordered[: top or None]
         hidden = ordered[len(shown) :]
@@ -180,7 +180,7 @@ class _Asker:
             words = dict(zip(question.group_by, labels, strict=True))
             groups.append((self._finished(members, "sum", words), members))
         lines = []
-        for line, inside in sort_lines(groups, question.order_by):
+        for line, inside in self._sorted(groups):
             lines.append(replace(line, role="group"))
             lines += self.listed(inside)
         return lines
@@ -193,6 +193,9 @@ class _Asker:
             else AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0)
         )
         return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=())
+
+    def _sorted(self, pairs: Sequence[tuple[AnswerLine, Sequence[Part]]]) -> list[tuple[AnswerLine, Sequence[Part]]]:
+        return sort_lines(pairs, self.question.order_by, self.question.percentiles)
 
     def _lines(self, parts: Sequence[Part]) -> list[tuple[AnswerLine, Sequence[Part]]]:
         question = self.question
@@ -219,7 +222,16 @@ class _Asker:
         dtypes = {LABELS["dtype"](part) for part in parts}
         # A group of one kind and type has one peak; a mixed one has none.
         kind = kinds.pop() if len(kinds) == 1 else ""
-        return against_peak(line, device, kind=kind, dtype=dtypes.pop() if len(dtypes) == 1 else "", tf32=self.tf32)
+        tf32 = self.tf32 or any(runs_tf32(part.kernels) for part in parts)
+        return against_peak(line, device, kind=kind, dtype=dtypes.pop() if len(dtypes) == 1 else "", tf32=tf32)
+
+
+def _by_reason(loose: Sequence[Part], *, by_rank: bool) -> dict[str, list[Part]]:
+    found: dict[str, list[Part]] = {}
+    for part in loose:
+        name, rank = LABELS["name"](part), part.kernels[0].rank
+        found.setdefault(f"{rank} {name}" if by_rank and rank is not None else name, []).append(part)
+    return found
 
 
 def _own_labels(part: Part) -> dict[str, str]:
@@ -286,6 +298,11 @@ def _labelled(key: str) -> Callable[[AnswerLine], str | None]:
     return lambda line: line.labels.get(key)
 
 
+def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
+    """Shapes that can be compared: an extent that is not known comes before every other."""
+    return [[-1 if extent is None else extent for extent in spec.shape or ()] for spec in specs] or None
+
+
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "time": lambda line: line.time_ns,
     "host": lambda line: line.host_ns,
@@ -293,6 +310,9 @@ SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "wait": lambda line: line.wait_ns,
     "count": lambda line: line.count,
     "launches": lambda line: line.launches,
+    "per_call": lambda line: line.launches_per_call,
+    "delay": lambda line: line.delay_ns,
+    "delay_p90": lambda line: line.delay_p90_ns,
     "mean": lambda line: line.time_ns / line.count if line.time_ns is not None and line.count else None,
     "computation": lambda line: line.computation,
     "flops": lambda line: line.flops,
@@ -301,27 +321,36 @@ SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "intensity": lambda line: line.intensity,
     "of_peak_flops": lambda line: line.of_peak_flops,
     "of_peak_bandwidth": lambda line: line.of_peak_bandwidth,
+    "top_kernel": lambda line: line.kernels[0].name if line.kernels else None,
     "opr_id": lambda line: line.id,
-    "in_shapes": lambda line: [spec.shape or () for spec in line.ins] or None,
-    "out_shapes": lambda line: [spec.shape or () for spec in line.outs] or None,
+    "in_shapes": lambda line: _extents(line.ins),
+    "out_shapes": lambda line: _extents(line.outs),
+    "note": lambda line: line.above_peak or None,
     **{key: _labelled(key) for key in LABELS},
 }
 _ALIASES = {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
     "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
     "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
-    "output": "out_shapes", "kernels": "launches",
+    "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_of_peak": "of_peak_flops",
+    "%_of_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
 
 
-def sort_key(order_by: str) -> tuple[Callable[[AnswerLine], Any], bool]:
+def sort_key(order_by: str, percentiles: Sequence[float] = ()) -> tuple[Callable[[AnswerLine], Any], bool]:
     """What a wish sorts by, and whether the smallest comes first; `COL` and `-COL` are falling, `+COL` is rising."""
     bare = order_by.strip()
     name = bare.lstrip("+-").strip().lower().replace(" ", "_").replace("-", "_")
-    percent = re.fullmatch(r"p\d{1,3}(\.\d+)?", name)
+    percent = re.fullmatch(r"p(\d{1,3}(?:\.\d+)?)", name)
     if percent:
-        return (lambda line: line.percentiles[0] if line.percentiles else None), bare.startswith("+")
+        if float(percent[1]) not in percentiles:
+            raise OpcostError(
+                f"there is no column {name}: that percentile was not asked for", hint=f"add --percentiles {percent[1]}"
+            )
+        place = percentiles.index(float(percent[1]))
+        return (lambda line: line.percentiles[place] if line.percentiles else None), bare.startswith("+")
+    name = re.sub(r"^(mean|max|min|median|p[\d.]+)_(?=(device|host)_time$)", "", name)
     name = _ALIASES.get(name, name)
     if name not in SORTED:
         raise UnknownName("column", order_by, [*SORTED, *_ALIASES])
@@ -329,10 +358,10 @@ def sort_key(order_by: str) -> tuple[Callable[[AnswerLine], Any], bool]:
 
 
 def sort_lines(
-    pairs: Sequence[tuple[AnswerLine, Sequence[Part]]], order_by: str
+    pairs: Sequence[tuple[AnswerLine, Sequence[Part]]], order_by: str, percentiles: Sequence[float] = ()
 ) -> list[tuple[AnswerLine, Sequence[Part]]]:
     """Sorted, equal ones in their old order; lines without a value come last in both directions."""
-    column, rising = sort_key(order_by)
+    column, rising = sort_key(order_by, percentiles)
     known = [pair for pair in pairs if column(pair[0]) is not None]
     missing = [pair for pair in pairs if column(pair[0]) is None]
     return [*sorted(known, key=lambda pair: column(pair[0]), reverse=not rising), *missing]

@@ -2,13 +2,16 @@
 
     time > 1ms and kind == "conv"            1us <= time < 1ms          not (module =~ "^layer4" or count == 1)
     type in ("aten::mm", "aten::addmm")      memory >= 4 MiB            share > 5%
+    name like "*conv*"                       kind not in ("view", "copy")
 
-`=~` searches for a regular expression, `!~` demands that there is none. A field that is not known fails every comparison but
-`!=` and `!~`. Times and sizes need their unit, so that nobody has to guess it.
+`=~` searches for a regular expression, `!~` demands that there is none; `like` holds the whole text against a pattern in which
+`*` stands for anything, `?` for one letter and `[ab]` for one of some letters; `not` may stand before `in` and `like`. A field
+that is not known fails every comparison but `!=` and `!~`. Times and sizes need their unit, so that nobody has to guess it.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.core.units import BINARY, COUNT, DECIMAL, TIME
-from opcost.errors import OpcostError, UnknownName
+from opcost.errors import OpcostError, nearest
 
 Dimension: TypeAlias = Literal["text", "time", "bytes", "count", "ratio"]
 Predicate: TypeAlias = Callable[[Any], bool]
@@ -33,7 +36,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_WORDS = ("and", "or", "not", "in")
+_WORDS = ("and", "or", "not", "in", "like")
 _COMPARISONS = ("==", "=", "!=", "<", "<=", ">", ">=", "=~", "!~")
 
 
@@ -109,8 +112,11 @@ class _Parser:
     def _comparison(self) -> Predicate:
         left = self._operand()
         parts: list[Predicate] = []
+        refused = self._now().text == "not" and self._after("in", "like") and self._take("not")
         if self._take("in"):
-            return self._member(left)
+            return _inverted(self._member(left)) if refused else self._member(left)
+        if self._take("like"):
+            return self._pattern(left, wanted=not refused)
         while self._now().kind == "mark" and self._now().text in _COMPARISONS:
             mark = self._next().text
             right = self._operand()
@@ -131,11 +137,23 @@ class _Parser:
         tests = [self._compare(left, "==", option) for option in options]
         return lambda line: any(test(line) for test in tests)
 
+    def _pattern(self, left: _Token, *, wanted: bool) -> Predicate:
+        right = self._next()
+        if right.kind != "string" or self._dimension(left) != "text":
+            raise self._wrong('like takes a text field and a quoted pattern: name like "*conv*"', at=right.at)
+        pattern = re.compile(fnmatch.translate(right.value))
+        read = self._reader(left)
+        return lambda line: any(pattern.match(text) for text in _texts(read(line))) == wanted
+
     def _operand(self) -> _Token:
         token = self._next()
         if token.kind == "name":
             if token.text.casefold() not in self.fields:
-                raise UnknownName("field", token.text, self.fields, hint='texts need quotes: kind == "conv"')
+                near = nearest(token.text, self.fields)
+                listed = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(self.fields))}"
+                raise self._wrong(
+                    f"unknown field {token.text!r}; {listed}", at=token.at, hint='texts need quotes: kind == "conv"'
+                )
             return token._replace(text=token.text.casefold())
         if token.kind in ("string", "number"):
             return token
@@ -202,6 +220,11 @@ class _Parser:
         self.place = min(self.place + 1, len(self.tokens) - 1)
         return token
 
+    def _after(self, *texts: str) -> bool:
+        """Whether one of these words comes next but one."""
+        token = self.tokens[min(self.place + 1, len(self.tokens) - 1)]
+        return token.kind == "word" and token.text in texts
+
     def _take(self, text: str) -> bool:
         token = self._now()
         if token.kind in ("mark", "word") and token.text == text:
@@ -211,6 +234,10 @@ class _Parser:
 
     def _wrong(self, what: str, *, at: int | None = None, hint: str = "") -> OpcostError:
         return _wrong(self.text, what, self._now().at if at is None else at, hint)
+
+
+def _inverted(test: Predicate) -> Predicate:
+    return lambda line: not test(line)
 
 
 def _tokens(text: str) -> Iterator[_Token]:

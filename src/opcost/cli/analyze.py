@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ SHORTEST = 3
 """Lines of MegEngine's own table when nobody says."""
 USUAL = 10
 """Lines of ours."""
+PAGE = 5_000
+"""Lines of a page, which can be sorted and filtered; more make a browser slow."""
 RANKS_TOLD = 8
 """Ranks that are told of one by one, the stragglers first."""
 LARGE = 64 << 20
@@ -35,7 +37,7 @@ _OURS = (
 """Options that MegEngine's text has no place for."""
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
-_WRITTEN = {".json": "json", ".csv": "csv", ".md": "md"}
+_WRITTEN = {".json": "json", ".csv": "csv", ".md": "md", ".html": "html", ".htm": "html"}
 
 
 def analyze(
@@ -50,7 +52,12 @@ def analyze(
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
     question = _question(choice)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
+    if not (question.group_by or question.aggregate_by):
+        question = replace(question, aggregate_by=profile.usual_keys)
     written = _format(choice, profile)
+    if written == "megengine":
+        for note in profile.notes:  # MegEngine's text has no place for them.
+            print(f"opcost: {note.text}", file=sys.stderr)
     text = _megengine(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
         choice.output.write_text(text, encoding="utf-8", newline="\n")
@@ -67,15 +74,18 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
         with working(f"reading {paths[0]}", quiet=quiet):
             profile = _read_one(paths[0], partial=choice.partial)
     else:
-        profile = _read_ranks(paths, choice.cluster, quiet=quiet)
+        profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model
     if source is None:
         return profile
     if choice.report and choice.model:
         raise OpcostError("both --model and --report are given", hint="name one of them")
-    from opcost.analysis.join import with_modules
+    from opcost.analysis.join import with_costs, with_modules
     from opcost.cli.counting import report_of
+    from opcost.rules import default_rules
 
+    # What ran is priced by what was recorded of it; the model tells where the trace does not.
+    profile = with_costs(profile, default_rules())
     return with_modules(profile, report_of(source, CountChoice(inputs=choice.inputs), quiet=quiet))
 
 
@@ -93,10 +103,8 @@ def _read_one(path: str, *, partial: bool) -> Profile:
     return read(path, partial=partial)
 
 
-def _read_ranks(paths: list[str], cluster: str | None, *, quiet: bool) -> Profile:
+def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
     """Many files as ranks, with what is to say about each rank among the notes."""
-    from dataclasses import replace
-
     from rich.console import Console
     from rich.progress import Progress
 
@@ -106,7 +114,10 @@ def _read_ranks(paths: list[str], cluster: str | None, *, quiet: bool) -> Profil
     with Progress(console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
         task = bar.add_task("reading ranks", total=None)
         ranks = reduce_ranks(
-            paths, cluster=cluster, progress=lambda done, total: bar.update(task, completed=done, total=total)
+            paths,
+            cluster=choice.cluster,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            partial=choice.partial,
         )
     profile = ranks.profile()
     told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))
@@ -148,6 +159,10 @@ def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     return wanted
 
 
+def _is_page(choice: AnalyzeChoice) -> bool:
+    return (choice.format or _WRITTEN.get(choice.output.suffix.lower() if choice.output else "")) == "html"
+
+
 def _question(choice: AnalyzeChoice) -> Question:
     """What the options ask; wrong names are found before a long file is read."""
     from opcost.analysis.part import fields as known_fields
@@ -174,20 +189,19 @@ def _question(choice: AnalyzeChoice) -> Question:
         depth=choice.depth,
         percentiles=_percentiles(choice.percentiles),
         order_by=choice.order_by,
-        top=USUAL if choice.top is None else choice.top,
+        top=(PAGE if _is_page(choice) else USUAL) if choice.top is None else choice.top,
         device=_device(choice),
     )
 
 
 def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: str) -> str:
-    from dataclasses import replace
-
     from opcost.analysis.query import ask
     from opcost.core.plugin import PROFILE_VIEWS, load
     from opcost.views.profile_listing import summary_lines
 
     if choice.print_only == "summary":
-        return "\n".join(summary_lines(ask(profile, question))) + "\n"
+        # A unit is held to its number by a space of its own kind, for views that break lines.
+        return "\n".join(summary_lines(ask(profile, question))).replace("\u00a0", " ") + "\n"
     if choice.print_only is not None:
         question = replace(question, side=choice.print_only)
     answers = [ask(profile, question)]
@@ -198,6 +212,9 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
         wishes = {"columns": choice.columns, "exact": choice.exact}
     if written == "table":
         wishes["width"] = choice.width
+    if written == "html":
+        wishes = {"columns": choice.columns}
+        return str(load(PROFILE_VIEWS, written).render(*answers, **wishes))
     view = load(PROFILE_VIEWS, written)
     texts = [view.render(answer, **wishes) for answer in answers]
     if written == "json" and len(texts) > 1:

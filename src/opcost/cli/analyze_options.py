@@ -134,7 +134,7 @@ class AnalyzeChoice:
         bool, parameter(name=["--confluence", "--wiki"], group=SHOWING, help="MegEngine's tables for a wiki.")
     ] = False
     format: Annotated[
-        Literal["table", "json", "csv", "md", "megengine"] | None,
+        Literal["table", "json", "csv", "md", "html", "megengine"] | None,
         parameter(
             group=SHOWING,
             help="How it is written. Without it, MegEngine's own text for its profiles, else a table.",
@@ -151,7 +151,7 @@ class AnalyzeChoice:
             name=["--output", "-o"],
             group=SHOWING,
             metavar="FILE",
-            help="Write to this file; .json, .csv and .md choose the format.",
+            help="Write to this file; .json, .csv, .md and .html choose the format.",
         ),
     ] = None
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from opcost.cli.counting import report_of
 from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
+from opcost.errors import OpcostError
 
 Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, help="Show at most N changed modules.")]
 
@@ -23,7 +24,10 @@ def diff(
     """Compare what two models cost, or where the time of two profiles goes. The exit code is 1 if anything differs."""
     from opcost.analysis.diff import diff as compare
 
-    if is_profile(before) and is_profile(after):
+    profiles = [path for path in (before, after) if is_profile(path)]
+    if len(profiles) == 1:
+        raise OpcostError(f"only {profiles[0]} is a profile", hint="compare two profiles, or two models or reports")
+    if profiles:
         return _diff_profiles(before, after, top, quiet=quiet)
 
     found = compare(

@@ -120,11 +120,34 @@ def profile(
     quiet: Quiet = False,
 ) -> int:
     """Run a model, measure every operator, and write the profile."""
+    _check_writable(output)
     found = _recorded(source, choice or RunChoice(), quiet=quiet)
     output.write_text(_text(found, layout), encoding="utf-8", newline="\n")
     if not quiet:
         _tell(found, output, layout)
     return 0
+
+
+def _check_writable(output: Path) -> None:
+    """Say beforehand, not after minutes of measuring, that the result could not be kept."""
+    from opcost.errors import InputError
+
+    if output.is_dir():
+        raise InputError(f"{output} is a folder; name the file to write")
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {output.parent}", hint="make it first, or write elsewhere")
+    if not os.access(output if output.exists() else output.parent, os.W_OK):
+        raise InputError(f"{output} cannot be written", hint="write elsewhere")
+
+
+def _moved(model: Any, device: str) -> Any:
+    """The model on the wanted device."""
+    from opcost.errors import InputError
+
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as exc:  # no such device, none at all, or too little memory on it
+        raise InputError(f"the model cannot be moved to {device}: {exc}".rstrip(".")) from exc
 
 
 def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
@@ -148,7 +171,7 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
             if isinstance(found, PythonModel):
                 model = found.build(real=True)
                 if choice.device:
-                    model = model.to(choice.device)
+                    model = _moved(model, choice.device)
         return record(
             model,
             kwargs=parse_settings(choice.arguments, "--arg"),

@@ -49,6 +49,10 @@ class AnswerLine:
     kernels: tuple[KernelUse, ...] = ()
     """The longest first."""
     launches: int = 0
+    """Kernels that were launched, by all executions together."""
+    delay_ns: float | None = None
+    """From the launch of a kernel to its beginning, the median; unknown where the trace has no launches."""
+    delay_p90_ns: float | None = None
     share: float | None = None
     """Of the time of the whole profile."""
     cumulative_ns: float | None = None
@@ -76,6 +80,10 @@ class AnswerLine:
         return self.computation / self.memory if self.computation is not None and self.memory else None
 
     @property
+    def launches_per_call(self) -> float | None:
+        return self.launches / self.count if self.count and self.launches else None
+
+    @property
     def above_peak(self) -> bool:
         return max(self.of_peak_flops or 0.0, self.of_peak_bandwidth or 0.0) > 1.0
 
@@ -93,6 +101,15 @@ class Busy(NamedTuple):
     kernels: int
     """0, and no median, where the trace was added up while it was read."""
     median_ns: float
+    operators: int = 0
+    """Executions that launched a kernel here."""
+    owned: int = 0
+    """Kernels that they launched."""
+    launches: int = 0
+    """Kernels whose launch is known."""
+    delay_ns: float | None = None
+    """From launch to beginning: the median of them, and what nine of ten stay below."""
+    delay_p90_ns: float | None = None
 
     @property
     def idle_ns(self) -> int:
@@ -138,7 +155,7 @@ class Answer:
         return self.render("table")
 
     def render(self, view: str = "table", **options: Any) -> str:
-        """The answer as text: table, json, csv, md."""
+        """The answer as text: table, json, csv, md, html."""
         from opcost.core.plugin import PROFILE_VIEWS, load
 
         return str(load(PROFILE_VIEWS, view).render(self, **options))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from opcost.core.answer import Answer
 
 
+class Spread(NamedTuple):
+    """Of a row that stands for many executions the times of each, in their order."""
+
+    host_self_ns: Sequence[int]
+    device_ns: Sequence[int]
+
+
 class Kernel(NamedTuple):
     """Work on a device that an operator launched."""
 
@@ -22,6 +29,16 @@ class Kernel(NamedTuple):
     stream: str
     start_ns: int
     duration_ns: int
+    launched_ns: int | None = None
+    """When the host began to launch it; of one replayed with a captured graph nobody did."""
+    why: str = ""
+    """Why no operator has it: "graph", a captured graph replayed it, or "outside", its launch is not in the trace."""
+    count: int = 1  # type: ignore[assignment]  # a tuple has a method of this name
+    """Executions that this stands for, with the sum of their durations."""
+    rank: int | None = None
+    """Of work without an operator in a profile of many ranks; the other work is of its operator's rank."""
+    spread: Sequence[int] = ()
+    """Of work that stands for many executions the duration of each, where it is known."""
 
 
 class ProfileRow(NamedTuple):
@@ -56,6 +73,7 @@ class ProfileRow(NamedTuple):
     cost: Cost | None = None
     count: int = 1  # type: ignore[assignment]  # a tuple has a method of this name
     """Executions that this row stands for."""
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +100,14 @@ class Profile:
         answer: Answer = import_module("opcost.analysis.query").query(self, **wishes)
         return answer
 
+    @property
+    def usual_keys(self) -> tuple[str, ...]:
+        """What lines are added up by if nobody says: several runs of one model that opcost recorded are one line per operator."""
+        repeated = self.meta.get("format") == "opcost" and any(row.step for row in self.rows)
+        return ("name", "type") if repeated else ()
+
     def __str__(self) -> str:
-        repeated = any(row.step for row in self.rows)
-        return str(self.query(aggregate_by=("name", "type")) if repeated else self.query())
+        return str(self.query(aggregate_by=self.usual_keys))
 
     def save(self, path: str | Path) -> None:
         """Write the profile as JSON, which `opcost.read_profile` and `opcost analyze` read."""

@@ -28,7 +28,7 @@ from opcost.core.checked import (
 )  # fmt: skip
 from opcost.core.cost import Cost
 from opcost.core.graph import Attrs, Note, TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.saved import PHASES
 from opcost.core.schema import Table, write_attrs, write_cost
 
@@ -61,10 +61,15 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     def number_of_cost(cost: Cost) -> int:
         return costs.number(cost, lambda: write_cost(cost))
 
-    def written_kernel(kernel: Kernel) -> list[int]:
+    def written_kernel(kernel: Kernel) -> list[Any]:
         key = kernel[:3]
         number = kernels.number(key, lambda: [number_of_text(text) for text in key])
-        return [number, kernel.start_ns, kernel.duration_ns]
+        record: list[Any] = [number, kernel.start_ns, kernel.duration_ns]
+        many = kernel.count != 1 or kernel.rank is not None or len(kernel.spread) > 0
+        if kernel.launched_ns is None and not kernel.why and not many:
+            return record
+        record += [kernel.launched_ns, number_of_text(kernel.why)]
+        return [*record, kernel.count, kernel.rank, list(kernel.spread)] if many else record
 
     rows = profile.rows
     columns: dict[str, list[Any]] = {"id": [row.id for row in rows]}
@@ -78,6 +83,8 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     columns["outs"] = [[number_of_spec(spec) for spec in row.outs] for row in rows]
     columns["attrs"] = [number_of_attrs(row) for row in rows]
     columns["cost"] = [None if row.cost is None else number_of_cost(row.cost) for row in rows]
+    if any(row.spread for row in rows):
+        columns["spread"] = [row.spread and [list(times) for times in row.spread] for row in rows]
     unattributed = [written_kernel(kernel) for kernel in profile.unattributed]
     return {
         "schema": SCHEMA,
@@ -114,8 +121,23 @@ def _read(data: dict[str, Any]) -> Profile:
     ]
     costs = [read_cost(instance(entry, dict)) for entry in get(data, "costs", list)]
     names = [_kernel_name(entry, texts) for entry in get(data, "kernels", list)]
-    columns = (*TEXTS, *TIMES, "kernels", "ins", "outs", "attrs", "cost", "id", "phase", "rank", "step", "count")
+    columns: tuple[str, ...] = (
+        *TEXTS,
+        *TIMES,
+        "kernels",
+        "ins",
+        "outs",
+        "attrs",
+        "cost",
+        "id",
+        "phase",
+        "rank",
+        "step",
+        "count",
+    )
     table = get(data, "rows", dict)
+    if "spread" in table:  # Only of a profile that was added up while it was read.
+        columns = (*columns, "spread")
     rows = []
     for values in zip(*columns_of(table, "rows", columns), strict=True):
         row = dict(zip(columns, values, strict=True))
@@ -127,19 +149,20 @@ def _read(data: dict[str, Any]) -> Profile:
                 phase=pick(PHASES, row["phase"]),
                 rank=count_of(row["rank"]),
                 step=None if row["step"] is None else count_of(row["step"]),
-                kernels=tuple(_kernel(entry, names) for entry in instance(row["kernels"], list)),
+                kernels=tuple(_kernel(entry, names, texts) for entry in instance(row["kernels"], list)),
                 ins=pick_all(specs, row["ins"]),
                 outs=pick_all(specs, row["outs"]),
                 attrs=pick(attrs, row["attrs"]),
                 cost=None if row["cost"] is None else pick(costs, row["cost"]),
                 count=count_of(row["count"]),
+                spread=None if row.get("spread") is None else _spread(row["spread"]),
             )
         )
     wall = get(data, "wall_ns", int, optional=True)
     return Profile(
         meta={text_of(key): text_of(value) for key, value in get(data, "meta", dict).items()},
         rows=tuple(rows),
-        unattributed=tuple(_kernel(entry, names) for entry in get(data, "unattributed", list)),
+        unattributed=tuple(_kernel(entry, names, texts) for entry in get(data, "unattributed", list)),
         wall_ns=None if wall is None else count_of(wall),
         timed_ns=tuple(count_of(time) for time in get(data, "timed_ns", list)),
         notes=tuple(
@@ -166,15 +189,35 @@ def _kernel_name(entry: object, texts: list[str]) -> tuple[str, str, str]:
     return found[0], found[1], found[2]
 
 
-def _kernel(entry: object, names: list[tuple[str, str, str]]) -> Kernel:
+def _kernel(entry: object, names: list[tuple[str, str, str]], texts: list[str]) -> Kernel:
     fields = instance(entry, list)
-    if len(fields) != 3:
-        raise Bad("a kernel's record has three numbers")
+    if len(fields) not in (3, 5, 8):
+        raise Bad("a kernel's record has three numbers, five with its launch, or eight where it stands for many")
     name, device, stream = pick(names, fields[0])
     start, duration = _time(fields[1]), _time(fields[2])
     if start is None or duration is None:
         raise Bad("a kernel has a start and a duration")
-    return Kernel(name, device, stream, start, duration)
+    found = Kernel(name, device, stream, start, duration)
+    if len(fields) > 3:
+        found = found._replace(launched_ns=_time(fields[3]), why=pick(texts, fields[4]))
+    if len(fields) > 5:
+        rank = None if fields[6] is None else count_of(fields[6])
+        found = found._replace(count=count_of(fields[5]), rank=rank, spread=_times(fields[7]))
+    return found
+
+
+def _times(value: object) -> tuple[int, ...]:
+    found = tuple(_time(entry) for entry in instance(value, list))
+    if None in found:
+        raise Bad("a time is missing in a list of times")
+    return found  # type: ignore[return-value]
+
+
+def _spread(value: object) -> Spread:
+    fields = instance(value, list)
+    if len(fields) != 2:
+        raise Bad("a row has times of its executions on the host and on the device")
+    return Spread(_times(fields[0]), _times(fields[1]))
 
 
 _DOCUMENT = document.Document(noun="profile", schema=SCHEMA, again="opcost profile SOURCE -o FILE", read=_read)

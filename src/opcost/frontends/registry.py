@@ -6,7 +6,9 @@ Whose object this is, is asked without importing a framework: a live object's fr
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opcost.core.plugin import FRONTENDS, find, load
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions
 
+FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
+"""What is called and is no object of a framework."""
 HEAD_BYTES = 4096
 """How much of a file a front end sees when it is asked whether it reads it."""
 

@@ -13,7 +13,7 @@ from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
 from opcost.frontends.mxnet.checkpoint import symbol_beside
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
-from opcost.frontends.registry import FrontEnd, frontends, owner, reader
+from opcost.frontends.registry import FUNCTIONS, FrontEnd, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS
 
 FORMS = (
@@ -154,8 +154,11 @@ def _is_report(path: Path) -> bool:
 
 
 def _is_model(obj: object) -> bool:
+    """A class or a function that is named makes the model, even where one handed over would itself be counted."""
+    if isinstance(obj, (type, *FUNCTIONS)):
+        return False
     try:
-        return not isinstance(obj, type) and bool(owner(obj))
+        return bool(owner(obj))
     except UnknownSource:
         return False
 

@@ -7,12 +7,13 @@ event: `end - start` is an operator's time and `kern - start` the wait before it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow
 
+NO_OPERATOR = "(unattributed)"
 _DTYPES = {
     "float32": "Float32", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "uint8": "Uint8",
     "int16": "Int16", "uint16": "Uint16", "int32": "Int32", "bool": "Bool", "complex64": "Complex64",
@@ -31,6 +32,8 @@ def layout(profile: Profile) -> dict[str, Any]:
     rows = [row for row in profile.rows if row.step == last]
     writer = _Writer(rows, host_only=profile.meta.get("host_only") == "True")
     for row in rows:
+        writer.add(row)
+    for row in _unattributed(profile, rows):
         writer.add(row)
     return {
         "profiler": {
@@ -130,6 +133,20 @@ class _Writer:
             "node_type": "var",
         }
         return number
+
+
+def _unattributed(profile: Profile, rows: Sequence[ProfileRow]) -> Iterator[ProfileRow]:
+    """Device work of the last step that no operator launched, as one operator per device: MegEngine knows no other place."""
+    first = min((row.host_start_ns for row in rows if row.host_start_ns is not None), default=0)
+    devices: dict[str, list[Kernel]] = {}
+    for kernel in profile.unattributed:
+        if kernel.start_ns >= first:
+            devices.setdefault(kernel.device, []).append(kernel)
+    for device, kernels in devices.items():
+        total = sum(kernel.duration_ns for kernel in kernels)
+        yield ProfileRow(
+            id=-1, name=NO_OPERATOR, type=NO_OPERATOR, device=device, device_ns=total, kernels=tuple(kernels)
+        )
 
 
 def _comp_node(device: str) -> str:

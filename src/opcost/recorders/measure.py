@@ -60,8 +60,16 @@ def measure(
     """How long `function(*args, **kwargs)` takes, waited for to its end on whatever device it runs.
 
     After `warmup` calls come `repeat` timed ones, or as many as fit into `seconds`. `items` says what one call works
-    through (the batch size), for the throughput.
+    through (the batch size), for the throughput. What the function raises reaches the caller as it is. The high-water marks of
+    memory, of the process and of PyTorch's devices, are put back to the present level before the timed calls.
     """
+    if not callable(function):
+        raise InputError(
+            f"an object of type {type(function).__name__} cannot be called",
+            hint="pass the function or model and its arguments: opcost.measure(model, x)",
+        )
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"seconds is {seconds}; it must be above zero")
     if repeat < 1 or warmup < 0 or items < 1:
         raise InputError(f"repeat={repeat}, warmup={warmup}, items={items}: at least one call of one item is needed")
     for _ in range(warmup):

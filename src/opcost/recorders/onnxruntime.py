@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opcost import __version__
 from opcost.core.profile import Profile
-from opcost.errors import InputError, MissingFramework, SourceError, UnknownName
+from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
+from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.timing import percentile, timed_runs
 
@@ -22,6 +21,13 @@ _NUMPY_TYPES = {
     "tensor(bool)": "bool",
 }  # fmt: skip
 """The runtime's words for element types that inputs can be made of."""
+
+
+_SETTINGS = (
+    "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "execution_mode", "execution_order",
+    "graph_optimization_level", "inter_op_num_threads", "intra_op_num_threads", "use_deterministic_compute",
+)  # fmt: skip
+"""What of a session's options decides how fast it runs."""
 
 
 def is_onnx(source: Any) -> bool:
@@ -37,19 +43,33 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         import onnxruntime
     except ImportError as exc:
         raise MissingFramework("profiling an ONNX model needs onnxruntime", hint="pip install onnxruntime") from exc
-    for name in ("backward", "cold_l2"):
-        if getattr(options, name):
+    for name, asked in (
+        ("backward", options.backward),
+        ("cold_l2", options.cold_l2),
+        ("mode='train'", options.mode == "train"),
+    ):
+        if asked:
             raise InputError(f"{name} is not possible with ONNX Runtime", hint="profile the PyTorch model")
     model, providers = _model(source)
-    plain = _session(onnxruntime, model, onnxruntime.SessionOptions(), providers)
+    plain = _session(onnxruntime, model, _copied(source, onnxruntime.SessionOptions()), providers)
     feed = _feed(plain, options)
-    for _ in range(options.warmup):
-        plain.run(None, feed)
-    timed = timed_runs(
-        lambda: plain.run(None, feed), _finished, repeat=options.repeat, seconds=options.seconds, prepare=lambda: None
-    )
+    try:
+        for _ in range(options.warmup):
+            plain.run(None, feed)
+        timed = timed_runs(
+            lambda: plain.run(None, feed),
+            _finished,
+            repeat=options.repeat,
+            seconds=options.seconds,
+            prepare=lambda: None,
+        )
+    except Exception as exc:
+        raise ForwardError(
+            f"ONNX Runtime {onnxruntime.__version__} cannot run the model on these inputs: {exc}",
+            hint="check the shapes and types of the inputs",
+        ) from exc
     with tempfile.TemporaryDirectory(prefix="opcost-") as folder:
-        settings = onnxruntime.SessionOptions()
+        settings = _copied(source, onnxruntime.SessionOptions())
         settings.enable_profiling = True
         settings.profile_file_prefix = str(Path(folder) / "profile")
         session = _session(onnxruntime, model, settings, providers)
@@ -75,10 +95,8 @@ def record(source: Any, options: ProfileOptions) -> Profile:
             "warmup": str(options.warmup),
             "steps": str(len(recorded)),
             "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
-            "opcost": __version__,
+            **host_conditions(),
             "onnxruntime": onnxruntime.__version__,
-            "python": platform.python_version(),
-            "system": platform.platform(),
             "threads": str(threads),
             "providers": ", ".join(session.get_providers()),
             "optimization": str(settings.graph_optimization_level).rpartition(".")[2],
@@ -102,6 +120,16 @@ def _model(source: Any) -> tuple[Any, list[str] | None]:
     return model, list(source.get_providers())
 
 
+def _copied(source: Any, settings: Any) -> Any:
+    """The settings of a session that was handed over, as far as they are plain values; the user's own stay untouched."""
+    if isinstance(source, (str, Path)):
+        return settings
+    own = source.get_session_options()
+    for name in _SETTINGS:
+        setattr(settings, name, getattr(own, name))
+    return settings
+
+
 def _session(onnxruntime: Any, model: Any, settings: Any, providers: list[str] | None) -> Any:
     settings.log_severity_level = 3
     try:
@@ -123,11 +151,12 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
         given |= options.inputs
     elif options.inputs is not None:
         values = options.inputs if isinstance(options.inputs, (tuple, list)) else (options.inputs,)
-        given |= dict(zip(wanted, values, strict=False))
+        given |= _by_name("inputs", values, wanted)
     for name in given:
         if name not in wanted:
             raise UnknownName("input of the model", name, wanted)
     shapes = _shapes(options.shapes, wanted)
+    types = _types(options.dtypes, wanted)
     noise = np.random.default_rng(0)
     feed: dict[str, Any] = {}
     for name, item in wanted.items():
@@ -145,6 +174,11 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
                 f"the input {name} is a {item.type}, which cannot be made up", hint="pass it in inputs={...}"
             )
         dtype = np.dtype(_NUMPY_TYPES[item.type])
+        if types.get(name, dtype.name) != dtype.name:
+            raise InputError(
+                f"the input {name} of the model is {dtype.name}, and {types[name]} was asked for",
+                hint="leave the type away; an ONNX model takes the one that it was exported with",
+            )
         if dtype.kind == "f":
             feed[name] = noise.standard_normal(shape).astype(dtype)
         else:
@@ -161,7 +195,26 @@ def _shapes(shapes: Any, wanted: Mapping[str, Any]) -> dict[str, tuple[int, ...]
                 raise UnknownName("input of the model", str(name), wanted)
         return {str(name): tuple(shape) for name, shape in shapes.items()}
     several = [shapes] if all(isinstance(extent, int) for extent in shapes) else shapes
-    return {name: tuple(shape) for name, shape in zip(wanted, several, strict=False)}
+    return {name: tuple(shape) for name, shape in _by_name("shapes", several, wanted).items()}
+
+
+def _types(dtypes: Any, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """The types that were asked for, by input; the words of torch (`torch.float32`) are understood."""
+    if dtypes is None:
+        return {}
+    if isinstance(dtypes, Mapping):
+        found = {str(name): dtype for name, dtype in dtypes.items()}
+    elif isinstance(dtypes, (tuple, list)):
+        found = _by_name("dtypes", dtypes, wanted)
+    else:
+        found = dict.fromkeys(wanted, dtypes)
+    return {name: str(dtype).rpartition(".")[2] for name, dtype in found.items() if dtype is not None}
+
+
+def _by_name(what: str, values: Sequence[Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    if len(values) > len(wanted):
+        raise InputError(f"{len(values)} {what} are given, and the model takes {len(wanted)}: {', '.join(wanted)}")
+    return dict(zip(wanted, values, strict=False))
 
 
 def _finished(result: Any) -> None:

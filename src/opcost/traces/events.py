@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from opcost.errors import SourceError
-from opcost.traces.file import DAMAGE, TraceFile
+from opcost.traces.file import TraceFile
 
 _LIST = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
 
@@ -35,13 +35,7 @@ def _whole(file: TraceFile) -> list[dict[str, Any]]:
 
 def _before_damage(file: TraceFile) -> list[dict[str, Any]]:
     """Decode one event after another until one cannot be decoded."""
-    content = b""
-    with file.open() as stream:
-        try:
-            while block := stream.read(1 << 16):
-                content += block
-        except DAMAGE:
-            pass  # the blocks before are what this is about
+    content = file.unpackable() if file.packed else file.content()
     text = content.decode("utf-8-sig", "replace")
     opening = _LIST.search(text)
     found: list[dict[str, Any]] = []

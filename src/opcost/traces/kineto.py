@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from operator import add
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from opcost.core.collector import without_collector
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
-from opcost.traces.file import TraceFile
-from opcost.traces.kineto_columns import CATEGORIES, Columns
+from opcost.errors import SourceError
+from opcost.traces.file import REPAIR, TraceFile
+from opcost.traces.kineto_categories import CATEGORIES
+from opcost.traces.kineto_columns import Columns
 from opcost.traces.kineto_link import Linked
 from opcost.traces.kineto_rows import Translated
 from opcost.traces.kineto_stream import KinetoStream
@@ -23,7 +25,7 @@ _FIELDS = re.compile(
     rb'"(schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id)"\s*:'
 )
 _CATEGORY = re.compile(
-    rb'"cat"\s*:\s*"(' + b"|".join(name.encode() for name in CATEGORIES if name and name != "Kernel") + rb')"'
+    rb'"cat"\s*:\s*"(' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
 )
 
 
@@ -69,7 +71,17 @@ def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, 
     stream = KinetoStream(file, partial=partial)
     columns = Columns()
     for events in stream.blocks():
-        columns.add(events)
+        try:
+            columns.add(events)
+        except OverflowError as exc:
+            stream.events -= len(events)
+            kept = list(takewhile(columns.fits, events))
+            stream.events += len(kept)
+            stream.damage = f"a time of event {stream.events + 1} is beyond 64 bits of nanoseconds"
+            if not partial:
+                raise SourceError(f"{file.path}: {stream.damage}", hint=REPAIR) from exc
+            columns.add(kept)
+            break
     fields = stream.fields
     base = fields.get("baseTimeNanoseconds")
     return stream, Translated(Linked(columns), base if type(base) is int else 0, rank_of(fields) or 0)
@@ -91,10 +103,10 @@ def rank_of(fields: Mapping[str, Any]) -> int | None:
 
 def wall_of(linked: Linked) -> int | None:
     """From the beginning of the first row or kernel to the end of the last."""
-    columns = (linked.rows, linked.columns.device)
-    starts = [min(column.start) for column in columns if column.start]
-    ends = [max(map(add, column.start, column.duration)) for column in columns if column.start]
-    return max(ends) - min(starts) if starts else None
+    work = linked.columns.device
+    ends = [start + duration for start, duration in zip(work.start, work.duration, strict=True)]
+    wall = max([linked.last, *ends]) - min([linked.first, *work.start])
+    return wall if wall >= 0 else None
 
 
 def meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:

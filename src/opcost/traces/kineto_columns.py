@@ -6,32 +6,19 @@ A large trace has millions of events, so no object is kept per event: arrays hol
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import lt
-from typing import TYPE_CHECKING, NamedTuple
+from decimal import Decimal
+from itertools import groupby, islice
+from math import floor
+from operator import attrgetter, lt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.traces.aten import USES_VALUES
+from opcost.traces.kineto_categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
 
 if TYPE_CHECKING:
-    from opcost.traces.kineto_event import Args, Event, Number
-
-OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE = range(6)
-PROVIDERS = {OPERATOR: "cpu_op", ANNOTATION: "user_annotation", RUNTIME: "runtime", OVERHEAD: "overhead"}
-
-CATEGORIES: dict[str | None, int] = {
-    "cpu_op": OPERATOR, "Operator": OPERATOR, "hpu_op": OPERATOR,
-    "user_annotation": ANNOTATION,
-    "cuda_runtime": RUNTIME, "cuda_driver": RUNTIME, "Runtime": RUNTIME, "mtia_runtime": RUNTIME, "glow_runtime": RUNTIME,
-    "xpu_runtime": RUNTIME, "xpu_driver": RUNTIME, "privateuse1_runtime": RUNTIME, "privateuse1_driver": RUNTIME,
-    "hip_runtime": RUNTIME, "hip_driver": RUNTIME,
-    "overhead": OVERHEAD,
-    "python_function": MODULE,
-    "kernel": DEVICE, "Kernel": DEVICE, "gpu_memcpy": DEVICE, "Memcpy": DEVICE, "gpu_memset": DEVICE, "Memset": DEVICE,
-    "mtia_ccp_events": DEVICE, "concurrent_kernel": DEVICE, "privateuse1_kernel": DEVICE,
-}  # fmt: skip
-"""The categories of all vintages that are work; the others repeat these (gpu_user_annotation)."""
+    from opcost.traces.kineto_event import Event, Number
 
 CALLS, LEAVES, MODULES = range(3)
 """What a thread's intervals are: operators and annotations, which hold others; runtime calls, which do not; modules."""
@@ -40,7 +27,13 @@ _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES,
 MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
 NONE = -1
+APART = b"\0"
+"""No JSON text has this byte in it."""
 LARGEST = 2**63
+LATEST, LONGEST = 2**52, 2**42
+"""Microseconds: 142 years are later than every clock, and thousands of 50 days are still below 64 bits of nanoseconds."""
+HALVES_BELOW = 2**42
+"""Microseconds; a thousand times that, a float still tells half a nanosecond."""
 
 
 class Signature(NamedTuple):
@@ -69,7 +62,15 @@ class Lane:
         start, duration = self.start, self.duration
         if all(map(lt, start, islice(start, 1, None))):
             return
-        order = sorted(range(len(start)), key=lambda place: (start[place], -duration[place]))
+        order = sorted(range(len(start)), key=start.__getitem__)
+        begun = [start[place] for place in order]
+        if not all(map(lt, begun, islice(begun, 1, None))):
+            first = 0
+            for _, run in groupby(begun):
+                last = first + sum(1 for _ in run)
+                if last - first > 1:
+                    order[first:last] = sorted(order[first:last], key=duration.__getitem__, reverse=True)
+                first = last
         for name in ("start", "duration", "signature", "link", "external"):
             column = getattr(self, name)
             setattr(self, name, array(column.typecode, [column[place] for place in order]))
@@ -92,15 +93,21 @@ class DeviceColumns:
     external: array[int] = field(default_factory=lambda: array("q"))
 
 
-class _Numbers(dict[tuple[int, str, bytes, bytes, bytes], int]):
-    """Each distinct signature and its number, given when it is first asked for."""
+class _Numbers(dict[tuple[str, bytes], int]):
+    """The distinct signatures of one sort and their numbers, given when they are first asked for.
 
-    def __init__(self, signatures: list[Signature]) -> None:
+    The key is the name and, with a zero byte between them, the arguments as the trace spells them.
+    """
+
+    def __init__(self, sort: int, signatures: list[Signature]) -> None:
+        self.sort = sort
         self.signatures = signatures
 
-    def __missing__(self, key: tuple[int, str, bytes, bytes, bytes]) -> int:
+    def __missing__(self, key: tuple[str, bytes]) -> int:
+        name, spelled = key
+        dims, old_dims, types, concrete = spelled.split(APART, 3) if spelled else (b"",) * 4
         number = self[key] = len(self.signatures)
-        self.signatures.append(Signature(*key))
+        self.signatures.append(Signature(self.sort, name, dims or old_dims, types, concrete))
         return number
 
 
@@ -119,93 +126,164 @@ class Columns:
         """Start, end and number of each step that the profiler's schedule marked."""
         self.collectives: dict[int, tuple[str, str]] = {}
         """Of device events that are collectives: name and process group, by their place in the device columns."""
-        self._numbers = _Numbers(self.signatures)
+        self.negative = 0
+        """Events with a duration below zero, which counts as none."""
+        self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
-        """Sort a block of events in, first by thread and category, then column by column, which is quicker."""
-        category_of = CATEGORIES.get
-        buckets: dict[tuple[int, Number, Number], list[Event]] = {}
-        bucket_of = buckets.get
-        for event in events:
-            if event.dur is None:
+        """Sort a block of events in, first by sort and thread, then column by column, which is quicker."""
+        sorts: dict[int, list[Event]] = {}
+        for sort, run in groupby(events, _SORT):
+            if sort in sorts:
+                sorts[sort] += run
+            elif sort != IGNORED:
+                sorts[sort] = list(run)
+        # All times first: they may be beyond what a column holds, and then nothing of this block is kept.
+        timed = [
+            (sort, thread, self._timed(bucket))
+            for sort, found in sorts.items()
+            for thread, bucket in (
+                _threads(_modules(found) if sort == MODULE else found) if sort != DEVICE else [(None, found)]
+            )
+        ]
+        for sort, thread, columns in timed:
+            if thread is None:
+                self._add_device(*columns)
                 continue
-            sort = category_of(event.cat)
-            if sort is None or (sort == MODULE and not (event.name or "").startswith(MODULE_PREFIX)):
-                continue
-            key = (sort, event.pid, event.tid)
-            bucket = bucket_of(key)
-            if bucket is None:
-                buckets[key] = [event]
-            else:
-                bucket.append(event)
-        for (sort, pid, tid), bucket in buckets.items():
-            if sort == DEVICE:
-                self._add_device(bucket)
-                continue
-            lane = self.threads.setdefault((pid, tid), {}).setdefault(_LANES[sort], Lane())
+            lane = self.threads.setdefault(thread, {}).setdefault(_LANES[sort], Lane())
             if sort == OPERATOR:
-                self._add_operators(lane, bucket)
+                self._add_operators(lane, *columns)
             else:
-                self._add_calls(lane, sort, bucket)
-            lane.start.extend([round(event.ts * 1000) for event in bucket])
-            lane.duration.extend([round(event.dur * 1000) for event in bucket])  # type: ignore[operator]
+                self._add_calls(lane, sort, *columns)
 
-    def _add_operators(self, lane: Lane, bucket: list[Event]) -> None:
+    def fits(self, event: Event) -> bool:
+        """Whether the times of an event are such as columns hold."""
+        if event.sort == IGNORED or event.dur is None:
+            return True
+        try:
+            _nanoseconds([event.ts], LATEST)
+            _nanoseconds([event.dur], LONGEST)
+        except OverflowError:
+            return False
+        return True
+
+    def _timed(self, events: list[Event]) -> tuple[list[Event], array[int], array[int]]:
+        """The events that have a duration, when they begin and how long they last, in nanoseconds."""
+        spent = [event.dur for event in events]
+        if None in spent:
+            return self._timed([event for event in events if event.dur is not None])
+        starts = _nanoseconds([event.ts for event in events], LATEST)
+        durations = _nanoseconds(spent, LONGEST)
+        if min(durations, default=0) < 0:
+            self.negative += sum(duration < 0 for duration in durations)
+            durations = array("q", [max(duration, 0) for duration in durations])
+        return events, starts, durations
+
+    def _add_operators(self, lane: Lane, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         from opcost.traces.kineto_event import NO_ARGS
 
-        numbers = self._numbers
-        pairs = [(event.name or "", event.args or NO_ARGS) for event in bucket]
-        lane.signature.extend(
-            [
-                numbers[
-                    OPERATOR,
-                    name,
-                    bytes(args.dims) or bytes(args.old_dims),
-                    bytes(args.types),
-                    bytes(args.concrete) if name in USES_VALUES else b"",
-                ]
-                for name, args in pairs
-            ]
-        )
-        lane.link.extend([NONE if args.sequence is None else _sequence(args) for _, args in pairs])
-        lane.external.extend([_small(args.external) for _, args in pairs])
+        numbers, join = self._numbers[OPERATOR], APART.join
+        arguments = [event.args or NO_ARGS for event in bucket]
+        lane.start.extend(starts)
+        lane.duration.extend(durations)
+        found = [
+            numbers[name, join((args.dims, args.old_dims, args.types, args.concrete if name in USES_VALUES else b""))]
+            for name, args in zip([event.name or "" for event in bucket], arguments, strict=True)
+        ]
+        lane.signature.extend(array("i", found))
+        sequences = _identifiers([args.sequence for args in arguments])
+        if max(sequences, default=NONE) != NONE or min(sequences, default=NONE) != NONE:
+            threads = [args.forward_thread for args in arguments]
+            pairs = zip(sequences, threads, strict=True)
+            sequences = array("q", [_sequence(sequence, thread) for sequence, thread in pairs])
+        lane.link.extend(sequences)
+        lane.external.extend(_identifiers([args.external for args in arguments]))
 
-    def _add_calls(self, lane: Lane, sort: int, bucket: list[Event]) -> None:
-        numbers = self._numbers
-        lane.signature.extend([numbers[sort, event.name or "", b"", b"", b""] for event in bucket])
-        lane.external.extend([NONE] * len(bucket))
+    def _add_calls(self, lane: Lane, sort: int, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
+        numbers = self._numbers[sort]
+        lane.start.extend(starts)
+        lane.duration.extend(durations)
+        lane.signature.extend(array("i", [numbers[event.name or "", b""] for event in bucket]))
+        nothing = array("q", [NONE]) * len(bucket)
+        lane.external.extend(nothing)
         if sort == RUNTIME:
-            lane.link.extend([NONE if event.args is None else _small(event.args.correlation) for event in bucket])
-            return
-        lane.link.extend([NONE] * len(bucket))
+            lane.link.extend(_identifiers([NONE if event.args is None else event.args.correlation for event in bucket]))
+        else:
+            lane.link.extend(nothing)
         if sort == ANNOTATION:
-            for event in bucket:
-                name = event.name or ""
-                if name.startswith(STEP_PREFIX) and name[len(STEP_PREFIX) :].isdecimal():
-                    start = round(event.ts * 1000)
-                    end = start + round((event.dur or 0) * 1000)
-                    self.steps.append((start, end, int(name[len(STEP_PREFIX) :]) % LARGEST))
+            self._add_steps(bucket, starts, durations)
 
-    def _add_device(self, bucket: list[Event]) -> None:
+    def _add_steps(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
+        for event, start, duration in zip(bucket, starts, durations, strict=True):
+            number = (event.name or "").removeprefix(STEP_PREFIX)
+            if number != event.name and number.isdecimal():
+                self.steps.append((start, start + duration, int(number) % LARGEST))
+
+    def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         from opcost.traces.kineto_event import NO_ARGS
 
         columns, names, queues = self.device, self.kernel_names, self.queues
-        for event in bucket:
-            args = event.args or NO_ARGS
+        arguments = [event.args or NO_ARGS for event in bucket]
+        columns.name.extend([names.setdefault(event.name or "", len(names)) for event in bucket])
+        for place, (event, args) in enumerate(zip(bucket, arguments, strict=True), len(columns.start)):
             device = event.pid if args.device is None else args.device
             stream = event.tid if args.stream is None else args.stream
-            if args.collective is not None:
-                self.collectives[len(columns.start)] = args.collective, args.group_name or ""
-            columns.start.append(round(event.ts * 1000))
-            columns.duration.append(round((event.dur or 0) * 1000))
-            columns.name.append(names.setdefault(event.name or "", len(names)))
             columns.queue.append(queues.setdefault((device, stream), len(queues)))
-            columns.correlation.append(_small(args.correlation))
-            columns.external.append(_small(args.external))
+            if args.collective is not None:
+                group = "" if args.group_name is None else str(args.group_name)
+                self.collectives[place] = str(args.collective), group
+        columns.correlation.extend(_identifiers([args.correlation for args in arguments]))
+        columns.external.extend(_identifiers([args.external for args in arguments]))
+        columns.start.extend(starts)
+        columns.duration.extend(durations)
+
+
+_SORT = attrgetter("sort")
+_THREAD = attrgetter("pid", "tid")
+
+
+def _modules(events: list[Event]) -> list[Event]:
+    """Of the calls of Python functions those that are modules, a few of very many."""
+    letter = MODULE_PREFIX[0]
+    return [event for event in events if (name := event.name) and name[0] == letter and name.startswith(MODULE_PREFIX)]
+
+
+def _threads(events: list[Event]) -> Iterable[tuple[tuple[Number, Number], list[Event]]]:
+    """The events of each process and thread, in their order."""
+    pids, tids = [event.pid for event in events], [event.tid for event in events]
+    if events and pids.count(pids[0]) == tids.count(tids[0]) == len(events):
+        return [((pids[0], tids[0]), events)]
+    found: dict[tuple[Number, Number], list[Event]] = {}
+    for key, run in groupby(events, _THREAD):
+        if key in found:
+            found[key] += run
+        else:
+            found[key] = list(run)
+    return found.items()
+
+
+def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> array[int]:
+    """Floats, integers or decimals, each to the nearest nanosecond; the quick way needs a bit for the half."""
+    times: list[Any] = list(microseconds)
+    if not times:
+        return array("q")
+    most = max(times)
+    if most > limit:
+        raise OverflowError("such times, or sums of them, do not fit into 64 bits of nanoseconds")
+    if most < HALVES_BELOW and type(times[0]) is not Decimal:
+        return array("q", [floor(time * 1e3 + 0.5) for time in times])
+    return array("q", [round(time * 1000) for time in times])
+
+
+def _identifiers(values: list[Number]) -> array[int]:
+    """Identifiers as a column; one that is no number, or beyond 63 bits, ties nothing, as one that is below zero."""
+    try:
+        return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
+    except (TypeError, OverflowError):
+        return array("q", map(_small, values))
 
 
 def _small(value: Number) -> int:
-    """An identifier as a number that fits a column; one that is no number, or beyond 63 bits, ties nothing."""
     if type(value) is int:
         return value if 0 <= value < LARGEST else NONE
     if isinstance(value, str):
@@ -213,9 +291,8 @@ def _small(value: Number) -> int:
     return int(value) if value is not None and 0 <= value < LARGEST else NONE
 
 
-def _sequence(args: Args) -> int:
+def _sequence(sequence: int, forward_thread: Number) -> int:
     """The sequence number: as it is for a forward operator, below -1 for one that the backward pass ran for it."""
-    sequence = _small(args.sequence)
     if sequence < 0:
         return NONE
-    return -2 - sequence if args.forward_thread not in {None, 0, "0"} else sequence
+    return -2 - sequence if forward_thread not in {None, 0, "0"} else sequence

@@ -3,70 +3,141 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TypeAlias
+from functools import reduce
+from operator import or_
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from opcost.traces.kineto_categories import ANNOTATION, CATEGORIES, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
+
 Number: TypeAlias = int | str | float | None
 """Old writers put some identifiers between quotes, and re-written files may have them as floats."""
 
+Time: TypeAlias = int | float
 NOTHING = Raw()
+ABSENT = -1
+
+_NAMES = {
+    "external": "External id",
+    "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
+    "concrete": "Concrete Inputs",
+    "types": "Input type",
+    "dims": "Input Dims",
+    "old_dims": "Input dims",
+    "collective": "Collective name",
+    "group_name": "Process Group Name",
+}
 
 
-class Args(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "external": "External id",
-        "sequence": "Sequence number",
-        "forward_thread": "Fwd thread id",
-        "dims": "Input Dims",
-        "old_dims": "Input dims",
-        "types": "Input type",
-        "concrete": "Concrete Inputs",
-        "collective": "Collective name",
-        "group_name": "Process Group Name",
-    },
-):
-    """Of an event's arguments, those that tie it to others or say what it worked on."""
+class OperatorArgs(msgspec.Struct, gc=False, rename=_NAMES):
+    """What an operator worked on, in the order in which the profiler writes it."""
 
-    external: Number = None
-    correlation: Number = None
-    device: Number = None
-    stream: Number = None
-    sequence: Number = None
+    external: Number = ABSENT
+    sequence: Number = ABSENT
     forward_thread: Number = None
+    concrete: Raw = NOTHING
+    types: Raw = NOTHING
     dims: Raw = NOTHING
     old_dims: Raw = NOTHING
-    types: Raw = NOTHING
+
+
+class CallArgs(msgspec.Struct, gc=False):
+    """What a call of the device's runtime is tied to."""
+
+    correlation: Number = ABSENT
+
+
+class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
+    """What a piece of device work is tied to, and where it ran."""
+
+    external: Number = ABSENT
+    device: Number = None
+    stream: Number = None
+    correlation: Number = ABSENT
+    collective: Number = None
+    group_name: Number = None
+
+
+class Args(msgspec.Struct, gc=False, rename=_NAMES):
+    """All of these, for an event that may be anything."""
+
+    external: Number = ABSENT
+    sequence: Number = ABSENT
+    forward_thread: Number = None
     concrete: Raw = NOTHING
-    collective: str | None = None
-    group_name: str | None = None
+    types: Raw = NOTHING
+    dims: Raw = NOTHING
+    old_dims: Raw = NOTHING
+    device: Number = None
+    stream: Number = None
+    correlation: Number = ABSENT
+    collective: Number = None
+    group_name: Number = None
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; only those with a duration are work that was done."""
+    """One event, whatever its category; only those with a duration are work that was done."""
 
     cat: str | None = None
     name: str | None = None
-    ts: int | float = 0
-    dur: int | float | None = None
     pid: Number = 0
     tid: Number = 0
+    ts: Time = 0
+    dur: Time | None = None
     args: Args | None = None
 
+    @property
+    def sort(self) -> int:
+        """Which sort of work it is."""
+        return IGNORED if self.dur is None or self.cat is None else CATEGORIES.get(self.cat, IGNORED)
 
-class DecimalEvent(msgspec.Struct, gc=False):
+
+class DecimalEvent(Event, gc=False):
     """The same with times that keep every decimal."""
 
-    cat: str | None = None
-    name: str | None = None
-    ts: Decimal = Decimal(0)
-    dur: Decimal | None = None
-    pid: Number = 0
-    tid: Number = 0
-    args: Args | None = None
+    ts: Decimal = Decimal(0)  # type: ignore[assignment]
+    dur: Decimal | None = None  # type: ignore[assignment]
+
+
+class Skipped(msgspec.Struct, gc=False):
+    """An event of a category that is no work: nothing of it is decoded."""
+
+    sort: ClassVar[int] = IGNORED
+
+
+_ARGS: dict[int, Any] = {
+    OPERATOR: OperatorArgs, RUNTIME: CallArgs, DEVICE: DeviceArgs, ANNOTATION: None, OVERHEAD: None, MODULE: None,
+}  # fmt: skip
+
+NO_WORK = (
+    "ac2g", "async_cpu_to_gpu", "fwdbwd", "forward_backward", "cpu_instant_event", "gpu_user_annotation", "Trace", "cuda_sync",
+    "cuda_event", "cuda_profiler_range", "hardware_counters", "xpu_sync", "collective_comm", "mtia_insight", "mtia_counters", "",
+)  # fmt: skip
+"""Categories that repeat work or are none."""
+
+
+def quick(time: Any) -> Any:
+    """A type for events of the known categories: the category decides what is decoded.
+
+    An event without a category, or with an unknown one, fails; `Event` reads every one.
+    """
+    found = [_struct(category, [], Skipped) for category in NO_WORK]
+    for category, sort in CATEGORIES.items():
+        fields = [
+            ("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), ("ts", time, 0), ("dur", time | None, None),
+        ]  # fmt: skip
+        if (args := _ARGS[sort]) is not None:
+            fields.append(("args", args | None, None))
+        found.append(_struct(category, fields, msgspec.Struct, sort=sort))
+    return reduce(or_, found)
+
+
+def _struct(category: str, fields: list[tuple[str, Any, Any]], base: Any, **own: int) -> Any:
+    name = f"Event_{category}"
+    return msgspec.defstruct(name, fields, bases=(base,), namespace=own, gc=False, tag_field="cat", tag=category)
 
 
 NO_ARGS = Args()

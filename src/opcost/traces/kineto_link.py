@@ -8,21 +8,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from typing import NamedTuple
 
 from opcost.core.graph import Phase
-from opcost.traces.kineto_columns import (
-    ANNOTATION,
-    CALLS,
-    LEAVES,
-    MODULE_PREFIX,
-    MODULES,
-    NONE,
-    OPERATOR,
-    OVERHEAD,
-    Columns,
-    Lane,
-    Signature,
-)  # fmt: skip
+from opcost.traces.kineto_categories import ANNOTATION, OPERATOR, OVERHEAD
+from opcost.traces.kineto_columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane, Signature
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "update")
 FORWARD, BACKWARD, UPDATE = range(3)
@@ -62,12 +52,15 @@ class Linked:
         self.device_total = array("q")
         self.joined: dict[int, int] = {}
         """Rows that are the same execution as another row, and which."""
+        self.first, self.last = NEVER, -NEVER
+        """The beginning of the first row and the end of the last."""
         self.agreed = self.disagreed = 0
         """Kernels whose `External id` names the operator that launched them, and those where it names another."""
-        self._children = array("i")
         self._repeated: list[int] = []
         """Rows inside one of the same name."""
         self._launches: dict[int, int] = {}
+        self.launched: dict[int, int] = {}
+        """By correlation, when the call that launched something began; of calls inside each other, the outer one."""
         self._module_numbers: dict[tuple[int, str], int] = {}
         self._forward: dict[int, tuple[int, int]] = {}
         """By sequence number, start and module of the last forward operator that bears it: the one that made the node."""
@@ -76,7 +69,12 @@ class Linked:
         numbers: dict[str, int] = {}
         self._names = [numbers.setdefault(signature.name, len(numbers)) for signature in columns.signatures]
         self._beginnings = _beginnings(columns.signatures)
-        for thread, lanes in _with_overhead(columns).items():
+        threads = _with_overhead(columns)
+        self._trains = bool(self._beginnings) or any(
+            min(lanes[CALLS].link, default=NONE) < NONE for lanes in threads.values() if CALLS in lanes
+        )
+        """Whether there is a backward pass or an update at all."""
+        for thread, lanes in threads.items():
             self._sweep(lanes, thread)
         self._resolve_backward()
         self._join_repeated()
@@ -95,108 +93,157 @@ class Linked:
         _, end, number = self._steps[place]
         return number if start < end else None
 
-    def _sweep(self, lanes: dict[int, Lane], thread: str) -> None:  # noqa: PLR0915 - one loop, kept in one place for speed
-        """Walk one thread through time with the stacks of the operators and modules that are open."""
+    def _sweep(self, lanes: dict[int, Lane], thread: str) -> None:
+        """Walk one thread through time: what holds others, then the runtime calls inside, then what trains."""
         calls, leaves = lanes.get(CALLS, Lane()), lanes.get(LEAVES, Lane())
         calls.sort()
         leaves.sort()
         first = len(self.parent)
         self.threads.append((thread, first))
-        first_leaf = first + len(calls.start)
+        changes = self._changes(lanes.get(MODULES, Lane()))
+        # Rows are counted from the thread's first here; the last self time is for rows without a parent, which is -1.
+        self_time = [*calls.duration, 0]
+        parents, ends, modules = self._open(calls, self_time, changes)
+        phases = self._train(calls, parents, modules) if self._trains else array("b", bytes(len(parents)))
+        self._call(leaves, calls, parents, ends, self_time)
+        self._reach(calls.start, ends)
+        self._reach(leaves.start, [a + b for a, b in zip(leaves.start, leaves.duration, strict=True)])
+        del ends
+        count = len(modules)
+        modules += _at(leaves.start, changes)
+        if self._trains:
+            for row in range(count, len(parents)):
+                around = parents[row]
+                phases.append(phases[around] if around >= 0 else FORWARD)
+                if around >= 0 and modules[around] < NONE:
+                    modules[row] = modules[around]
+        else:
+            phases.extend(array("b", bytes(len(leaves.start))))
         self.rows.extend(calls)
         self.rows.extend(leaves)
-        total = len(calls.start) + len(leaves.start)
-        self.self_time.extend(calls.duration)
+        lanes.clear()
+        self_time.pop()
+        self.self_time.extend(array("q", self_time))
+        del self_time
         self.self_time.extend(leaves.duration)
-        self._children.extend(array("i", bytes(4 * total)))
-        for column in (self.parent, self.module):
-            column.extend(array("i", [NONE]) * total)
-        self.phase.extend(array("b", bytes(total)))
+        if first:
+            parents = [NONE if parent < 0 else first + parent for parent in parents]
+        self.parent.extend(array("i", parents))
+        self.module.extend(array("i", modules))
+        self.phase.extend(phases)
 
-        parents, modules, phases, self_time = self.parent, self.module, self.phase, self.self_time
-        children, forward, names = self._children, self._forward, self._names
-        is_operator = [signature.sort == OPERATOR for signature in self.signatures]
-        beginnings = self._beginnings
-        inside = _ModuleStack(self, lanes.get(MODULES, Lane()))
-        # What is open, with a bottom that never ends: end, and (row, innermost operator, phase, engine, name).
-        ends: list[int] = [NEVER]
-        open_rows: list[tuple[int, int, int, int, int]] = [(NONE, NONE, FORWARD, NONE, NONE)]
-        leaf, leaf_count = 0, len(leaves.start)
-        leaf_start = leaves.start[0] if leaf_count else NEVER
-        next_module = inside.next_start
-        module = NONE
-        module_end = NEVER
-        row = first
-        for start, duration, signature, link in zip(
-            calls.start, calls.duration, calls.signature, calls.link, strict=True
-        ):
-            while leaf_start < start:
-                self._leaf(leaves, leaf, first_leaf + leaf, ends, open_rows, inside)
-                leaf += 1
-                leaf_start = leaves.start[leaf] if leaf < leaf_count else NEVER
-                next_module = NONE  # the stack of modules has moved: look again
-            if next_module <= start or module_end <= start:
-                module, module_end, next_module = inside.at(start)
+    def _reach(self, starts: array[int], ends: list[int]) -> None:
+        """Widen the time that the trace covers; starts are in order."""
+        if ends:
+            self.first = min(self.first, starts[0])
+            latest = max(ends)
+            self.last = max(self.last, latest)
+
+    def _open(self, calls: Lane, self_time: list[int], changes: _Changes) -> tuple[list[int], list[int], list[int]]:
+        """Of each operator and annotation: the one that it began in, when it ends, and its module."""
+        first = len(self.parent)
+        names, repeated = self._names, self._repeated
+        parents: list[int] = []
+        ends: list[int] = []
+        add_parent, add_end = parents.append, ends.append
+        # What is open around the innermost one, which itself is in the variables; the bottom never ends.
+        stack: list[tuple[int, int, int]] = []
+        push, pop = stack.append, stack.pop
+        top, parent, around = NEVER, NONE, NONE
+        row = 0
+        for start, duration, signature in zip(calls.start, calls.duration, calls.signature, strict=True):
             end = start + duration
-            while ends[-1] <= start or ends[-1] < end:
-                ends.pop()
-                open_rows.pop()
-            parent, owner, phase, engine, around = open_rows[-1]
+            while top < end or top <= start:
+                top, parent, around = pop()
             name = names[signature]
-            if parent >= 0:
-                parents[row] = parent
-                self_time[parent] -= duration
-                children[parent] += 1
-                if name == around:
-                    self._repeated.append(row)
+            if name == around:
+                repeated.append(first + row)
+            add_parent(parent)
+            add_end(end)
+            self_time[parent] -= duration
+            push((top, parent, around))
+            top, parent, around = end, row, name
+            row += 1  # noqa: SIM113 - `enumerate` would make a pair for every row
+        return parents, ends, _at(calls.start, changes)
+
+    def _train(self, calls: Lane, parents: list[int], modules: list[int]) -> array[int]:
+        """Of each operator and annotation its phase; what the backward engine ran refers to its forward operator."""
+        beginnings, forward, backward = self._beginnings, self._forward, self._backward
+        phases = array("b", bytes(len(parents)))
+        engines = [NONE] * (len(parents) + 1)  # the last is for rows without a parent
+        for row, (parent, start, signature, link) in enumerate(
+            zip(parents, calls.start, calls.signature, calls.link, strict=True)
+        ):
+            phase = phases[parent] if parent >= 0 else FORWARD
+            engine = engines[parent]
             if phase == FORWARD and (link < NONE or signature in beginnings):
                 phase = BACKWARD if link < NONE else beginnings[signature]
                 if phase == BACKWARD:
-                    engine = len(self._backward)
-                    self._backward.append(-2 - link if link < NONE else NONE)
+                    engine = len(backward)
+                    backward.append(-2 - link if link < NONE else NONE)
             if engine >= 0:
                 modules[row] = -2 - engine
-            else:
-                modules[row] = module
-                if link >= 0 and module >= 0:
-                    known = forward.get(link)
-                    if known is None or known[0] <= start:
-                        forward[link] = start, module
+                engines[row] = engine
+            elif link >= 0 and modules[row] >= 0:
+                known = forward.get(link)
+                if known is None or known[0] <= start:
+                    forward[link] = start, modules[row]
             if phase:
                 phases[row] = phase
-            ends.append(end)
-            open_rows.append((row, row if is_operator[signature] else owner, phase, engine, name))
-            row += 1
-        for rest in range(leaf, leaf_count):
-            self._leaf(leaves, rest, first_leaf + rest, ends, open_rows, inside)
+        return phases
 
-    def _leaf(
-        self,
-        leaves: Lane,
-        leaf: int,
-        row: int,
-        ends: list[int],
-        open_rows: list[tuple[int, int, int, int, int]],
-        inside: _ModuleStack,
-    ) -> None:
-        """A runtime call: it belongs to what is open when it begins, and ties its correlation to that operator."""
-        start, duration = leaves.start[leaf], leaves.duration[leaf]
-        while ends[-1] <= start:
-            ends.pop()
-            open_rows.pop()
-        parent, owner, phase, engine, _ = open_rows[-1]
-        if parent >= 0:
-            self.parent[row] = parent
-            if start + duration <= ends[-1]:  # by another clock, a call may seem to reach beyond its operator
-                self.self_time[parent] -= duration
-                self._children[parent] += 1
-        self.phase[row] = phase
-        self.module[row] = -2 - engine if engine >= 0 else inside.at(start)[0]
-        correlation = leaves.link[leaf]
-        if correlation >= 0:
-            launcher = GRAPH if "GraphLaunch" in self.signatures[leaves.signature[leaf]].name else owner
-            if self._launches.setdefault(correlation, launcher) == NONE:
-                self._launches[correlation] = launcher
+    def _call(self, leaves: Lane, calls: Lane, parents: list[int], ends: list[int], self_time: list[int]) -> None:
+        """Runtime calls: each belongs to what is open when it begins, and ties its correlation to the operator there."""
+        first = len(self.parent)
+        signatures, launches, launched = self.signatures, self._launches, self.launched
+        graphs = {number for number, signature in enumerate(signatures) if "GraphLaunch" in signature.name}
+        is_operator = [signature.sort == OPERATOR for signature in signatures]
+        signature_of = calls.signature
+        starts = iter(calls.start)
+        call, next_start = NONE, next(starts, NEVER)
+        for start, duration, signature, correlation in zip(
+            leaves.start, leaves.duration, leaves.signature, leaves.link, strict=True
+        ):
+            while next_start <= start:
+                call += 1
+                next_start = next(starts, NEVER)
+            parent = call
+            while parent >= 0 and ends[parent] <= start:
+                parent = parents[parent]
+            parents.append(parent)
+            if parent >= 0 and start + duration <= ends[parent]:  # another clock may make it seem longer
+                self_time[parent] -= duration
+            if correlation >= 0:
+                while parent >= 0 and not is_operator[signature_of[parent]]:
+                    parent = parents[parent]
+                launcher = GRAPH if signature in graphs else NONE if parent < 0 else first + parent
+                if launches.setdefault(correlation, launcher) == NONE:
+                    launches[correlation] = launcher
+                if launched.setdefault(correlation, start) > start:
+                    launched[correlation] = start
+
+    def _changes(self, lane: Lane) -> _Changes:
+        """The changes of the innermost module on one thread."""
+        lane.sort()
+        times: list[int] = []
+        modules: list[int] = []
+        stack: list[tuple[int, int]] = [(NEVER, NONE)]
+
+        def close(until: int) -> None:
+            while stack[-1][0] <= until:
+                end, _ = stack.pop()
+                times.append(max(end, times[-1]))
+                modules.append(stack[-1][1])
+
+        names = [signature.name[len(MODULE_PREFIX) :] for signature in self.signatures]
+        for start, duration, signature in zip(lane.start, lane.duration, lane.signature, strict=True):
+            close(start)
+            number = self.module_number(stack[-1][1], names[signature])
+            stack.append((start + duration, number))
+            times.append(start)
+            modules.append(number)
+        close(NEVER - 1)
+        return _Changes(times, modules)
 
     def module_number(self, around: int, name: str) -> int:
         """The number of a module by the one around it and its own name."""
@@ -217,17 +264,28 @@ class Linked:
 
     def _join_repeated(self) -> None:
         """Make one of an operator and the only one inside it where both have one name: it was dispatched twice, run once."""
-        joined = self.joined
+        if not self._repeated:
+            return
+        joined, children = self.joined, self._children()
         for row in self._repeated:
             parent = joined.get(self.parent[row], self.parent[row])
-            if self._children[parent] == 1 and self.signatures[self.rows.signature[row]].sort == OPERATOR:
+            if children[parent] == 1 and self.signatures[self.rows.signature[row]].sort == OPERATOR:
                 joined[row] = parent
                 self.self_time[parent] += self.self_time[row]
-                self._children[parent] = self._children[row]
+                children[parent] = children[row]
         if joined:
             self._launches = {key: joined.get(row, row) for key, row in self._launches.items()}
             self.parent = array("i", [joined.get(parent, parent) for parent in self.parent])
-        self._children = array("i")
+
+    def _children(self) -> dict[int, int]:
+        """How many rows lie directly in a repeated one, and in the one around it."""
+        start, duration = self.rows.start, self.rows.duration
+        counts = dict.fromkeys(self._repeated, 0)
+        counts.update(dict.fromkeys([self.parent[row] for row in self._repeated], 0))
+        for row, parent in enumerate(self.parent):
+            if parent in counts and start[row] + duration[row] <= start[parent] + duration[parent]:
+                counts[parent] += 1
+        return counts
 
     def _own_kernels(self) -> None:
         work = self.columns.device
@@ -250,33 +308,28 @@ class Linked:
         self._launches = {}
 
 
-class _ModuleStack:
-    """The modules that are open at a time; asked with times that only grow."""
+class _Changes(NamedTuple):
+    """When another module becomes the innermost one, and which."""
 
-    def __init__(self, linked: Linked, lane: Lane) -> None:
-        lane.sort()
-        self._linked = linked
-        self._lane = lane
-        self._next = 0
-        self._open: list[tuple[int, int]] = []
-        self.next_start = lane.start[0] if lane.start else NEVER
+    times: list[int]
+    modules: list[int]
 
-    def at(self, time: int) -> tuple[int, int, int]:
-        """The innermost module, when it ends, and when the next one begins."""
-        lane, stack = self._lane, self._open
-        while self.next_start <= time:
-            start, place = self.next_start, self._next
-            while stack and stack[-1][0] <= start:
-                stack.pop()
-            name = self._linked.signatures[lane.signature[place]].name[len(MODULE_PREFIX) :]
-            number = self._linked.module_number(stack[-1][1] if stack else NONE, name)
-            stack.append((start + lane.duration[place], number))
-            self._next += 1
-            self.next_start = lane.start[self._next] if self._next < len(lane.start) else NEVER
-        while stack and stack[-1][0] <= time:
-            stack.pop()
-        end, module = stack[-1] if stack else (NEVER, NONE)
-        return module, end, self.next_start
+
+def _at(times: array[int], changes: _Changes) -> list[int]:
+    """The innermost module at each of these times, which only grow."""
+    if not changes.times:
+        return [NONE] * len(times)
+    found: list[int] = []
+    add = found.append
+    upcoming = zip([*changes.times, NEVER], [*changes.modules, NONE], strict=True)
+    module = NONE
+    next_change, next_module = next(upcoming)
+    for time in times:
+        while next_change <= time:
+            module = next_module
+            next_change, next_module = next(upcoming)
+        add(module)
+    return found
 
 
 def _with_overhead(columns: Columns) -> dict[str, dict[int, Lane]]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain, repeat
 
 from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.aten import Meaning, meaning
-from opcost.traces.kineto_columns import NONE, OPERATOR, PROVIDERS
+from opcost.traces.kineto_categories import OPERATOR, PROVIDERS
+from opcost.traces.kineto_columns import NONE
 from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES, Linked
 
 UNTOLD = Meaning("", ())
+
+REASONS = {GRAPH: "graph", OUTSIDE: "outside"}
+"""Why no operator has a piece of device work."""
 
 
 class Translated:
@@ -48,7 +54,7 @@ class Translated:
         around = array("i", signatures)
         around.append(nothing)  # where a row has no parent, -1 picks this one
         inside_out: dict[int, set[int]] = {}
-        for inner, outer in set(zip(signatures, map(around.__getitem__, linked.parent), strict=True)):
+        for inner, outer in set(zip(signatures, [around[parent] for parent in linked.parent], strict=True)):
             inside_out.setdefault(inner, set()).add(outer)
         found: set[int] = set()
         for inner, told in enumerate(self.meanings):
@@ -67,11 +73,22 @@ class Translated:
     def thread(self, row: int) -> str:
         return self.linked.threads[bisect_right(self._first_rows, row) - 1][0]
 
+    def thread_of_rows(self) -> Iterator[str]:
+        """The thread of each row."""
+        ends = [*self._first_rows[1:], len(self.linked)]
+        return chain.from_iterable(
+            repeat(name, end - first) for (name, first), end in zip(self.linked.threads, ends, strict=True)
+        )
+
     def kernel(self, place: int) -> Kernel:
         work = self.linked.columns.device
         device, stream = self.queues[work.queue[place]]
         name = self.kernel_names[work.name[place]]
-        return Kernel(name, device, stream, self.base_ns + work.start[place], work.duration[place])
+        start = self.base_ns + work.start[place]
+        owner = self.linked.owner[place]
+        launch = None if owner == GRAPH else self.linked.launched.get(work.correlation[place])
+        launched = None if launch is None else self.base_ns + launch
+        return Kernel(name, device, stream, start, work.duration[place], launched, REASONS.get(owner, ""))
 
     def rows(self) -> tuple[ProfileRow, ...]:
         """Every execution, by start."""
@@ -137,6 +154,8 @@ class Translated:
                 found.append(
                     Note("unattributed", f"{owners[owner]} of {len(linked.owner)} pieces of device work {text}")
                 )
+        if negative := linked.columns.negative:
+            found.append(Note("negative", f"{negative} events have a duration below zero, which counts as none"))
         if linked.disagreed:
             found.append(
                 Note(

@@ -9,16 +9,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from opcost.errors import MissingFramework, SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
+from opcost.traces.kineto_categories import IGNORED
+from opcost.traces.window import Window
 
 if TYPE_CHECKING:
     from opcost.traces.kineto_event import Event
 
-BLOCK_BYTES = 1 << 20
-PIECE_BYTES = 1 << 10
+BLOCK_BYTES = 1 << 16
+"""What is decoded at once; the events of so many bytes stay in a processor's cache."""
+LARGEST_HEAD = 1 << 24
+"""If fields before the events are damaged, so much of the file is looked through before that is said."""
+LARGEST_FIRST = 1 << 22
+"""In so many bytes the first event must end."""
 LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 """The key, and not a text that holds its name."""
 BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
@@ -27,10 +34,16 @@ TRIES = 16
 """How many cuts of one block are tried before it counts as damaged."""
 
 EXACT_BELOW = 2.0**43
-"""Microseconds with three decimals below this are exact in nanoseconds after rounding a float; above, decimals are read."""
+UNSURE = (2.0**42 - 1e11, 2.0**52 / 1000 + 1e11)
+"""Microseconds as a float, times 1000 and rounded, are the right nanoseconds below 2**43: what the float is off is less than
+half a nanosecond. Only from 2**42 to 2**52 nanoseconds does the product add half a step of its own. A day more on either
+side, because only some events are looked at."""
 
-SAMPLES = 64
+SAMPLES = 8
+STRANGE = 4
+"""The quick decoder is no longer tried if it failed in more than one of so many blocks, and more often than this."""
 
+_NOT_FINITE = re.compile(rb"([:\[,]\s*)(-?(?:nan|inf|infinity))(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
@@ -53,6 +66,7 @@ class KinetoStream:
         self._broken = ""
         self._decoders = _decoders()
         self._exact = False
+        self._strange = self._decoded_blocks = 0
 
     def blocks(self) -> Iterator[list[Event]]:
         """The events, in the order of the file."""
@@ -68,21 +82,21 @@ class KinetoStream:
                 yield exc.saved
 
     def _blocks(self, stream: BinaryIO) -> Iterator[list[Event]]:
-        buffer = self._header(stream)
+        window = Window(self._header(stream), BLOCK_BYTES)
         separator = b""
         while True:
-            block, broken = self._more(stream)
-            cut = block.rfind(separator) if separator else -1
-            if cut >= 0 and (found := self._straight(buffer, block, cut + separator.index(b"}") + 1)):
+            read, broken = self._more(stream, window)
+            cut = window.rfind(separator) if separator else -1
+            if cut >= 0 and (found := self._straight(window, cut + separator.index(b"}") + 1)):
                 self.events += len(found)
                 yield found
                 used = cut + len(separator) - 1
-                self._position += len(buffer) + used
-                buffer = block[used:]
+                self._position += used
+                window.drop(used)
                 continue
-            buffer += block
+            buffer = window.content()
             separator = separator or _separator(buffer)
-            if block:
+            if read:
                 cut = buffer.rfind(separator) if separator else -1
                 if cut < 0:
                     continue
@@ -95,63 +109,61 @@ class KinetoStream:
             if broken and not ended:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
             self._position += used
-            buffer = buffer[used:]
+            window.drop(used)
             if ended:
-                self._trailer(buffer, stream)
+                self._trailer(window.content(), stream)
                 return
 
-    def _straight(self, rest: bytes, block: bytes, end: int) -> list[Event]:
-        """The events of what is left of the last block and of this one, without copying them together first.
+    def _straight(self, window: Window, end: int) -> list[Event]:
+        """The events before `end`, decoded where they lie.
 
         Nothing where the cut was wrong or the list has ended: then the slower way finds out which.
         """
-        try:
-            return self._decoded(b"".join((b"[", rest, memoryview(block)[:end], b"]")))
-        except self._decoders.errors:
-            return []
+        with window.closed(end) as text:
+            try:
+                return self._decoded(text)
+            except self._decoders.errors:
+                return []
 
-    def _more(self, stream: BinaryIO) -> tuple[bytes, str]:
-        """The next block, and why there is none if the file is broken there."""
+    def _more(self, stream: BinaryIO, window: Window) -> tuple[int, str]:
+        """Read another block: how many bytes came, and why none if the file is broken there."""
         if self._broken:
-            return b"", self._broken
+            return 0, self._broken
         try:
-            block = stream.read(BLOCK_BYTES)
+            read = window.fill(stream)
         except DAMAGE as exc:
-            self._broken = str(exc)
-            block = self._salvage() if self.partial else b""
-            return block, "" if block else self._broken
-        self._read += len(block)
-        return block, ""
+            self._broken = self.file.fault() or str(exc)
+            saved = self._salvage() if self.partial else b""
+            window.append(saved)
+            return len(saved), "" if saved else self._broken
+        self._read += read
+        return read, ""
 
     def _salvage(self) -> bytes:
-        """What can be unpacked of the block in which unpacking failed: read again, in small pieces."""
-        found = b""
-        with self.file.open() as stream:
-            try:
-                left = self._read
-                while left:
-                    left -= len(stream.read(min(left, BLOCK_BYTES)))
-                while piece := stream.read(PIECE_BYTES):
-                    found += piece
-            except DAMAGE:
-                pass  # as it did before
-        return found
+        """What can be unpacked of the block in which unpacking failed."""
+        return self.file.unpackable()[self._read :] if self.file.packed else b""
 
     def _header(self, stream: BinaryIO) -> bytes:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""
-        buffer = b""
+        window = Window(b"", BLOCK_BYTES)
         while True:
-            found = BARE.match(buffer) or LIST.search(buffer)
-            if found is not None:
-                break
-            block, broken = self._more(stream)
-            if not block:
-                raise _Damage(broken or 'the list "traceEvents" is missing', TRUNCATED if broken else REPAIR)
-            buffer += block
-        if found.re is LIST:
-            self._keep(buffer[: found.start()].lstrip(b"\xef\xbb\xbf").rstrip().removesuffix(b",") + b"}", 0)
-        self._position = found.end()
-        return buffer[found.end() :]
+            read, broken = self._more(stream, window)
+            buffer = window.content()
+            if bare := BARE.match(buffer):
+                self._position = bare.end()
+                return buffer[bare.end() :]
+            fault: _Damage | None = None
+            for found in LIST.finditer(buffer):
+                try:
+                    self._keep(buffer[: found.start()].lstrip(b"\xef\xbb\xbf").rstrip().removesuffix(b",") + b"}", 0)
+                except _Damage as exc:
+                    fault = fault or exc  # perhaps a list of this name inside another field
+                    continue
+                self._position = found.end()
+                return buffer[found.end() :]
+            if not read or (fault and len(buffer) > LARGEST_HEAD):
+                fault = fault or _Damage('the list "traceEvents" is missing', REPAIR)
+                raise _Damage(broken, TRUNCATED) if broken else fault
 
     def _decode(self, buffer: bytes, cut: int, separator: bytes) -> tuple[list[Event], int, bool]:
         """Events up to a cut, how many bytes they took, and whether the list of events ended before the cut."""
@@ -191,21 +203,39 @@ class KinetoStream:
         """Decode the events before `end`; the opening bracket is put in front."""
         return self._decoded(b"".join((b"[", memoryview(buffer)[:end], close)))
 
-    def _decoded(self, text: bytes) -> list[Event]:
+    def _decoded(self, text: bytes | memoryview) -> list[Event]:
+        """The events of a text; a number that is none, which some writers put into arguments, counts as missing."""
+        try:
+            return self._typed(text)
+        except self._decoders.malformed as exc:
+            finite = _NOT_FINITE.sub(_blank, bytes(text))
+            if isinstance(exc, self._decoders.invalid) or finite == text:
+                raise
+        return self._typed(finite)
+
+    def _typed(self, text: bytes | memoryview) -> list[Event]:
+        if self._strange <= STRANGE or self._strange * STRANGE < self._decoded_blocks:
+            self._decoded_blocks += 1
+            try:
+                return self._timed(text, self._decoders.quick, self._decoders.quick_exact)
+            except self._decoders.invalid:
+                self._strange += 1  # an event of a phase or a category that nobody knows
+        return self._timed(text, self._decoders.plain, self._decoders.plain_exact)
+
+    def _timed(self, text: bytes | memoryview, decoder: Any, exact: Any) -> list[Event]:
         if not self._exact:
-            events = self._decoders.fast.decode(text)
+            events: list[Event] = decoder.decode(text)
             sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
-            if not any(type(event.ts) is float and event.ts >= EXACT_BELOW for event in sample):
+            if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
                 return events
-            self._exact = True  # a clock that counts from 1970: a float has steps of a quarter of a microsecond there
-        return self._decoders.exact.decode(text)
+            self._exact = True
+        found: list[Event] = exact.decode(text)
+        return found
 
     def _whole(self, buffer: bytes, separator: bytes) -> list[Event]:
         """Of a damaged buffer, the events before the damage, found by halving."""
-        if not separator:
-            return []
-        closing = separator.index(b"}") + 1
-        cuts = [found.start() for found in re.finditer(re.escape(separator), buffer)]
+        closing = separator.find(b"}") + 1
+        cuts = [found.start() for found in re.finditer(re.escape(separator), buffer)] if separator else []
         low, high = 0, len(cuts)
         best: list[Event] = []
         while low < high:
@@ -215,7 +245,11 @@ class KinetoStream:
                 low = middle
             except self._decoders.errors:
                 high = middle - 1
-        return best
+        last = _one_more(buffer, cuts[low - 1] + len(separator) - 1 if low else 0)
+        try:
+            return self._events(buffer, last, b"]") if last else best
+        except self._decoders.errors:
+            return best
 
     def _damaged(self, buffer: bytes, separator: bytes, fault: Exception | None) -> Exception:
         """The error for a block that no cut makes readable; with `partial`, the events before the damage are kept back."""
@@ -234,16 +268,16 @@ class KinetoStream:
         what = text.partition(" (byte")[0].removeprefix("JSON is malformed: ")
         return f"the list of events is damaged {near} of the unpacked file: {what}"
 
-    def _trailer(self, buffer: bytes, stream: BinaryIO) -> None:
+    def _trailer(self, rest: bytes, stream: BinaryIO) -> None:
         """The fields behind the events; the file must end with them."""
+        window = Window(rest, BLOCK_BYTES)
         while True:
-            block, broken = self._more(stream)
+            read, broken = self._more(stream, window)
             if broken:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
-            if not block:
+            if not read:
                 break
-            buffer += block
-        text = buffer.strip()
+        text = window.content().strip()
         if text.startswith(b","):
             self._keep(b"{" + text[1:], self._position)
         elif text not in {b"", b"}"}:
@@ -260,7 +294,8 @@ class KinetoStream:
                     f"a second document begins at byte {position + exc.pos}",
                     "two files may have been written into one: separate them",
                 ) from exc
-            raise _Damage(f"the fields at byte {position + exc.pos} are damaged: {exc.msg}", REPAIR) from exc
+            hint = TRUNCATED if "Unterminated" in exc.msg or exc.pos >= len(text.rstrip()) - 1 else REPAIR
+            raise _Damage(f"the fields at byte {position + exc.pos} are damaged: {exc.msg}", hint) from exc
         except (ValueError, RecursionError) as exc:
             raise _Damage(f"the fields at byte {position} are damaged: {exc}", REPAIR) from exc
         if "traceEvents" in found:
@@ -278,17 +313,21 @@ class _Damage(Exception):
 
 
 class _Decoders:
-    """msgspec's decoders of a list of events: with float times, and with decimal ones."""
+    """msgspec's decoders of a list of events: the quick ones know all phases and categories, the exact ones keep decimals."""
 
     def __init__(self) -> None:
         import msgspec
 
-        from opcost.traces.kineto_event import DecimalEvent, Event
+        from opcost.traces import kineto_event as event
 
-        self.fast: Any = msgspec.json.Decoder(list[Event])
-        self.exact: Any = msgspec.json.Decoder(list[DecimalEvent])
+        def decoder(of: Any) -> Any:
+            return msgspec.json.Decoder(list[of])
+
+        self.quick, self.quick_exact = decoder(event.quick(int | float)), decoder(event.quick(Decimal))
+        self.plain, self.plain_exact = decoder(event.Event), decoder(event.DecimalEvent)
         self.errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         self.invalid = msgspec.ValidationError
+        self.malformed = msgspec.DecodeError
 
 
 def _decoders() -> _Decoders:
@@ -300,18 +339,34 @@ def _decoders() -> _Decoders:
         raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install 'opcost[traces]'") from exc
 
 
+def _blank(found: re.Match[bytes]) -> bytes:
+    """An empty text as long as what it stands for, so that everything behind stays where it is."""
+    return found[1] + b'""'.ljust(len(found[2]))
+
+
+def _needs_decimals(time: float) -> bool:
+    """Whether a float may be the wrong nanosecond, as on a clock that counts from 1970."""
+    return type(time) is float and (time >= EXACT_BELOW or UNSURE[0] <= time < UNSURE[1])
+
+
 def _end(found: re.Match[str]) -> int:
     """Where the list ended: msgspec counts bytes from one, and the bracket put in front is not in the buffer."""
     return int(found[1]) - 2
 
 
+def _one_more(buffer: bytes, start: int) -> int:
+    """Where the event ends that begins here; 0 where it does not end."""
+    text = buffer[start:].decode("utf-8", "replace")
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
+    except (ValueError, RecursionError):
+        return 0
+    return start + len(text[:end].encode("utf-8", "replace"))
+
+
 def _separator(buffer: bytes) -> bytes:
     """What stands between two events of this file, from the end of one to the beginning of the next."""
-    text = (
-        buffer.decode("utf-8", "replace")
-        if len(buffer) < BLOCK_BYTES
-        else buffer[:BLOCK_BYTES].decode("utf-8", "replace")
-    )
+    text = buffer[:LARGEST_FIRST].decode("utf-8", "replace")
     start = len(text) - len(text.lstrip())
     try:
         _, end = json.JSONDecoder().raw_decode(text, start)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 
@@ -26,7 +28,7 @@ class MegEngineReader:
         return bool(_GRAPH.match(head)) or (b'"traceEvents"' in head and any(word in head for word in _TIMELINE_ONLY))
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        """The recording as a profile; a damaged timeline can be read in part, a damaged graph profile cannot."""
+        """The recording as a profile; of a damaged one with `partial`, what stands before the damage."""
         from opcost.traces.events import events_of
         from opcost.traces.megengine_graph import read_graph_profile
         from opcost.traces.megengine_timeline import read_timeline
@@ -37,10 +39,16 @@ class MegEngineReader:
         try:
             data = file.json()
         except SourceError as fault:
-            # What operators there are stands behind their times.
-            raise SourceError(
-                fault.message, hint="record it again: without its end, nothing in it has a name"
-            ) from fault
+            if not partial:
+                raise
+            from opcost.traces.megengine_damage import LOST, read_before_damage
+
+            profile = read_graph_profile(read_before_damage(file), file.name)
+            nameless = sum(row.type == LOST for row in profile.rows)
+            said = f"{fault.message}; this is what stands before it: times of {len(profile.rows)} operators"
+            if nameless:
+                said += f", of which {nameless} have lost their names, for those stand at the end of the file"
+            return replace(profile, notes=(*profile.notes, Note("partial", said)))
         return read_graph_profile(data, file.name)
 
 

@@ -1,9 +1,10 @@
-"""Traces of MXNet's profiler (`mx.profiler.dump`), and its aggregate as JSON (`mx.profiler.dumps(format='json')`)."""
+"""Traces of MXNet's profiler (`mx.profiler.dump`), and its aggregate table (`mx.profiler.dumps`), as JSON or text."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ _MARKS = re.compile(
     rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device Storage)"|"process_name"[^}]*"pid"|"cpu/0"'
 )
 _AGGREGATE = re.compile(rb'^\s*\{\s*"Time"\s*:\s*\{')
+_TABLE = re.compile(rb"^\s*Profile Statistics")
+_LINE = re.compile(r"(\S.*?)\s+(\d+)" + r"\s+(-?\d+\.\d+)" * 4)
+API = "MXNET_C_API"
+"""Calls of the library, which wait for operators: their time is counted there."""
 
 
 class MxnetReader:
@@ -31,12 +36,16 @@ class MxnetReader:
 
     def sniff(self, head: bytes) -> bool:
         head = head.lstrip(b"\xef\xbb\xbf")
-        return bool(_AGGREGATE.match(head)) or (bool(_TRACE.match(head)) and bool(_MARKS.search(head)))
+        return bool(_AGGREGATE.match(head) or _TABLE.match(head)) or (
+            bool(_TRACE.match(head)) and bool(_MARKS.search(head))
+        )
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         meta = {"source": file.name, "format": "mxnet"}
-        if _AGGREGATE.match(file.head.lstrip(b"\xef\xbb\xbf")):
-            return Profile(meta=meta, rows=_aggregate(file))
+        head = file.head.lstrip(b"\xef\xbb\xbf")
+        if _AGGREGATE.match(head) or _TABLE.match(head):
+            entries = _aggregate(file) if _AGGREGATE.match(head) else _table(file)
+            return Profile(meta=meta, rows=tuple(_sums(entries)))
         events, damage = events_of(file, partial=partial)
         devices = {
             event.get("pid"): str(event["args"]["name"])
@@ -94,23 +103,38 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
     return rows, sum(map(len, begun.values()))
 
 
-def _aggregate(file: TraceFile) -> tuple[ProfileRow, ...]:
+def _sums(entries: Iterable[tuple[str, str, int, Decimal]]) -> Iterator[ProfileRow]:
     """One row for each name of the table; MXNet rounds its milliseconds to four digits."""
-    try:
-        content = json.loads(file.text(), parse_float=Decimal, parse_int=Decimal)
-        domains = content["Time"]
-        entries = [(domain, name, entry) for domain, table in domains.items() for name, entry in table.items()]
-        return tuple(
-            ProfileRow(
-                id=number,
-                name=name,
-                type=name,
-                provider=domain,
-                host_ns=round(entry["Total"] * 1_000_000),
-                host_self_ns=round(entry["Total"] * 1_000_000),
-                count=int(entry["Count"]),
-            )
-            for number, (domain, name, entry) in enumerate(entries)
+    for number, (domain, name, count, total) in enumerate(entry for entry in entries if entry[0] != API):
+        spent = round(total * 1_000_000)
+        yield ProfileRow(
+            id=number, name=name, type=name, provider=domain, host_ns=spent, host_self_ns=spent, count=count
         )
+
+
+def _aggregate(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
+    """Domain, name, executions and milliseconds."""
+    try:
+        domains = json.loads(file.text(), parse_float=Decimal, parse_int=Decimal)["Time"]
+        return [
+            (domain, name, int(entry["Count"]), entry["Total"] + 0)
+            for domain, table in domains.items()
+            for name, entry in table.items()
+        ]
     except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as exc:
         raise SourceError(f"{file.path} looks like MXNet's aggregate table but is damaged: {exc!r}") from exc
+
+
+def _table(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
+    """The same from the printed table, where a domain is a line above one of equals signs."""
+    found = []
+    domain, timed, before = "", False, ""
+    for line in map(str.strip, file.text().splitlines()):
+        if line and not line.strip("="):
+            domain, timed = before, False
+        elif line.startswith("Name "):
+            timed = "Time (ms)" in line
+        elif timed and (fields := _LINE.fullmatch(line)) is not None:
+            found.append((domain, fields[1], int(fields[2]), Decimal(fields[3])))
+        before = line
+    return found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
 NS_PER_MS = 1_000_000
 _JSON = re.compile(rb'"report_type"\s*:\s*"(average|detailed)"')
+_SUMMARY = re.compile(rb'Command line parameters\s|\{\s*"cmd_options"\s*:')
 
 
 class OpenVinoReader:
@@ -28,10 +29,17 @@ class OpenVinoReader:
 
     def sniff(self, head: bytes) -> bool:
         head = head.lstrip(b"\xef\xbb\xbf \r\n")
-        return head.startswith(HEADER) or (head[:1] == b"{" and _JSON.search(head[:4096]) is not None)
+        told = head[:1] == b"{" and _JSON.search(head[:4096]) is not None
+        return head.startswith(HEADER) or told or _SUMMARY.match(head) is not None
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        if file.head.lstrip(b"\xef\xbb\xbf \r\n").startswith(HEADER):
+        head = file.head.lstrip(b"\xef\xbb\xbf \r\n")
+        if _SUMMARY.match(head):
+            raise SourceError(
+                f"{file.path} is a summary of OpenVINO's benchmark_app, without layers",
+                hint="the layers are in the file *_counters_report beside it: -report_type average_counters",
+            )
+        if head.startswith(HEADER):
             layers, notes = _csv(file, partial=partial)
         else:
             layers, notes = _json(file)

@@ -11,23 +11,32 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.schema import write_attrs
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto import KinetoReader
+from opcost.traces.kineto_rows import REASONS
 from opcost.traces.registry import reader_of
 from opcost.traces.table import Table, Times, read_table
 
-CACHE_VERSION = "1"
+CACHE_VERSION = "3"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
 NUMBERS = (
-    "rank", "step", "place", "count", "host_ns", "host_self_ns", "device_ns", "least_ns", "median_ns", "p99_ns", "most_ns",
+    "rank", "step", "place", "count", "host_ns", "host_self_ns", "device_ns", "device_total_ns",
+    "least_ns", "median_ns", "p99_ns", "most_ns",
 )  # fmt: skip
 
+DAMAGES = ("partial", "negative", "incomplete")
+"""Notes that are told of every rank; what the others count is in the rows."""
+_TIMES = ("count", "host_ns", "host_self_ns", "device_ns", "device_total_ns")
 
-def reduce_file(path: str) -> dict[str, list[Any]]:
+
+def reduce_file(path: str, *, partial: bool = False) -> dict[str, list[Any]]:
     """The columns of one file: its operators, kernels, device use, collectives; `what` says which a row is."""
     file = TraceFile(path)
     reader = reader_of(file)
-    rows = _of_table(read_table(path)) if isinstance(reader, KinetoReader) else _of_profile(reader.read(file))
+    if isinstance(reader, KinetoReader):
+        rows = _of_table(read_table(path, partial=partial))
+    else:
+        rows = _of_profile(reader.read(file, partial=partial))
     source = {"source": file.name}
     entries = [{**row, **source} for row in rows]
     texts = {name: [entry.get(name, "") for entry in entries] for name in TEXTS}
@@ -37,9 +46,11 @@ def reduce_file(path: str) -> dict[str, list[Any]]:
 def _of_table(table: Table) -> Iterable[dict[str, Any]]:
     rank = {"rank": table.rank}
     yield {**rank, "what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
+    for note in table.notes:
+        yield {**rank, "what": "note", "type": note.code, "kind": note.text}
     for place, group in enumerate(table.groups):
         queue = next(iter(group.kernels), None)
-        has_device = bool(table.spans)
+        has_device = bool(table.devices)
         yield {
             **rank,
             "what": "operator",
@@ -49,7 +60,7 @@ def _of_table(table: Table) -> Iterable[dict[str, Any]]:
             "phase": group.phase,
             "provider": group.provider,
             "device": queue.device if queue else "cpu",
-            "stream": queue.stream if queue else "",
+            "stream": queue.stream if queue else group.thread,
             "ins": _specs(group.meaning.ins),
             "outs": _specs(group.meaning.outs),
             "attrs": json.dumps(write_attrs(group.meaning.attrs)),
@@ -59,14 +70,16 @@ def _of_table(table: Table) -> Iterable[dict[str, Any]]:
             "host_ns": group.host.total,
             "host_self_ns": group.host_self.total,
             "device_ns": group.device.total if has_device else None,
+            "device_total_ns": group.device_total if has_device else None,
             **_spread(group.device if queue else group.host),
         }
         for queue, times in group.kernels.items():
             yield {**rank, "what": "kernel", "place": place, **_of_kernel(queue, times)}
     for (queue, reason), times in table.unattributed.items():
         yield {**rank, "what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
-    for device, (span, busy) in table.spans.items():
-        yield {**rank, "what": "device", "device": device, "host_ns": span, "device_ns": busy}
+    for device, use in table.devices.items():
+        spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
+        yield {**rank, "what": "device", "device": device, **spent, "attrs": json.dumps(use.fields())}
     seen: dict[tuple[str, str], int] = {}
     for name, group_name, _, duration in table.collectives:
         place = seen[name, group_name] = seen.get((name, group_name), -1) + 1
@@ -91,13 +104,15 @@ def _spread(times: Times) -> dict[str, int]:
 def _of_profile(profile: Profile) -> Iterable[dict[str, Any]]:
     """The rows of a format that has one file of ordinary size for each rank."""
     yield {"what": "run", "host_ns": profile.wall_ns}
+    for note in profile.notes:
+        yield {"what": "note", "type": note.code, "kind": note.text}
     for place, row in enumerate(profile.rows):
         yield {
             "what": "operator",
             **{
                 name: getattr(row, name) for name in ("type", "kind", "module", "phase", "provider", "device", "stream")
             },
-            **{name: getattr(row, name) for name in ("step", "count", "host_ns", "host_self_ns", "device_ns")},
+            **{name: getattr(row, name) for name in ("step", *_TIMES)},
             "ins": _specs(row.ins),
             "outs": _specs(row.outs),
             "attrs": json.dumps(write_attrs(row.attrs)),
@@ -122,6 +137,8 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
     lost: list[Kernel] = []
     sources: dict[int, str] = {}
     wall: list[int] = []
+    uses: list[dict[str, Any]] = []
+    faults: list[Note] = []
     for row in rows:
         what, key = row["what"], (row["rank"], row["place"])
         sources.setdefault(row["rank"], row["source"])
@@ -129,15 +146,22 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
             operators[key] = row
         elif what == "run" and row["host_ns"] is not None:
             wall.append(row["host_ns"])
+        elif what == "note" and row["type"] in DAMAGES:
+            faults.append(Note(row["type"], f"rank {row['rank']}: {row['kind']}"))
+        elif what == "device":
+            uses.append({"device": row["device"], "rank": row["rank"], **json.loads(row["attrs"])})
         elif what in {"kernel", "unattributed"}:
-            kernel = Kernel(row["type"], row["device"], row["stream"], 0, row["device_ns"])
+            why = row["kind"] if what == "unattributed" and row["kind"] in REASONS.values() else ""
+            rank = row["rank"] if what == "unattributed" else None
+            queue = (row["type"], row["device"], row["stream"])
+            kernel = Kernel(*queue, 0, row["device_ns"], why=why, count=row["count"], rank=rank)
             (kernels.setdefault(key, []) if what == "kernel" else lost).append(kernel)
     found = tuple(
         ProfileRow(
             id=number,
             name=row["type"],
             **{name: row[name] for name in ("type", "kind", "module", "phase", "provider", "device", "stream")},
-            **{name: row[name] for name in ("rank", "step", "count", "host_ns", "host_self_ns", "device_ns")},
+            **{name: row[name] for name in ("rank", "step", *_TIMES)},
             kernels=tuple(kernels.get(key, ())),
             ins=_read_specs(row["ins"]),
             outs=_read_specs(row["outs"]),
@@ -150,7 +174,14 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         "format": "ranks",
         "ranks": str(len(sources)),
     }
-    return Profile(meta=meta, rows=found, unattributed=tuple(lost), wall_ns=max(wall, default=None), notes=notes)
+    return Profile(
+        meta=meta,
+        rows=found,
+        unattributed=tuple(lost),
+        wall_ns=max(wall, default=None),
+        notes=(*notes, *faults),
+        extra={"devices": uses},
+    )
 
 
 def _read_specs(text: str) -> tuple[TensorSpec, ...]:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial as partial_of
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 """Called with how many files are done, and how many there are."""
+
+Reduced: TypeAlias = tuple[str, dict[str, list[Any]]]
+"""A file and its columns."""
+Reduce: TypeAlias = Callable[[str], Reduced]
 
 SUFFIXES = (".json", ".json.gz", ".csv", ".gz")
 CACHE_SUFFIX = ".opcost.parquet"
@@ -119,10 +124,14 @@ class Ranks:
 
 
 def read_ranks(
-    paths: Sequence[str | os.PathLike[str]], *, cluster: str | None = None, progress: Progress | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+    partial: bool = False,
 ) -> Profile:
     """The profile of many ranks: files, or directories of them. `cluster` is None, "local" or the address of a scheduler."""
-    return reduce_ranks(paths, cluster=cluster, progress=progress).profile()
+    return reduce_ranks(paths, cluster=cluster, progress=progress, partial=partial).profile()
 
 
 def reduce_ranks(
@@ -131,8 +140,12 @@ def reduce_ranks(
     cluster: str | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
+    partial: bool = False,
 ) -> Ranks:
-    """Reduce every file, in a process pool or on a cluster, and put the tables together."""
+    """Reduce every file, in a process pool or on a cluster, and put the tables together.
+
+    With `partial`, of a damaged file what stands before the damage.
+    """
     pl = _polars()
     files = list(trace_files(paths))
     if not files:
@@ -140,7 +153,8 @@ def reduce_ranks(
             f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}"
         )
     todo = [str(file) for file in files]
-    results = _on_cluster(todo, cluster) if cluster else _in_processes(todo, workers)
+    reduce = partial_of(reduce_rank, partial=partial)
+    results = _on_cluster(reduce, todo, cluster) if cluster else _in_processes(reduce, todo, workers)
     tables: dict[str, dict[str, list[Any]]] = {}
     for path, table in results:
         tables[path] = table
@@ -163,7 +177,7 @@ def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
             raise SourceError(f"there is no file or directory {path}")
 
 
-def reduce_rank(path: str) -> tuple[str, dict[str, list[Any]]]:
+def reduce_rank(path: str, *, partial: bool = False) -> Reduced:
     """The table of one file, from its cache if that fits the content. This is what processes and workers run."""
     pl = _polars()
     file = Path(path)
@@ -175,28 +189,30 @@ def reduce_rank(path: str) -> tuple[str, dict[str, list[Any]]]:
                 return path, pl.read_parquet(cache).to_dict(as_series=False)
         except (pl.exceptions.PolarsError, OSError):
             pass  # a broken cache is made anew
-    table = reduce_file(path)
+    table = reduce_file(path, partial=partial)
+    if "partial" in table["type"]:
+        return path, table  # not for those who want the whole file
     try:
-        partial = cache.with_name(f"{cache.name}.{os.getpid()}")
-        pl.DataFrame(table).write_parquet(partial, metadata={"opcost": key})
-        partial.replace(cache)
+        unfinished = cache.with_name(f"{cache.name}.{os.getpid()}")
+        pl.DataFrame(table).write_parquet(unfinished, metadata={"opcost": key})
+        unfinished.replace(cache)
     except OSError:
         pass  # a directory that cannot be written to: the next time costs the same again
     return path, table
 
 
-def _in_processes(paths: list[str], workers: int | None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+def _in_processes(reduce: Reduce, paths: list[str], workers: int | None) -> Iterator[Reduced]:
     workers = min(len(paths), workers or os.cpu_count() or 1)
     if workers == 1:
-        yield from map(reduce_rank, paths)
+        yield from map(reduce, paths)
         return
     # Polars runs threads, which a forked process would inherit in the middle of what they do.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(reduce_rank, path) for path in paths]):
+        for future in as_completed([pool.submit(reduce, path) for path in paths]):
             yield future.result()
 
 
-def _on_cluster(paths: list[str], cluster: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+def _on_cluster(reduce: Reduce, paths: list[str], cluster: str) -> Iterator[Reduced]:
     """The same on a Dask cluster; its workers must see the files under the same paths."""
     try:
         from distributed import Client, LocalCluster
@@ -210,7 +226,7 @@ def _on_cluster(paths: list[str], cluster: str) -> Iterator[tuple[str, dict[str,
             ) as local,
             Client(local) as client,
         ):
-            yield from _gathered(client, finished, paths)
+            yield from _gathered(client, finished, reduce, paths)
         return
     try:
         client = Client(cluster, timeout="10s")
@@ -219,14 +235,14 @@ def _on_cluster(paths: list[str], cluster: str) -> Iterator[tuple[str, dict[str,
             f"there is no Dask scheduler at {cluster!r}: {exc}", hint="tcp://HOST:PORT, or local"
         ) from exc
     with client:
-        yield from _gathered(client, finished, [str(Path(path).resolve()) for path in paths], names=paths)
+        yield from _gathered(client, finished, reduce, [str(Path(path).resolve()) for path in paths], names=paths)
 
 
 def _gathered(
-    client: Any, finished: Any, paths: list[str], names: list[str] | None = None
-) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    client: Any, finished: Any, reduce: Reduce, paths: list[str], names: list[str] | None = None
+) -> Iterator[Reduced]:
     asked = dict(zip(paths, names or paths, strict=True))
-    futures = client.map(reduce_rank, paths, pure=False)
+    futures = client.map(reduce, paths, pure=False)
     for _, (path, table) in finished(futures, with_results=True):
         yield asked[path], table
 
@@ -252,7 +268,7 @@ def _natural(file: Path) -> list[tuple[int, str]]:
 
 
 def _content_key(file: Path) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.sha256()  # processors have instructions for it
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)

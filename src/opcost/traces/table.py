@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.errors import SourceError
 from opcost.traces.aten import Meaning
+from opcost.traces.device_use import DeviceUse, device_uses
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto import KinetoReader, damage_notes, meta_of, rank_of, translate, wall_of
-from opcost.traces.kineto_columns import PROVIDERS
+from opcost.traces.kineto_categories import PROVIDERS
 from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES
 from opcost.traces.kineto_rows import Translated
 
@@ -68,7 +69,7 @@ class Queue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Executions that share operator, arguments, module, phase and step."""
+    """Executions that share operator, arguments, module, phase, step and thread, and whether they launched device work."""
 
     type: str
     provider: str
@@ -76,6 +77,9 @@ class Group:
     module: str
     phase: Phase
     step: int | None
+    thread: str
+    device_total: int = 0
+    """Time of the device work that these and the operators inside launched."""
     host: Times = field(default_factory=Times)
     host_self: Times = field(default_factory=Times)
     device: Times = field(default_factory=Times)
@@ -93,18 +97,22 @@ class Table:
     """Device work that no operator launched, and why: "graph", "outside" the window, or in "none"."""
     collectives: tuple[tuple[str, str, int, int], ...]
     """Name, process group, start and duration of every collective on a device, by start."""
-    spans: Mapping[str, tuple[int, int]]
-    """Of each device, nanoseconds from its first to its last work, and how many of them it was busy."""
+    devices: Mapping[str, DeviceUse]
     wall_ns: int | None
     notes: tuple[Note, ...] = ()
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """Of each device, nanoseconds from its first to its last work, and how many of them it was busy."""
+        return {device: (use.span_ns, use.busy_ns) for device, use in self.devices.items()}
 
     def profile(self) -> Profile:
         """The groups as rows that stand for many executions each, with sums of times."""
         rank = self.rank or 0
-        has_device = bool(self.spans)
+        has_device = bool(self.devices)
         rows = []
         for number, group in enumerate(self.groups):
-            kernels = tuple(Kernel(*queue, 0, times.total) for queue, times in group.kernels.items())
+            kernels = tuple(_kernel(queue, times) for queue, times in group.kernels.items())
             spent = group.device.total if has_device else None
             rows.append(
                 ProfileRow(
@@ -115,24 +123,43 @@ class Table:
                     module=group.module,
                     phase=group.phase,
                     device=kernels[0].device if kernels else "cpu",
-                    stream=kernels[0].stream if kernels else "",
+                    stream=kernels[0].stream if kernels else group.thread,
                     provider=group.provider,
                     rank=rank,
                     step=group.step,
                     host_ns=group.host.total,
                     host_self_ns=group.host_self.total,
                     device_ns=spent,
+                    device_total_ns=group.device_total if has_device else None,
                     kernels=kernels,
                     ins=group.meaning.ins,
                     outs=group.meaning.outs,
                     attrs=group.meaning.attrs,
                     count=group.host.count,
+                    spread=Spread(group.host_self.values, group.device.values) if group.host.count > 1 else None,
                 )
             )
-        lost = tuple(Kernel(*queue, 0, times.total) for (queue, _), times in self.unattributed.items())
+        lost = tuple(
+            _kernel(queue, times)._replace(why="" if why == "none" else why, rank=self.rank)
+            for (queue, why), times in self.unattributed.items()
+        )
         alike = Note("grouped", "each row stands for all executions of an operator with the same arguments and module")
         notes = (*self.notes, alike)
-        return Profile(meta=self.meta, rows=tuple(rows), unattributed=lost, wall_ns=self.wall_ns, notes=notes)
+        return Profile(
+            meta=self.meta,
+            rows=tuple(rows),
+            unattributed=lost,
+            wall_ns=self.wall_ns,
+            notes=notes,
+            extra={
+                "devices": [{"device": device, "rank": rank, **use.fields()} for device, use in self.devices.items()]
+            },
+        )
+
+
+def _kernel(queue: Queue, times: Times) -> Kernel:
+    spread = times.values if times.count > 1 else ()
+    return Kernel(*queue, 0, times.total, count=times.count, spread=spread)
 
 
 def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
@@ -148,7 +175,7 @@ def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
             groups=_groups(translated),
             unattributed=_unattributed(translated),
             collectives=_collectives(translated),
-            spans=_spans(translated),
+            devices=device_uses(translated),
             wall_ns=wall_of(translated.linked),
             notes=damage_notes(stream) + translated.notes(),
         )
@@ -166,11 +193,17 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
     linked = translated.linked
     rows, joined = linked.rows, linked.joined
     steps = map(linked.step, rows.start) if linked.columns.steps else repeat(None)
-    numbers: dict[tuple[int, int, int, int | None], int] = {}
+    # What launched nothing is no execution on the device, and so in another group than what did.
+    launching = bytearray(len(linked))
+    for owner in set(linked.owner):
+        if owner >= 0:
+            launching[owner] = 1
+    numbers: dict[tuple[int, int, int, int | None, str, int], int] = {}
     number_of = numbers.setdefault
-    keys = zip(rows.signature, linked.module, linked.phase, steps, strict=False)
+    threads = translated.thread_of_rows()
+    keys = zip(rows.signature, linked.module, linked.phase, steps, threads, launching, strict=False)
     group_of = array("i", [number_of(key, len(numbers)) for key in keys])
-    members = [array("i") for _ in numbers]
+    members: list[array[int]] = [array("i") for _ in numbers]
     add = [own.append for own in members]
     for row, number in enumerate(group_of):
         add[number](row)
@@ -192,14 +225,20 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
             module=linked.modules[module] if module >= 0 else "",
             phase=PHASES[phase],
             step=step,
-            host=Times(map(rows.duration.__getitem__, own)),
-            host_self=Times(map(linked.self_time.__getitem__, own)),
-            device=Times(map(linked.device.__getitem__, own)),
+            thread=thread,
+            device_total=sum([linked.device_total[row] for row in own]) if translated.has_device else 0,
+            host=_picked(rows.duration, own),
+            host_self=_picked(linked.self_time, own),
+            device=_picked(linked.device, own) if queues else Times(array("q", bytes(8 * len(own)))),
             kernels=queues,
         )
-        for (signature, module, phase, step), own, queues in zip(numbers, members, kernels, strict=True)
+        for (signature, module, phase, step, thread, _), own, queues in zip(numbers, members, kernels, strict=True)
         if own
     )
+
+
+def _picked(column: array[int], places: array[int]) -> Times:
+    return Times([column[place] for place in places])
 
 
 def _unattributed(translated: Translated) -> dict[tuple[Queue, str], Times]:
@@ -225,22 +264,3 @@ def _collectives(translated: Translated) -> tuple[tuple[str, str, int, int], ...
             word, group = marked or (translated.kernel_names[name].partition("(")[0], "")
             found.append((word, group, translated.base_ns + work.start[place], work.duration[place]))
     return tuple(sorted(found, key=lambda each: each[2]))
-
-
-def _spans(translated: Translated) -> dict[str, tuple[int, int]]:
-    """Time between first and last work of each device, and the length of the union of its work."""
-    work = translated.linked.columns.device
-    places: dict[str, list[int]] = {}
-    for place, queue in enumerate(work.queue):
-        places.setdefault(translated.queues[queue][0], []).append(place)
-    found = {}
-    for device, own in places.items():
-        own.sort(key=work.start.__getitem__)
-        busy, reached = 0, work.start[own[0]]
-        for place in own:
-            start, end = work.start[place], work.start[place] + work.duration[place]
-            if end > reached:
-                busy += end - max(start, reached)
-                reached = end
-        found[device] = reached - work.start[own[0]], busy
-    return found

@@ -1,15 +1,17 @@
-"""Layer profiles of TensorRT's trtexec (`--exportProfile`)."""
+"""What TensorRT's trtexec measures: layers (`--exportProfile`) and iterations (`--exportTimes`)."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.file import TRUNCATED, TraceFile
+from opcost.traces.events import events_of
+from opcost.traces.file import TraceFile
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -17,46 +19,82 @@ if TYPE_CHECKING:
 NS_PER_MS = 1_000_000
 _BEGINNING = re.compile(rb'^\s*\[\s*\{\s*"count"\s*:\s*\d+\s*\}')
 _LAYER = re.compile(rb'^\s*\[[^\]]*"(averageMs|timeMs)"\s*:')
+_TIMES = re.compile(rb'^\s*\[\s*\{[^}]*"computeMs"\s*:')
+_STAGES = {
+    "input to device": ("startInMs", "inMs"),
+    "compute": ("startComputeMs", "computeMs"),
+    "output to host": ("startOutMs", "outMs"),
+}
 
 
 class TensorRtReader:
-    """One row for each layer, standing for all iterations."""
+    """One row for each layer, standing for all iterations; or for each stage of each iteration."""
 
     name = "tensorrt"
 
     def sniff(self, head: bytes) -> bool:
-        return _BEGINNING.match(head) is not None or _LAYER.match(head) is not None
+        return any(pattern.match(head) is not None for pattern in (_BEGINNING, _LAYER, _TIMES))
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        content, damage = events_of(file, partial=partial)
+        notes = (Note("partial", damage),) if damage else ()
+        meta = {"source": file.name, "format": "tensorrt"}
         try:
-            content = json.loads(file.text(), parse_float=Decimal, parse_int=Decimal)
-        except (ValueError, RecursionError) as exc:
-            raise SourceError(f"{file.path}: the JSON is damaged: {exc}", hint=TRUNCATED) from exc
-        try:
-            iterations = next((int(entry["count"]) for entry in content if "count" in entry), 1)
-            layers = [entry for entry in content if "name" in entry]
-            rows = tuple(
-                ProfileRow(
-                    id=number,
-                    name=str(layer["name"]),
-                    type="layer",
-                    provider="tensorrt",
-                    device="gpu:0",
-                    device_ns=(spent := _ns(layer, iterations)),
-                    device_total_ns=spent,
-                    count=iterations,
-                    attrs={"median_ns": round(layer["medianMs"] * NS_PER_MS)} if "medianMs" in layer else {},
-                )
-                for number, layer in enumerate(layers)
-            )
+            if _TIMES.match(file.head):
+                rows = tuple(_stages(content))
+                return Profile(meta={**meta, "runs": str(len(content))}, rows=rows, wall_ns=_wall(rows), notes=notes)
+            runs = next((int(entry["count"]) for entry in content if "count" in entry), 1)
+            rows = tuple(_layers([entry for entry in content if "name" in entry], runs))
         except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as exc:
             raise SourceError(f"{file.path} looks like a profile of TensorRT but is damaged: {exc!r}") from exc
-        return Profile(meta={"source": file.name, "format": "tensorrt", "runs": str(iterations)}, rows=rows)
+        return Profile(meta={**meta, "runs": str(runs)}, rows=rows, notes=notes)
 
 
 READER: Reader = TensorRtReader()
 
 
-def _ns(layer: dict[str, Decimal], iterations: int) -> int:
-    total = layer["timeMs"] if "timeMs" in layer else layer["averageMs"] * iterations
-    return round(total * NS_PER_MS)
+def _layers(layers: list[dict[str, Any]], runs: int) -> Iterator[ProfileRow]:
+    for number, layer in enumerate(layers):
+        spent = _ns(layer, "timeMs") if "timeMs" in layer else _ns(layer, "averageMs", runs)
+        yield ProfileRow(
+            id=number,
+            name=str(layer["name"]),
+            type="layer",
+            provider="tensorrt",
+            device="gpu:0",
+            device_ns=spent,
+            device_total_ns=spent,
+            count=runs,
+            attrs={"median_ns": _ns(layer, "medianMs")} if "medianMs" in layer else {},
+        )
+
+
+def _stages(iterations: list[dict[str, Any]]) -> Iterator[ProfileRow]:
+    """Of each iteration what the device did; the host's part, to put the work into its queue, goes with the computation."""
+    for step, iteration in enumerate(iterations):
+        enqueue = _ns(iteration, "endEnqMs") - _ns(iteration, "startEnqMs")
+        for place, (stage, (start, duration)) in enumerate(_STAGES.items()):
+            spent = _ns(iteration, duration)
+            yield ProfileRow(
+                id=step * len(_STAGES) + place,
+                name=stage,
+                type=stage,
+                provider="tensorrt",
+                device="gpu:0",
+                step=step,
+                host_start_ns=_ns(iteration, start),
+                host_ns=enqueue if stage == "compute" else 0,
+                host_self_ns=enqueue if stage == "compute" else 0,
+                device_ns=spent,
+                device_total_ns=spent,
+            )
+
+
+def _wall(rows: tuple[ProfileRow, ...]) -> int | None:
+    spans = [(row.host_start_ns or 0, (row.host_start_ns or 0) + (row.device_ns or 0)) for row in rows]
+    return max(end for _, end in spans) - min(start for start, _ in spans) if spans else None
+
+
+def _ns(entry: dict[str, Any], key: str, times: int = 1) -> int:
+    """Milliseconds, with the decimals that the file has."""
+    return round(Decimal(str(entry[key])) * NS_PER_MS * times)

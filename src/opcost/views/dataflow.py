@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Parameter, Report, Row
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.\-]+")
+_MANIFOLD = ("elementwise", "reduce", "pool")
+"""Kinds of which some frameworks have one operator for many functions."""
 
 
 class Edge(NamedTuple):
@@ -79,10 +81,12 @@ class _Builder:
         self.nodes.append(Node(full, op, inputs, outs, row, parameter))
 
     def _unique(self, name: str) -> str:
-        found, number = name, self._numbers.get(name, 0)
+        """The name itself, or `2.name` in the same scope: TensorBoard draws name1, name2, ... as one row of nodes."""
+        scope, slash, word = name.rpartition("/")
+        found, number = name, self._numbers.get(name, 1)
         while found in self._taken:
             number += 1
-            found = f"{name}_{number}"
+            found = f"{scope}{slash}{number}.{word}"
         self._numbers[name] = number
         self._taken.add(found)
         return found
@@ -103,8 +107,10 @@ class _Builder:
         scope = _scope(op.module)
         if op.phase != "forward":
             scope = f"{op.phase}/{scope}".rstrip("/")
+        if op.kind == "view" and op.attrs.get("shapes"):  # kept in a box of its own, beside what is computed
+            scope = f"{scope}/shapes".lstrip("/")
         inputs = self._read(op.inputs, row.ins, scope)
-        self._add(op.raw.rpartition("::")[2], op.raw, inputs, row.outs, scope=scope, gives=op.outputs, row=row)
+        self._add(_called(op), op.raw, inputs, row.outs, scope=scope, gives=op.outputs, row=row)
 
     def _read(self, values: tuple[int, ...], specs: tuple[TensorSpec, ...], scope: str) -> tuple[Edge, ...]:
         """Where tensors come from; one that nobody made is a constant beside its first reader."""
@@ -112,6 +118,12 @@ class _Builder:
             if value not in self._made:
                 self._add("constant", "Const", (), (spec,), scope=scope, gives=(value,))
         return tuple(self._made[value] for value in values if value in self._made)
+
+
+def _called(op: Op) -> str:
+    """The framework's word for an operator, and what it does where the word leaves that open: `Elemwise.RELU`."""
+    word, mode = op.raw.rpartition("::")[2], op.attrs.get("mode")
+    return f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
 
 
 def _scope(path: str) -> str:

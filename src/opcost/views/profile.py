@@ -20,6 +20,7 @@ SCHEMA = "opcost.answer/1"
 _NUMBERS = (
     "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
     "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "unpriced", "launches",
+    "delay_ns", "delay_p90_ns",
 )  # fmt: skip
 
 

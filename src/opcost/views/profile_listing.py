@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from opcost.core.answer import Answer, AnswerLine
+from opcost.core.answer import Answer, AnswerLine, Busy
 from opcost.core.units import format_time
 from opcost.errors import UnknownName
 from opcost.views.columns import Column, Value
@@ -17,7 +17,8 @@ _NAMES = ("name", "module", "kernel")
 
 RANKED = (
     "time", "share", "count", "flops", "of_peak_flops", "bandwidth", "of_peak_bandwidth", "cumulative", "note", "in_shapes",
-    "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches", "top_kernel",
+    "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches", "per_call", "delay",
+    "delay_p90", "top_kernel",
 )  # fmt: skip
 """Columns after the labels, in the order in which they are given room."""
 
@@ -30,9 +31,14 @@ def list_answer(answer: Answer, columns: str | Sequence[str] | None = None) -> L
         chosen = tuple(_find(name, known) for name in names)
         ranked: tuple[str, ...] = ()
     else:
+        if all(line.labels.get("type") == line.labels.get("name") for line in answer.rows):
+            known.pop("type", None)  # Where every operator is called by its type, once is enough.
+        if "shape" in answer.keys:
+            known.pop("in_shapes")
         chosen = tuple(known.values())
         labels = [name for name in known if name not in RANKED and not _is_percentile(name)]
-        first, others = labels[: max(1, len(answer.keys))], labels[max(1, len(answer.keys)) :]
+        leading = len(answer.keys) + ("name" in known and "name" not in answer.keys)
+        first, others = labels[:leading], labels[leading:]
         percentiles = [name for name in known if _is_percentile(name)]
         ranked = (*first, *RANKED[:3], *percentiles, *others[:1], *RANKED[3:], *others[1:])
     lines = tuple(Line(tuple(column.of(line) for column in chosen), _ROLES[line.role]) for line in answer.lines)
@@ -41,7 +47,9 @@ def list_answer(answer: Answer, columns: str | Sequence[str] | None = None) -> L
 
 def answer_columns(answer: Answer) -> dict[str, Column]:
     """Every column of an answer by name, the labels first."""
-    labels = list(answer.keys) or list(_OWN)
+    # Where a line is one operator, it says what it is, also below the group that it is in.
+    single = not answer.keys or any("name" in line.labels for line in answer.rows)
+    labels = list(dict.fromkeys((*answer.keys, *(_OWN if single else ()))))
     found = [_label(name, first=place == 0, answer=answer) for place, name in enumerate(labels)]
     other: Literal["host", "device"] = "host" if answer.side == "device" else "device"
     how = f"{answer.how} " if answer.how not in ("", "sum") else ""
@@ -72,6 +80,9 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         ),
         Column(name="wait", title="wait", unit="time", of=_of("wait_ns"), dull=(None,)),
         Column(name="launches", title="kernels", unit="number", of=_of("launches"), dull=(0, 1)),
+        Column(name="per_call", title="kernels/call", unit="ratio", of=_of("launches_per_call"), dull=(None, 1, "")),
+        Column(name="delay", title="launch delay", unit="time", of=_of("delay_ns"), dull=(None,)),
+        Column(name="delay_p90", title="delay p90", unit="time", of=_of("delay_p90_ns"), dull=(None,)),
         Column(name="top_kernel", title="longest kernel", unit="text", of=_top_kernel, dull=("",)),
         Column(name="in_shapes", title="input", unit="shapes", of=_of("ins"), dull=((),)),
         Column(name="out_shapes", title="output", unit="shapes", of=_of("outs"), dull=((),)),
@@ -84,22 +95,39 @@ def summary_lines(answer: Answer) -> list[str]:
     """What the lines must be seen against: totals, how devices were used, and where the peaks are from."""
     said = []
     totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
-    known = [f"{name} time {format_time(_whole(value))}" for name, value in totals if value is not None]
+    known = [f"{name} time {_time(value)}" for name, value in totals if value is not None]
     if known:
         said.append(" · ".join(known))
     if answer.unattributed_ns:
-        said.append(f"unattributed device time {format_time(answer.unattributed_ns)}")
+        said.append(f"unattributed device time {_time(answer.unattributed_ns)}")
     for use in answer.devices:
         rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
         said.append(
-            f"{rank}{use.device or 'device'}: busy {format_time(use.busy_ns)} of {format_time(use.span_ns)}, idle "
-            f"{_percent(use.idle_ns, use.span_ns)}, overlap {format_time(use.overlap_ns)}"
-            + (f", {use.kernels:,} kernels, median {format_time(_whole(use.median_ns))}" if use.kernels else "")
+            f"{rank}{use.device or 'device'}: busy {_time(use.busy_ns)} of {_time(use.span_ns)}, idle "
+            f"{_percent(use.idle_ns, use.span_ns)}, overlap {_time(use.overlap_ns)}"
+            + (f", {use.kernels:,} kernels, median {_time(use.median_ns)}" if use.kernels else "")
         )
+        if use.launches:
+            said.append(f"{rank}{use.device or 'device'}: {launches_text(use)}")
     if answer.peak:
         said.append(f"peaks of {answer.peak}")
     said += [note.text for note in answer.notes]
     return said
+
+
+def launches_text(use: Busy) -> str:
+    """How many, for how many operators, and how long kernels waited after them."""
+    said = f"{use.launches:,} launches"
+    if use.operators:
+        said += f" by {use.operators:,} operators ({use.owned / use.operators:.2f} kernels each)"
+    if use.delay_ns is not None and use.delay_p90_ns is not None:
+        said += f", from launch to start {_time(use.delay_ns)} median, {_time(use.delay_p90_ns)} p90"
+    return said
+
+
+def _time(ns: float) -> str:
+    """The time with its unit held to it, where lines are broken."""
+    return format_time(round(ns)).replace(" ", "\u00a0")
 
 
 def _label(name: str, *, first: bool, answer: Answer) -> Column:
@@ -110,7 +138,8 @@ def _label(name: str, *, first: bool, answer: Answer) -> Column:
             return line.labels["name"] if first else ""
         return line.labels.get(name, "")
 
-    dull: tuple[Value, ...] = () if first or answer.keys else ("", "forward") if name == "phase" else ("", "0")
+    asked = first or name in answer.keys
+    dull: tuple[Value, ...] = () if asked else ("", "forward") if name == "phase" else ("", "0")
     return Column(name=name, title=name, unit="name" if name in _NAMES or first else "text", of=read, dull=dull)
 
 

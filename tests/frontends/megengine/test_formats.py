@@ -104,6 +104,21 @@ def test_a_test_case_holds_the_model_first(name: str, dump: Dump, tmp_path: Path
     assert [note.code for note in report.notes] == ["testcase"]
 
 
+@pytest.mark.parametrize("name", ["dwnet_nogn.v1", "dwnet_nogn.v2"])
+def test_of_models_one_after_the_other_the_first_is_counted_and_that_is_told(
+    name: str, dump: Dump, tmp_path: Path
+) -> None:
+    """As `dump(..., append=True)` writes them; MegEngine too loads the first."""
+    path = tmp_path / "two.mge"
+    path.write_bytes(dump(name).read_bytes() + dump("two_io.v2").read_bytes())
+    report = opcost.count(path)
+    assert report.totals == opcost.count(dump(name)).totals
+    (note,) = report.notes
+    assert note.code == "appended"
+    assert note.text.startswith(f"{dump('two_io.v2').stat().st_size} bytes follow the model")
+    assert not opcost.count(dump(name)).notes
+
+
 def test_the_version_of_megengine_is_told(dump: Dump) -> None:
     report = opcost.count(dump("two_io.v2"))
     assert report.meta["format"] == "FBS v2"

@@ -26,6 +26,9 @@ Dump = Callable[[str], Path]
         ("const<0.5>[2]", None),
         ("const{1,64,1,1}[2596]", None),
         ("0.5", None),
+        ("0.Convolution", "0"),
+        ("1.0.weight", "1.0"),
+        ("2", None),
         ("a." * 1000 + "RELU", None),
         ("", None),
     ],
@@ -47,6 +50,15 @@ def test_layers_are_modules_with_their_own_weights(dump: Dump) -> None:
     assert tree["c3"].type == "ConvBias"
     assert tree["c1"].inputs[0].dims == (1, 3, 16, 16)
     assert tree["c1"].outputs[0].dims == (1, 8, 8, 8)
+
+
+def test_a_sequence_at_the_root_has_its_numbers_as_modules() -> None:
+    report = opcost.count(Path(__file__).parents[2] / "data/megengine/parity/mlp.plain.mge")
+    tree = {module.path: module for module in report.modules}
+    assert list(tree) == ["", "0", "1", "2"]
+    assert tree["0"].own.params == 20 * 32 + 32
+    assert tree["2"].own.macs == 4 * 32 * 10
+    assert {parameter.name for parameter in report.parameters} == {"0.weight", "0.bias", "2.weight", "2.bias"}
 
 
 def test_every_parent_is_there_and_the_totals_add_up(dump: Dump) -> None:

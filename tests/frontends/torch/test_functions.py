@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +93,9 @@ def test_any_other_mapping_and_a_named_tuple_are_one_argument() -> None:
     assert opcost.count(lambda batch: batch["x"] @ batch["x"].t(), {"x": X}).totals.macs == B * D * B
     packed = nn.utils.rnn.pack_sequence([torch.ones(4, D), torch.ones(2, D)])
     assert opcost.count(nn.LSTM(D, H), packed).totals.macs == (4 + 2) * 4 * H * (D + H)
+
+
+def test_a_function_that_is_named_makes_the_model_and_one_handed_over_is_it(tmp_path: Path) -> None:
+    path = tmp_path / "nets.py"
+    path.write_text("import torch\ndef small(width=2):\n    return torch.nn.Linear(width, 3)\n", encoding="utf-8")
+    assert opcost.count(f"{path}:small", shapes=(5, 2)).totals.macs == 5 * 2 * 3

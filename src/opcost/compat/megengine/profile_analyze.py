@@ -122,9 +122,14 @@ def main(passed_args: Sequence[str] | None = None) -> None:
     path = options.pop("dump")
     options["type"] = tuple(options["type"] or ())
     try:
+        from opcost.analysis.join import with_costs
+        from opcost.rules import default_rules
         from opcost.traces.registry import read
 
-        print(analyze(read(path), Wish(**options)))
+        profile = read(path)
+        if "megengine" not in profile.extra:
+            profile = with_costs(profile, default_rules())
+        print(analyze(profile, Wish(**options)))
     except OpcostError as fault:
         print(f"profile_analyze: {fault}", file=sys.stderr)
         sys.exit(fault.exit_code)

@@ -268,7 +268,7 @@ _ALIASES = {
 def sort(records: Sequence[Record], order_by: str) -> list[Record]:
     """By a column, falling, or rising with a `+` before it; what is missing comes last in both directions."""
     rising = order_by.startswith("+")
-    wanted = order_by.lstrip("+").strip().lower().replace(" ", "_").replace("-", "_")
+    wanted = order_by.lstrip("+-").strip().lower().replace(" ", "_").replace("-", "_")
     wanted = _ALIASES.get(wanted, wanted)
     if wanted not in _COLUMNS:
         raise UnknownName("column", order_by, [*_COLUMNS, *_ALIASES])

@@ -57,22 +57,28 @@ def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
         for header, column in zip(headers, columns, strict=True)
     ]
     widths = [
-        width_of(column[0]) if column else width_of(header) + _HEADER_ROOM
+        width_of(column[0].partition("\n")[0]) if column else width_of(header) + _HEADER_ROOM
         for header, column in zip(headers, texts, strict=True)
     ]
     head = [pad(header, width, left=not right) for header, width, right in zip(headers, widths, numeric, strict=True)]
     rule = "|".join("-" * (width + 2) for width in widths)
-    return "\n".join(
-        [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(cells)} |" for cells in zip(*texts, strict=True))]
-    )
+    lines = [f"| {' | '.join(head)} |", f"|{rule}|"]
+    for cells in zip(*texts, strict=True):
+        tall = [cell.split("\n") for cell in cells]
+        for number in range(max(map(len, tall))):
+            placed = (
+                parts[number] if number < len(parts) else " " * width for parts, width in zip(tall, widths, strict=True)
+            )
+            lines.append(f"| {' | '.join(placed)} |")
+    return "\n".join(lines)
 
 
 def _column_texts(column: Sequence[Cell], *, least: int = 0) -> list[str]:
-    """The cells of a column at one width."""
+    """The cells of a column, each of their lines at one width."""
     if not all(map(_is_number, column)):
-        texts = [str(cell) for cell in column]
-        room = max([least, *map(width_of, texts)])
-        return [pad(text, room, left=True) for text in texts]
+        tall = [str(cell).strip().split("\n") for cell in column]
+        room = max([least, *(width_of(line) for lines in tall for line in lines)])
+        return ["\n".join(pad(line, room, left=True) for line in lines) for lines in tall]
     whole = all(_is_whole(cell) for cell in column)
     texts = [str(cell) if whole else format(float(cell), "g") for cell in column]
     if not whole:

@@ -30,6 +30,8 @@ class Container(NamedTuple):
     weights: tuple[int, int]
     """First byte and end of the weights of FBS v1; in FBS v2 they lie inside the graph."""
     testcases: int
+    more: int = 0
+    """Bytes after the model: further ones that were appended, or the data of test cases."""
 
 
 def recognize(head: bytes) -> bool:
@@ -50,13 +52,15 @@ def locate(data: Bytes, size: int, what: str) -> Container:
         length = _number(data, length_at, 8, size, what)
         if length > size - first:
             raise _cut(what, f"it claims {length} bytes of weights and has {max(size - first, 0)}", length_at)
-        return Container(magic, _graph(data, first + length, size, what), (first, first + length), testcases)
+        graph = _graph(data, first + length, size, what)
+        return Container(magic, graph, (first, first + length), testcases, size - graph.end)
     if bytes(data[start + 8 : start + 12]) != V2:
         raise SourceError(
             f"{what} is no MegEngine dump: it begins with {bytes(data[:12])!r}",
             hint="opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2",
         )
-    return Container(V2, _graph(data, start, size, what), (0, 0), testcases)
+    graph = _graph(data, start, size, what)
+    return Container(V2, graph, (0, 0), testcases, size - graph.end)
 
 
 def _graph(data: Bytes, at: int, size: int, what: str) -> Buffer:

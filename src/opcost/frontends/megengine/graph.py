@@ -46,10 +46,7 @@ class _Builder:
     def graph(self) -> Graph:
         ops = [self._op(op) for op in self.model.operators if op.type not in SOURCES]
         values = self._values()
-        if self.model.testcases:
-            self.notes.append(
-                Note("testcase", f"the file also holds {self.model.testcases} sets of inputs and outputs")
-            )
+        self._tell_what_follows()
         return Graph(
             source=self.model.path,
             framework="megengine",
@@ -61,6 +58,16 @@ class _Builder:
             notes=tuple(self.notes),
             meta={"format": self.model.format, "megengine": self.model.version},
         )
+
+    def _tell_what_follows(self) -> None:
+        """Note what else is in the file and not counted."""
+        sets, more = self.model.testcases, self.model.more
+        if sets:
+            several = f"{sets} sets" if sets > 1 else "one set"
+            self.notes.append(Note("testcase", f"the file also holds {several} of inputs and outputs"))
+        elif more:
+            text = f"{more} bytes follow the model, as where others were appended: only the first model is counted"
+            self.notes.append(Note("appended", text))
 
     # -- operators ------------------------------------------------------------------------------------------------
 
@@ -93,7 +100,7 @@ class _Builder:
         if rule is None:
             return Meaning("unknown")
         if self._is_number(node.op):
-            return Meaning("view")
+            return Meaning("view", {"shapes": True})
         try:
             return rule.meaning(node)
         except Unknown:

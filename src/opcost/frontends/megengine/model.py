@@ -91,6 +91,8 @@ class Model:
     variables: tuple[Variable, ...]
     outputs: tuple[int, ...]
     testcases: int = 0
+    more: int = 0
+    """Bytes of the file after the model that is read."""
     numbers: dict[int, tuple[int | float, ...]] = field(default_factory=dict)
     """The values of the small constants, by variable; shapes are computed from them."""
 
@@ -228,6 +230,7 @@ class _V2(_Reader):
             variables=tuple(variables),
             outputs=self._made(tuple(table.number(0, U32) for table in root.tables(4)), position, root),
             testcases=self.container.testcases,
+            more=self.container.more,
             numbers=self.numbers,
         )
 
@@ -291,6 +294,7 @@ class _V1(_Reader):
             variables=tuple(variables),
             outputs=self._outputs(root, len(variables)),
             testcases=self.container.testcases,
+            more=self.container.more,
             numbers=self.numbers,
         )
 

@@ -17,7 +17,7 @@ DEEPEST = 64
 """Modules inside each other, as far as a name is believed."""
 
 _INDEX = re.compile(r"(\[\d+\])?(:o\d+)?$")
-_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+_PATH = re.compile(r"(\w+\.)*[A-Za-z_]\w*")
 
 
 def scope_of(name: str) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from opcost.frontends.registry import FUNCTIONS
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
@@ -43,9 +43,7 @@ FRONTEND = TorchFrontEnd()
 
 def is_function(obj: object) -> bool:
     """Whether an object is a function rather than a model; one compiled by torch is still a function."""
-    if isinstance(obj, (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)):
-        return True
-    return isinstance(obj, sys.modules["torch"].jit.ScriptFunction)
+    return isinstance(obj, (*FUNCTIONS, sys.modules["torch"].jit.ScriptFunction))
 
 
 def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:

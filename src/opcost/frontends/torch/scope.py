@@ -1,7 +1,8 @@
 """Which module is running: one wrapper around `nn.Module.__call__`, in place only while something is recorded.
 
 Hooks on every module would take the slow path of every call and leave traces when a forward raises. The wrapper serves
-only the thread that records; calls from other threads go straight through.
+only the thread that records; calls from other threads go straight through. The threads of the autograd engine are an
+exception on demand: with checkpoints, a backward pass on a device calls modules there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 _active = threading.local()
@@ -23,6 +25,7 @@ class _Wrapper:
         self.lock = threading.Lock()
         self.users = 0
         self.plain: Callable[..., Any] = nn.Module.__call__
+        self.enter_in_engine: Callable[..., Any] | None = None
 
 
 _wrapper = _Wrapper()
@@ -30,14 +33,21 @@ _wrapper = _Wrapper()
 
 def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     enter = getattr(_active, "enter", None)
+    if enter is None and _wrapper.enter_in_engine is not None and torch._C._current_autograd_node() is not None:
+        enter = _wrapper.enter_in_engine
     if enter is None:
         return _wrapper.plain(module, *args, **kwargs)
     return enter(module, args, kwargs)
 
 
 @contextmanager
-def intercept_calls(enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]) -> Iterator[None]:
-    """Hand every module call of this thread to `enter(module, args, kwargs)` for the time of the block."""
+def intercept_calls(
+    enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any], *, engine: bool = False
+) -> Iterator[None]:
+    """Hand every module call of this thread to `enter(module, args, kwargs)` for the time of the block.
+
+    With `engine`, also those of the autograd engine's own threads.
+    """
     outer = getattr(_active, "enter", None)
     with _wrapper.lock:
         if _wrapper.users == 0:
@@ -45,10 +55,14 @@ def intercept_calls(enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]]
             nn.Module.__call__ = _scoped_call  # type: ignore[method-assign, assignment]
         _wrapper.users += 1
     _active.enter = enter
+    outer_engine = _wrapper.enter_in_engine
+    if engine:
+        _wrapper.enter_in_engine = enter
     try:
         yield
     finally:
         _active.enter = outer
+        _wrapper.enter_in_engine = outer_engine
         with _wrapper.lock:
             _wrapper.users -= 1
             if _wrapper.users == 0:

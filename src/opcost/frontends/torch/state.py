@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -54,7 +54,7 @@ def quiet_globals() -> Iterator[None]:
             undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
         undo.enter_context(replaced(torch, "compile", _as_written))
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
-        undo.enter_context(replaced(CheckpointFunction, "apply", _checkpoint))
+        undo.enter_context(checkpoints_for_grad())
         # Inference mode hands over composite operators whole, which hides what they consist of.
         undo.enter_context(replaced(torch.inference_mode, "__enter__", _without_grad))
         yield
@@ -62,6 +62,11 @@ def quiet_globals() -> Iterator[None]:
 
 def _as_written(model: Any = None, **_: Any) -> Any:
     return model if model is not None else lambda function: function
+
+
+def checkpoints_for_grad() -> AbstractContextManager[None]:
+    """Make reentrant checkpoints work with `torch.autograd.grad`."""
+    return replaced(CheckpointFunction, "apply", _checkpoint)
 
 
 def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:

@@ -17,6 +17,9 @@ NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
 """Inside these, operators of all modules below run without a call of the modules."""
 
+_GRAPH = "GraphLaunch"
+"""In the runtime's names of the call that starts a CUDA graph."""
+
 _NO_ARITHMETIC = frozenset(
     f"aten::{name}"
     for name in (
@@ -54,6 +57,7 @@ class Matcher:
         """The counted rows of each recorded node, by the node's identity; below a matched node nothing is matched."""
         found: dict[int, tuple[Row, ...]] = {}
         outermost: list[Node] = []
+        replayed: list[Node] = []
         regions: set[tuple[int | None, str, str]] = set()
         waiting: list[tuple[Node, bool, bool]] = [(root, False, False) for root in reversed(roots)]
         while waiting:
@@ -61,6 +65,8 @@ class Matcher:
             if node.event.runtime:
                 continue
             compiled = compiled or node.event.name.startswith(_REGIONS)
+            if compiled and any(child.event.runtime and _GRAPH in child.event.name for child in node.children):
+                replayed.append(node)
             if not inside and is_operator(node.event.name):
                 outermost.append(node)
                 inside = True
@@ -72,7 +78,24 @@ class Matcher:
             else:
                 waiting.extend((child, compiled, inside) for child in reversed(node.children))
         self._place_rest([node for node in outermost if _where(node) not in regions], found)
+        self._place_replayed(replayed, found)
         return found
+
+    def _place_replayed(self, replayed: Sequence[Node], found: dict[int, tuple[Row, ...]]) -> None:
+        """A compiled region that replays a CUDA graph calls no operators: where it is the only one, all of them are in it."""
+        alone = Counter(_where(node) for node in replayed)
+        for node in replayed:
+            step, phase, module = place = _where(node)
+            used = self._used.setdefault(step, set())
+            if alone[place] == 1:
+                below = f"{module}." if module else ""
+                rows = [
+                    row
+                    for row in self._rows
+                    if row.op.phase == phase and row.op.id not in used and f"{row.op.module}.".startswith(below)
+                ]
+                found[id(node)] = tuple(rows)
+                used.update(row.op.id for row in rows)
 
     def _place_rest(self, outermost: Sequence[Node], found: dict[int, tuple[Row, ...]]) -> None:
         """Give what a fused operator did in place of the counted ones to it, where only one can have done it.

@@ -15,6 +15,8 @@ BACKWARD = f"{PREFIX}backward"
 ASIDE = f"{PREFIX}aside"
 """What the recorder itself runs between steps."""
 _ENGINE = ("autograd::", "torch::autograd::")
+_ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+"""Hands a parameter its gradient; it has no number of its own and runs right after the node that made the gradient."""
 
 
 class Place(NamedTuple):
@@ -77,6 +79,8 @@ class _Builder:
         self.steps: dict[int, tuple[int, int]] = {}
         self._made_in: dict[tuple[int, int], str] = {}
         """The module in which an autograd node was made, by thread and number."""
+        self._evaluated: dict[int, str] = {}
+        """The module of the autograd node that each thread ran last."""
         self._launches: dict[int, Node] = {}
         self._operators: dict[int, Node] = {}
         self._owner: dict[int, Node] = {}
@@ -130,11 +134,15 @@ class _Builder:
 
         An operator that makes a node sees the node's number, as do those before it that make none: the last one counts.
         """
+        if event.name == _ACCUMULATE:
+            return place._replace(phase="backward", module=self._evaluated.get(event.thread, place.module))
         if event.sequence < 0:
             return place
         if event.forward_thread:
             made_in = self._made_in.get((event.forward_thread, event.sequence))
-            return place._replace(phase="backward", module=place.module if made_in is None else made_in)
+            place = place._replace(phase="backward", module=place.module if made_in is None else made_in)
+            self._evaluated[event.thread] = place.module
+            return place
         self._made_in[event.torch_thread, event.sequence] = place.module
         return place
 

@@ -13,10 +13,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.core.report import Report
+from opcost.errors import InputError
 from opcost.frontends.torch.model import one_at_a_time
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.synchronise import wait_for
 from opcost.recorders.timing import percentile, timed_runs
+from opcost.recorders.torch.clocks import gpu_state
 from opcost.recorders.torch.events import DeviceEvent, HostEvent, read_events
 from opcost.recorders.torch.machine import conditions
 from opcost.recorders.torch.matching import Matcher
@@ -31,6 +33,11 @@ CACHE_BYTES = 256 * 2**20
 
 def record(source: Any, options: ProfileOptions, report: Report | None) -> Profile:
     """The profile of a model. `report` is its count on the same inputs, which gives each row its kind, shapes and cost."""
+    if torch.autograd._profiler_enabled():
+        raise InputError(
+            "PyTorch's profiler is running already, and a second one would end it",
+            hint="leave the block of the first one before calling opcost.profile",
+        )
     runner = Runner(source, options)
     with_device = runner.device.type == "cuda" and not options.host_only
     with one_at_a_time, runner.prepared():
@@ -38,6 +45,7 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
         for _ in range(options.warmup):
             wait_for(runner.run())
         timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
+        state = _state_at_work(runner)
         recorded, nesting, annotated = _record(runner, len(timed), flush, with_device=with_device)
     matcher = Matcher(report.rows if report is not None else ())
     rows = RowMaker(matcher.match(nesting.roots), with_device=with_device).rows(nesting.roots)
@@ -57,6 +65,7 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
             "annotated": str(annotated),
             "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
             **conditions(runner.device),
+            **state,
         },
         rows=rows,
         unattributed=tuple(kernel_of(event) for event in nesting.unattributed),
@@ -65,6 +74,16 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
         notes=tuple(notes),
         extra={"recorded_ns": list(recorded)},
     )
+
+
+def _state_at_work(runner: Runner) -> dict[str, str]:
+    """Clocks and temperature while the device works: an idle one turns them down."""
+    if runner.device.type != "cuda":
+        return {}
+    result = runner.run()
+    state = gpu_state(runner.device)
+    wait_for(result)
+    return state
 
 
 class _Recording(NamedTuple):

@@ -59,7 +59,10 @@ class RowMaker:
         kernels = tuple(kernel_of(kernel) for inner in own for kernel in inner.kernels)
         total = sum(kernel.duration_ns for inner in node.walk() for kernel in inner.kernels)
         main = max(counted, key=_weight) if counted else None
-        module = main.op.module if main is not None else place.module
+        modules = {row.op.module for row in counted or ()}
+        # An operator or a region in place of several modules belongs to the one that called it, and is of no one kind.
+        module = modules.pop() if len(modules) == 1 else place.module
+        one_kind = main is not None and (module == main.op.module or is_operator(event.name))
         base = event.name.rpartition("::")[2]
         own_ns = sum(kernel.duration_ns for kernel in kernels)
         self._rows.append(
@@ -67,7 +70,7 @@ class RowMaker:
                 id=len(self._rows),
                 name=f"{module}.{base}" if module else base,
                 type=event.name,
-                kind=main.op.kind if main is not None else "",
+                kind=main.op.kind if main is not None and one_kind else "",
                 module=module,
                 phase=place.phase,
                 device=kernels[0].device if kernels else "cpu",

@@ -19,7 +19,7 @@ from opcost.frontends.torch.inputs import make_inputs
 from opcost.frontends.torch.lazy import is_unsettled
 from opcost.frontends.torch.load import device_of, in_mode
 from opcost.frontends.torch.scope import Paths, intercept_calls
-from opcost.frontends.torch.state import random_state
+from opcost.frontends.torch.state import checkpoints_for_grad, random_state
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
@@ -83,6 +83,8 @@ class Runner:
             undo.enter_context(random_state())
             undo.enter_context(in_mode(self.inner, self._options.mode))
             undo.enter_context(torch.set_grad_enabled(self._options.backward))
+            if self._options.backward:
+                undo.enter_context(checkpoints_for_grad())
             yield
 
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
@@ -91,7 +93,7 @@ class Runner:
             if scope is None or not modules:
                 return self._forward_and_backward(scope or _no_scope)
             self._running = ""
-            with intercept_calls(partial(self._enter, scope)):
+            with intercept_calls(partial(self._enter, scope), engine=True):
                 return self._forward_and_backward(scope)
         except OpcostError:
             raise

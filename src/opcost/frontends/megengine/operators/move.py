@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from opcost.frontends.megengine.node import (
     Extent,
-    Meaning,
     Mismatch,
     Node,
     Rule,
@@ -132,20 +131,16 @@ def _shape_shapes(node: Node) -> list[Shape]:
 
 
 _VIEW = means("view")
-
-
-def _first(node: Node) -> Meaning:
-    """Nothing moves; the numbers that come as further inputs are only looked at."""
-    return Meaning("view", inputs=(0,))
+"""Nothing moves; numbers that come as further inputs are only looked at."""
 
 
 RULES = {
-    "Reshape": Rule(_reshape_shapes, _first),
-    "Broadcast": Rule(_broadcast_shapes, _first),
+    "Reshape": Rule(_reshape_shapes, _VIEW),
+    "Broadcast": Rule(_broadcast_shapes, _VIEW),
     "Dimshuffle": Rule(_dimshuffle_shapes, _VIEW),
     "AxisAddRemove": Rule(_axis_shapes, _VIEW),
     "Concat": Rule(_concat_shapes, means("copy")),
-    "Split": Rule(_split_shapes, _first),
+    "Split": Rule(_split_shapes, _VIEW),
     "Padding": Rule(_padding_shapes, means("copy")),
     "GetVarShape": Rule(_shape_shapes, _VIEW, lambda node: ["int32"]),
     "Copy": Rule(same, means("copy")),
@@ -153,7 +148,7 @@ RULES = {
     "MarkDynamicVar": Rule(same, _VIEW),
     "MarkNoBroadcastElemwise": Rule(same, _VIEW),
     "PersistentOutputStorage": Rule(same, means("copy")),
-    "VirtualDep": Rule(same, _first),
-    "AssertEqual": Rule(same, _first),
+    "VirtualDep": Rule(same, _VIEW),
+    "AssertEqual": Rule(same, _VIEW),
     "Sleep": Rule(same, _VIEW),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from opcost.core.graph import Attr
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, always, register, same_types
 from opcost.frontends.mxnet.shape import Extent, Mismatch, merge, show
@@ -46,6 +47,11 @@ class Window:
         if self.last:
             return shape[0], shape[-1], shape[1:-1]
         return shape[0], shape[1], shape[2:]
+
+    @property
+    def geometry(self) -> dict[str, Attr]:
+        """What a receptive field follows from."""
+        return {"kernel": self.kernel, "stride": self.stride, "dilation": self.dilate}
 
     def join(self, batch: Extent, channels: Extent, space: tuple[Extent, ...]) -> tuple[Extent, ...]:
         return (batch, *space, channels) if self.last else (batch, channels, *space)
@@ -127,11 +133,11 @@ def _deconvolution(call: Call) -> None:
 
 
 def _with_bias(call: Call) -> Translation:
-    return Translation("conv")
+    return Translation("conv", Window(call.attrs).geometry)
 
 
 def _transposed(call: Call) -> Translation:
-    return Translation("conv", {"transposed": True})
+    return Translation("conv", {"transposed": True, **Window(call.attrs).geometry})
 
 
 def _deformable(offsets: int) -> Operator:
@@ -154,7 +160,8 @@ def _deformable(offsets: int) -> Operator:
         order = (0, *range(weight, len(call.ins)), *range(1, weight))
         has_bias = len(call.ins) > weight + 1
         # Without a bias the places would stand where a bias does, so they are left away.
-        return Translation("conv", {"sampled": BILINEAR_TAPS}, order if has_bias else order[:2])
+        attrs = {"sampled": BILINEAR_TAPS, **Window(call.attrs).geometry}
+        return Translation("conv", attrs, order if has_bias else order[:2])
 
     slots = ("data", "offset", "weight", "bias") if offsets == 1 else ("data", "offset", "mask", "weight", "bias")
     return Operator(infer, translate, slots=slots)

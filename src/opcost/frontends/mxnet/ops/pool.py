@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from opcost.core.graph import Attr
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.convolution import channels_last
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register
@@ -68,10 +69,11 @@ def _pooled(call: Call) -> Translation:
         raise AttributeFault(f"the pool_type {call.attrs.text('pool_type')!r} is not known")
     if call.attrs.flag("global_pool"):
         x = call.x()
-        window = prod(x[_space(call, x)])
+        kernel = stride = x[_space(call, x)]
     else:
-        window = prod(call.attrs.integers("kernel"))
-    return Translation("pool", {"fn": fn, "window": window})
+        kernel = call.attrs.integers("kernel")
+        stride = call.attrs.integers("stride", ()) or (1,) * len(kernel)
+    return Translation("pool", {"fn": fn, "window": prod(kernel), "kernel": kernel, "stride": stride})
 
 
 def _adaptive(call: Call) -> None:
@@ -91,7 +93,12 @@ def adaptive_window(source: tuple[int, ...], target: tuple[int, ...]) -> int:
 
 
 def _adapted(call: Call) -> Translation:
-    return Translation("pool", {"fn": "adaptive_avg", "window": adaptive_window(call.x()[2:], call.y()[2:])})
+    source, target = call.x()[2:], call.y()[2:]
+    attrs: dict[str, Attr] = {"fn": "adaptive_avg", "window": adaptive_window(source, target)}
+    if all(target):
+        attrs["kernel"] = tuple(-(-n // m) for n, m in zip(source, target, strict=True))
+        attrs["stride"] = tuple(n // m for n, m in zip(source, target, strict=True))
+    return Translation("pool", attrs)
 
 
 register(("Pooling", "_npx_pooling", "Pooling_v1"), Operator(_pooling, _pooled, slots=("data",)))

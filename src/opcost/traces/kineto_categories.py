@@ -1,0 +1,19 @@
+"""The categories of Kineto's events, of all vintages, that are work."""
+
+from __future__ import annotations
+
+OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE = range(6)
+IGNORED = -1
+PROVIDERS = {OPERATOR: "cpu_op", ANNOTATION: "user_annotation", RUNTIME: "runtime", OVERHEAD: "overhead"}
+
+CATEGORIES: dict[str, int] = {
+    "cpu_op": OPERATOR, "Operator": OPERATOR, "hpu_op": OPERATOR,
+    "user_annotation": ANNOTATION,
+    "cuda_runtime": RUNTIME, "cuda_driver": RUNTIME, "Runtime": RUNTIME, "mtia_runtime": RUNTIME, "glow_runtime": RUNTIME,
+    "xpu_runtime": RUNTIME, "xpu_driver": RUNTIME, "privateuse1_runtime": RUNTIME, "privateuse1_driver": RUNTIME,
+    "hip_runtime": RUNTIME, "hip_driver": RUNTIME,
+    "overhead": OVERHEAD,
+    "python_function": MODULE,
+    "kernel": DEVICE, "Kernel": DEVICE, "gpu_memcpy": DEVICE, "Memcpy": DEVICE, "gpu_memset": DEVICE, "Memset": DEVICE,
+    "mtia_ccp_events": DEVICE, "concurrent_kernel": DEVICE, "privateuse1_kernel": DEVICE,
+}  # fmt: skip

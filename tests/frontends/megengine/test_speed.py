@@ -1,0 +1,55 @@
+"""A dump of 45 MB is read in a moment: its weights are listed and not loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import opcost
+
+pytest.importorskip("flatbuffers")
+SCRIPT = Path(__file__).parents[3] / "benchmarks/megengine_read.py"
+SECONDS = 0.3
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    """The benchmark, which writes such a dump without MegEngine."""
+    spec = importlib.util.spec_from_file_location("megengine_read", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def resnet18() -> tuple[int, int]:
+    """Parameters and multiply-adds of the full net on an image of 224 x 224."""
+    params, macs = 0, 0
+    layers = [(3, 64, 7, 112), (64, 64, 3, 56), (64, 64, 3, 56), (64, 64, 3, 56), (64, 64, 3, 56)]
+    for channels, size in ((128, 28), (256, 14), (512, 7)):
+        layers += [(channels // 2, channels, 3, size), *[(channels, channels, 3, size)] * 3]
+        layers.append((channels // 2, channels, 1, size))
+    for before, after, kernel, size in layers:
+        params += before * after * kernel**2 + 2 * after  # the filter, and the norm after it
+        macs += before * after * kernel**2 * size**2
+    return params + 512 * 1000 + 1000, macs + 512 * 1000
+
+
+def test_a_full_resnet18_is_read_and_counted_in_little_time(benchmark: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "resnet18.mge"
+    net = benchmark.ResNet18()
+    net.dump.write(path, net.result)
+    assert path.stat().st_size > 46_000_000
+    opcost.count(benchmark.SMALL)  # imports and tables are start-up
+    start = time.process_time()
+    report = opcost.count(path)
+    spent = time.process_time() - start
+    assert report.coverage.complete
+    assert (report.totals.params, report.totals.macs) == resnet18()
+    assert report.outputs[0].dims == (1, 1000)
+    assert spent < SECONDS

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import cyclopts
 from cyclopts import Group
 
-from opcost.cli.options import MODEL, SHOWING, parameter
+from opcost.cli.options import MODEL, SHOWING, Inputs, parameter
 
 CHOOSING = Group("Which operators", sort_key=2)
 ADDING = Group("Grouping and order", sort_key=2.5)
@@ -177,7 +177,4 @@ class ReadChoice:
     report: Annotated[
         str | None, parameter(group=MODEL, metavar="FILE", help="The same with a report saved as .json.")
     ] = None
-    inputs: Annotated[
-        tuple[str, ...],
-        parameter(name=["--input", "-i"], group=MODEL, metavar="SHAPE", help="An input of the model: 1x3x224x224."),
-    ] = ()
+    inputs: Inputs = ()

@@ -29,6 +29,35 @@ SourceArgument = Annotated[
         "file, or a report saved as .json",
     ),
 ]
+Settings = Annotated[
+    tuple[str, ...],
+    parameter(
+        name="--set",
+        group=MODEL,
+        metavar="NAME=VALUE",
+        help="An argument of the class or function that makes the model, as name=value; for hf: an entry of the "
+        "configuration, nested ones with dots. May be repeated.",
+    ),
+]
+Inputs = Annotated[
+    tuple[str, ...],
+    parameter(
+        name=["--input", "-i"],
+        group=MODEL,
+        metavar="SHAPE",
+        help="An input as [name:]1x3x224x224[:type], several for several arguments. Without any, the model is asked "
+        "what it takes.",
+    ),
+]
+Arguments = Annotated[
+    tuple[str, ...],
+    parameter(
+        name="--arg",
+        group=MODEL,
+        metavar="NAME=VALUE",
+        help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
+    ),
+]
 Quiet = Annotated[
     bool,
     parameter(name=["--quiet", "-q"], group=SHOWING, help="No progress; with -o, nothing on stdout either."),
@@ -40,35 +69,9 @@ Quiet = Annotated[
 class CountChoice:
     """Which model, on which inputs, and what of it is counted."""
 
-    settings: Annotated[
-        tuple[str, ...],
-        parameter(
-            name="--set",
-            group=MODEL,
-            metavar="NAME=VALUE",
-            help="An argument of the class or function that makes the model, as name=value; for hf: an entry of the "
-            "configuration, nested ones with dots. May be repeated.",
-        ),
-    ] = ()
-    inputs: Annotated[
-        tuple[str, ...],
-        parameter(
-            name=["--input", "-i"],
-            group=MODEL,
-            metavar="SHAPE",
-            help="An input as [name:]1x3x224x224[:type], several for several arguments. Without any, the model is asked "
-            "what it takes.",
-        ),
-    ] = ()
-    arguments: Annotated[
-        tuple[str, ...],
-        parameter(
-            name="--arg",
-            group=MODEL,
-            metavar="NAME=VALUE",
-            help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
-        ),
-    ] = ()
+    settings: Settings = ()
+    inputs: Inputs = ()
+    arguments: Arguments = ()
     params: Annotated[
         Path | None,
         parameter(

@@ -13,7 +13,7 @@ import cyclopts
 from cyclopts import Group
 
 from opcost.cli.inputs import parse_input, parse_settings
-from opcost.cli.options import MODEL, Quiet, parameter
+from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
 from opcost.cli.progress import working
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
@@ -27,34 +27,9 @@ WRITING = Group("What is written", sort_key=3)
 class RunChoice:
     """Which model, on which inputs, and how it is run."""
 
-    settings: Annotated[
-        tuple[str, ...],
-        parameter(
-            name="--set",
-            group=MODEL,
-            metavar="NAME=VALUE",
-            help="An argument of the class or function that makes the model, as name=value. May be repeated.",
-        ),
-    ] = ()
-    inputs: Annotated[
-        tuple[str, ...],
-        parameter(
-            name=["--input", "-i"],
-            group=MODEL,
-            metavar="SHAPE",
-            help="An input as [name:]1x3x224x224[:type], several for several arguments. Without any, the model is asked "
-            "what it takes.",
-        ),
-    ] = ()
-    arguments: Annotated[
-        tuple[str, ...],
-        parameter(
-            name="--arg",
-            group=MODEL,
-            metavar="NAME=VALUE",
-            help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
-        ),
-    ] = ()
+    settings: Settings = ()
+    inputs: Inputs = ()
+    arguments: Arguments = ()
     device: Annotated[
         str | None,
         parameter(group=RUNNING, metavar="NAME", help="Move the PyTorch model there first: cpu, cuda, cuda:1."),

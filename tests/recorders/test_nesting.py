@@ -58,6 +58,17 @@ def test_a_kernel_belongs_to_the_innermost_operator_around_its_launch() -> None:
     assert row.host_self_ns == row.host_ns == 70
 
 
+def test_a_kernel_knows_when_it_was_launched_unless_a_graph_replays_it() -> None:
+    events = step(
+        host("aten::addmm", 20, 90, correlation=1),
+        host("cudaLaunchKernel", 40, 50, correlation=900),
+        host("cudaGraphLaunch", 100, 110, correlation=901),
+    )
+    nesting = nest(events, [kernel(60, 500, 900), kernel(700, 5, 901)], PATHS)
+    rows = RowMaker({}, with_device=True).rows(nesting.roots)
+    assert [[k.launched_ns for k in row.kernels] for row in rows] == [[40], [None]]
+
+
 def test_the_launch_decides_where_the_profilers_link_says_otherwise() -> None:
     events = step(
         host("aten::empty", 20, 30, correlation=1),

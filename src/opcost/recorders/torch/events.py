@@ -68,6 +68,8 @@ class DeviceEvent(NamedTuple):
     """Shared with the call that launched it."""
     operator: int
     """The correlation of the operator that launched it, as the profiler linked it; 0 without one."""
+    launched_ns: int | None = None
+    """When the host began to launch it, as far as the launch was seen; of what a CUDA graph replays nobody did."""
 
 
 def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:

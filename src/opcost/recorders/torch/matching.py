@@ -11,14 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opcost.core.report import Row
-from opcost.recorders.torch.nesting import Node, is_operator
+from opcost.recorders.torch.nesting import GRAPH_LAUNCH, Node, is_operator
 
 NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
 """Inside these, operators of all modules below run without a call of the modules."""
 
-_GRAPH = "GraphLaunch"
-"""In the runtime's names of the call that starts a CUDA graph."""
 
 _NO_ARITHMETIC = frozenset(
     f"aten::{name}"
@@ -65,7 +63,7 @@ class Matcher:
             if node.event.runtime:
                 continue
             compiled = compiled or node.event.name.startswith(_REGIONS)
-            if compiled and any(child.event.runtime and _GRAPH in child.event.name for child in node.children):
+            if compiled and any(child.event.runtime and GRAPH_LAUNCH in child.event.name for child in node.children):
                 replayed.append(node)
             if not inside and is_operator(node.event.name):
                 outermost.append(node)

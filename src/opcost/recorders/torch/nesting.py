@@ -14,6 +14,8 @@ MODULE = f"{PREFIX}module "
 BACKWARD = f"{PREFIX}backward"
 ASIDE = f"{PREFIX}aside"
 """What the recorder itself runs between steps."""
+GRAPH_LAUNCH = "GraphLaunch"
+"""In the runtime's names of the call that starts a CUDA graph."""
 _ENGINE = ("autograd::", "torch::autograd::")
 _ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 """Hands a parameter its gradient; it has no number of its own and runs right after the node that made the gradient."""
@@ -167,6 +169,8 @@ class _Builder:
             launch = self._launches.get(event.correlation)
             owner = self._owner.get(event.correlation, launch) if launch else self._operators.get(event.operator)
             if owner is not None:
+                if launch is not None and GRAPH_LAUNCH not in launch.event.name:
+                    event = event._replace(launched_ns=launch.event.start_ns)  # noqa: PLW2901 - the same, and when
                 owner.kernels.append(event)
             elif event.correlation not in self._aside:
                 left.append(event)

@@ -93,7 +93,7 @@ class RowMaker:
 
 def kernel_of(event: DeviceEvent) -> Kernel:
     """The device's work as a profile holds it."""
-    return Kernel(event.name, event.device, event.stream, event.start_ns, event.duration_ns)
+    return Kernel(event.name, event.device, event.stream, event.start_ns, event.duration_ns, event.launched_ns)
 
 
 def _weight(row: Row) -> tuple[int, int]:

@@ -12,7 +12,8 @@ from itertools import chain, repeat
 from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.profile import Kernel, ProfileRow
-from opcost.traces.aten import Meaning, meaning
+from opcost.traces.aten import meaning
+from opcost.traces.aten_call import Meaning
 from opcost.traces.kineto_categories import OPERATOR, PROVIDERS
 from opcost.traces.kineto_columns import NONE
 from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES, Linked
@@ -21,6 +22,8 @@ UNTOLD = Meaning("", ())
 
 REASONS = {GRAPH: "graph", OUTSIDE: "outside"}
 """Why no operator has a piece of device work."""
+MOVES = ("copy", "create", "view")
+"""Kinds that prepare the arguments or the results of others."""
 
 
 class Translated:
@@ -45,8 +48,8 @@ class Translated:
     def wrappers(self) -> frozenset[int]:
         """Signatures whose work is done, and counted, by an operator inside: a linear layer around its matrix product.
 
-        A contraction gives way to a contraction inside, and stays one around a sum that it needs; nothing gives way
-        to a copy of its arguments.
+        A contraction gives way to a contraction inside, and stays one around a sum that it needs. To a copy of its arguments,
+        an empty result or a view nothing gives way but another such.
         """
         linked = self.linked
         signatures = linked.rows.signature
@@ -58,9 +61,12 @@ class Translated:
             inside_out.setdefault(inner, set()).add(outer)
         found: set[int] = set()
         for inner, told in enumerate(self.meanings):
-            if not told.kind or told.kind == "copy":
+            if not told.kind:
                 continue
             reached = _reached(inside_out, inner) - {nothing}
+            if told.kind in MOVES:
+                found.update(outer for outer in reached if self.meanings[outer].kind == told.kind)
+                continue
             contracts = told.kind in CONTRACTIONS
             found.update(outer for outer in reached if contracts or self.meanings[outer].kind not in CONTRACTIONS)
         return frozenset(found)

@@ -18,7 +18,7 @@ from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.errors import SourceError
-from opcost.traces.aten import Meaning
+from opcost.traces.aten_call import Meaning
 from opcost.traces.device_use import DeviceUse, device_uses
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto import KinetoReader, damage_notes, meta_of, rank_of, translate, wall_of

@@ -122,6 +122,10 @@ def test_a_sum_reads_its_input_once_and_writes_what_is_left(values: list[str], s
     assert [spec.shape for spec in found.outs] == [shape]
 
 
+def test_a_sum_whose_axes_are_not_told_has_no_meaning() -> None:
+    assert not meaning("aten::sum", b"[[2, 3], [], []]", b'["float", "ScalarList", "Scalar"]', b"").kind
+
+
 def test_rows_are_picked_along_an_axis() -> None:
     said = ([[5, 6, 7], [], [4]], ["float", "Scalar", "long int"], ["", "-2", ""])
     found = meaning("aten::index_select", *(json.dumps(each).encode() for each in said))

@@ -114,6 +114,8 @@ def _reduce(fn: str) -> Translator:
 
     def translate(arguments: list[Argument], values: list[str]) -> Meaning:
         x = tensor(arguments, 0)
+        if not values:
+            raise ValueError("an older trace does not tell the axes")
         everything = set(range(len(x.dims)))
         listed = len(values) > 2 and values[1] not in ("", "[]")
         axes = {axis % len(x.dims) for axis in numbers(values, 1, 1)} if listed and x.dims else everything

@@ -64,11 +64,18 @@ def test_a_price_that_is_already_there_stays() -> None:
 
 
 def test_a_row_whose_trace_says_too_little_has_no_price_and_a_note() -> None:
-    profile = with_costs(Profile(meta={}, rows=(conv(0, ins=(), outs=()),)), default_rules())
+    profile = with_costs(Profile(meta={}, rows=(conv(0, outs=()),)), default_rules())
     assert profile.rows[0].cost is None
     (note,) = profile.notes
     assert note.code == "unpriced"
     assert "Conv (1)" in note.text
+
+
+@pytest.mark.parametrize("kind", ["conv", "elementwise", "copy"])
+def test_a_row_of_which_only_the_kind_is_known_is_unpriced_and_not_free(kind: str) -> None:
+    profile = with_costs(Profile(meta={}, rows=(conv(0, kind=kind, ins=(), outs=()),)), default_rules())
+    assert profile.rows[0].cost is None
+    assert not profile.notes
 
 
 def test_a_row_without_a_kind_is_left_as_it_is() -> None:

@@ -16,6 +16,7 @@ from opcost.analysis.join import with_costs
 from opcost.core.profile import ProfileRow
 from opcost.rules import default_rules
 from opcost.traces.aten import meaning
+from opcost.traces.aten_call import Meaning
 
 
 class Net(nn.Module):
@@ -122,8 +123,15 @@ def test_a_sum_reads_its_input_once_and_writes_what_is_left(values: list[str], s
     assert [spec.shape for spec in found.outs] == [shape]
 
 
-def test_a_sum_whose_axes_are_not_told_has_no_meaning() -> None:
-    assert not meaning("aten::sum", b"[[2, 3], [], []]", b'["float", "ScalarList", "Scalar"]', b"").kind
+def test_a_sum_whose_axes_are_not_told_has_a_kind_and_no_results() -> None:
+    found = meaning("aten::sum", b"[[2, 3], [], []]", b'["float", "ScalarList", "Scalar"]', b"")
+    assert (found.kind, [spec.shape for spec in found.ins], found.outs) == ("reduce", [(2, 3)], ())
+
+
+def test_the_name_alone_tells_the_kind_where_a_trace_has_no_shapes() -> None:
+    assert meaning("aten::conv2d", b"", b"", b"") == Meaning("conv", ())
+    assert meaning("aten::gelu_backward", b"", b"", b"") == Meaning("elementwise", ())
+    assert meaning("mylib::conv2d", b"", b"", b"") == Meaning("", ())
 
 
 def test_rows_are_picked_along_an_axis() -> None:

@@ -33,7 +33,8 @@ def with_costs(profile: Profile, rules: Rules) -> Profile:
             known[key] = _price(row, rules)
         cost = known[key]
         if cost is None:
-            failed[row.type] = failed.get(row.type, 0) + 1
+            if row.ins or row.outs:
+                failed[row.type] = failed.get(row.type, 0) + 1
             rows.append(row)
         else:
             changed = True
@@ -50,8 +51,8 @@ def with_costs(profile: Profile, rules: Rules) -> Profile:
 
 def _price(row: ProfileRow, rules: Rules) -> Cost | None:
     found = rules.for_op(row.kind, row.type)
-    if found is None:
-        return None
+    if found is None or not (row.outs or row.kind == "view"):
+        return None  # a rule would find nothing to count where only the kind is known
     try:
         return found[1](OpView(row.kind, row.type, row.ins, row.outs, row.attrs))
     except (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from opcost.core.graph import TensorSpec
-from opcost.traces.aten_call import Argument, Meaning, Translator, broadcast, numbers, tensor
+from opcost.traces.aten_call import Argument, Meaning, Told, Translator, broadcast, numbers, of, tensor
 
 
 def _norm(fn: str, *, weight: int, training: int | None = None) -> Translator:
@@ -137,49 +137,80 @@ def _nll_backward(arguments: list[Argument], values: list[str]) -> Meaning:
     return Meaning("loss", tensors, (tensor(arguments, 1),), {"fn": "nll", "grad": True})
 
 
-VALUED: dict[str, Translator] = {
-    "aten::native_batch_norm": _norm("batch", weight=1, training=5),
-    "aten::cudnn_batch_norm": _norm("batch", weight=1, training=5),
-    "aten::miopen_batch_norm": _norm("batch", weight=1, training=5),
-    "aten::native_batch_norm_backward": _norm_backward("batch", weight=2, training=7),
-    "aten::native_layer_norm_backward": _norm_backward("layer", weight=5),
-    "aten::max_pool2d_with_indices": _pool("max", 2, dilated=True),
-    "aten::max_pool3d_with_indices": _pool("max", 3, dilated=True),
-    "aten::avg_pool2d": _pool("avg", 2),
-    "aten::avg_pool3d": _pool("avg", 3),
-    "aten::max_pool2d_with_indices_backward": _pool_backward("max", 2),
-    "aten::max_pool3d_with_indices_backward": _pool_backward("max", 3),
-    "aten::avg_pool2d_backward": _pool_backward("avg", 2),
-    "aten::avg_pool3d_backward": _pool_backward("avg", 3),
-    "aten::_adaptive_avg_pool2d": _adaptive,
-    "aten::sum": _reduce("sum"),
-    "aten::mean": _reduce("mean"),
+_ACTIVATIONS = "gelu silu sigmoid tanh leaky_relu hardtanh elu softplus mish hardswish hardsigmoid".split()
+_FUNCTIONS = (
+    "add sub mul div relu exp log sqrt rsqrt neg abs pow reciprocal erf sin cos floor ceil round addcmul addcdiv lerp where "
+    "masked_fill clamp"
+).split()
+
+VALUED: dict[str, Told] = {
+    **of(
+        "norm",
+        {
+            "native_batch_norm": _norm("batch", weight=1, training=5),
+            "cudnn_batch_norm": _norm("batch", weight=1, training=5),
+            "miopen_batch_norm": _norm("batch", weight=1, training=5),
+            "native_batch_norm_backward": _norm_backward("batch", weight=2, training=7),
+            "native_layer_norm_backward": _norm_backward("layer", weight=5),
+        },
+    ),
+    **of(
+        "pool",
+        {
+            "max_pool2d_with_indices": _pool("max", 2, dilated=True),
+            "max_pool3d_with_indices": _pool("max", 3, dilated=True),
+            "avg_pool2d": _pool("avg", 2),
+            "avg_pool3d": _pool("avg", 3),
+            "max_pool2d_with_indices_backward": _pool_backward("max", 2),
+            "max_pool3d_with_indices_backward": _pool_backward("max", 3),
+            "avg_pool2d_backward": _pool_backward("avg", 2),
+            "avg_pool3d_backward": _pool_backward("avg", 3),
+            "_adaptive_avg_pool2d": _adaptive,
+        },
+    ),
+    **of(
+        "reduce",
+        {
+            "sum": _reduce("sum"),
+            "mean": _reduce("mean"),
+        },
+    ),
 }
 
-PLAIN: dict[str, Translator] = {
-    "aten::native_layer_norm": _norm("layer", weight=2),
-    "aten::native_group_norm": _norm("group", weight=1),
-    "aten::cudnn_batch_norm_backward": _norm_backward("batch", weight=2, grad_y=1, x=0, training=True, masked=False),
-    "aten::miopen_batch_norm_backward": _norm_backward("batch", weight=2, grad_y=1, x=0, training=True, masked=False),
-    "aten::_softmax": _softmax("softmax"),
-    "aten::_log_softmax": _softmax("log_softmax"),
-    "aten::_softmax_backward_data": _softmax_backward("softmax"),
-    "aten::_log_softmax_backward_data": _softmax_backward("log_softmax"),
-    "aten::_adaptive_avg_pool2d_backward": _adaptive_backward,
-    "aten::nll_loss_forward": _nll,
-    "aten::nll_loss_backward": _nll_backward,
-    "aten::threshold_backward": _elementwise("relu_grad"),
-    "aten::native_dropout_backward": _elementwise("dropout_grad"),
-    **{
-        f"aten::{name}_backward": _elementwise(f"{name}_grad")
-        for name in "gelu silu sigmoid tanh leaky_relu hardtanh elu softplus mish hardswish hardsigmoid".split()
-    },
-    **{
-        f"aten::{name}{ending}": _elementwise(name)
-        for name in (
-            "add sub mul div relu gelu silu sigmoid tanh exp log sqrt rsqrt neg abs pow reciprocal hardtanh leaky_relu elu "
-            "softplus mish hardswish hardsigmoid erf sin cos floor ceil round addcmul addcdiv lerp where masked_fill clamp"
-        ).split()
-        for ending in ("", "_")
-    },
+PLAIN: dict[str, Told] = {
+    **of(
+        "norm",
+        {
+            "native_layer_norm": _norm("layer", weight=2),
+            "native_group_norm": _norm("group", weight=1),
+            "cudnn_batch_norm_backward": _norm_backward("batch", weight=2, grad_y=1, x=0, training=True, masked=False),
+            "miopen_batch_norm_backward": _norm_backward("batch", weight=2, grad_y=1, x=0, training=True, masked=False),
+        },
+    ),
+    **of(
+        "softmax",
+        {
+            "_softmax": _softmax("softmax"),
+            "_log_softmax": _softmax("log_softmax"),
+            "_softmax_backward_data": _softmax_backward("softmax"),
+            "_log_softmax_backward_data": _softmax_backward("log_softmax"),
+        },
+    ),
+    **of("pool", {"_adaptive_avg_pool2d_backward": _adaptive_backward}),
+    **of(
+        "loss",
+        {
+            "nll_loss_forward": _nll,
+            "nll_loss_backward": _nll_backward,
+        },
+    ),
+    **of(
+        "elementwise",
+        {
+            "threshold_backward": _elementwise("relu_grad"),
+            "native_dropout_backward": _elementwise("dropout_grad"),
+            **{f"{name}_backward": _elementwise(f"{name}_grad") for name in _ACTIVATIONS},
+            **{f"{name}{ending}": _elementwise(name) for name in (*_ACTIVATIONS, *_FUNCTIONS) for ending in ("", "_")},
+        },
+    ),
 }

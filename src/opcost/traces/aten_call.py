@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
@@ -22,7 +22,7 @@ DTYPES: dict[str, str] = {
 
 
 class Meaning(NamedTuple):
-    """An operator in our words; without a kind, only its tensors are known."""
+    """An operator in our words; without results, only its kind and its tensors are known, or the latter alone."""
 
     kind: str
     ins: tuple[TensorSpec, ...]
@@ -31,7 +31,7 @@ class Meaning(NamedTuple):
 
 
 Argument: TypeAlias = "TensorSpec | None"
-Translator: TypeAlias = Callable[[list[Argument], list[str]], "Meaning | None"]
+Translator: TypeAlias = Callable[[list[Argument], list[str]], "Meaning"]
 
 
 def arguments_of(dims: bytes, types: bytes) -> list[Argument]:
@@ -88,3 +88,15 @@ def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     length = max(len(a), len(b))
     padded = zip((1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b, strict=True)
     return tuple(n if m == 1 else m for m, n in padded)
+
+
+class Told(NamedTuple):
+    """What a name alone tells, its kind, and how the rest is read."""
+
+    kind: str
+    translate: Translator
+
+
+def of(kind: str, table: Mapping[str, Translator]) -> dict[str, Told]:
+    """Operators of one kind, by their names in the `aten` library."""
+    return {f"aten::{name}": Told(kind, translate) for name, translate in table.items()}

@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
-from opcost.traces.aten_call import Argument, Meaning, Translator, broadcast, numbers, tensor
+from opcost.traces.aten_call import Argument, Meaning, Told, Translator, broadcast, numbers, of, tensor
 
 
 def _product(a: TensorSpec, b: TensorSpec, added: Argument = None) -> Meaning:
@@ -111,56 +111,70 @@ def _attention_backward(
     def translate(arguments: list[Argument], values: list[str]) -> Meaning:
         """The gradient of the output stands before the arguments of the forward operator."""
         told = forward(arguments[1:], values[1:])
-        assert told is not None
         grad_y, (q, k, v, *_) = tensor(arguments, 0), told.ins
         return Meaning("attention", (grad_y, *told.ins), (q, k, v), {"grad": True, "products": 5, **told.attrs})
 
     return translate
 
 
-VALUED: dict[str, Translator] = {
-    "aten::conv1d": _convolution(_Places(2, 3, 4, 5, groups=6)),
-    "aten::conv2d": _convolution(_Places(2, 3, 4, 5, groups=6)),
-    "aten::conv3d": _convolution(_Places(2, 3, 4, 5, groups=6)),
-    "aten::convolution": _convolution(_Places(2, 3, 4, 5, 6, 7, 8)),
-    "aten::_convolution": _convolution(_Places(2, 3, 4, 5, 6, 7, 8)),
-    "aten::convolution_overrideable": _convolution(_Places(2, 3, 4, 5, 6, 7, 8)),
-    "aten::mkldnn_convolution": _convolution(_Places(2, 4, 3, 5, groups=6)),
-    "aten::miopen_convolution": _convolution(_Places(2, 4, 3, 5, groups=6)),
-    "aten::cudnn_convolution": _convolution(_Places(None, 3, 2, 4, groups=5)),
-    "aten::cudnn_convolution_relu": _convolution(_Places(2, 3, 4, 5, groups=6)),
-    "aten::cudnn_convolution_transpose": _convolution(_Places(None, 4, 2, 5, True, 3, 6)),  # noqa: FBT003
-    "aten::_slow_conv2d_forward": _convolution(_Places(3, 4, 5)),
-    "aten::thnn_conv2d": _convolution(_Places(3, 4, 5)),
-    "aten::_conv_depthwise2d": _convolution(_Places(3, 4, 5, 6)),
-    "aten::slow_conv_dilated2d": _convolution(_Places(3, 4, 5, 6)),
-    "aten::convolution_backward": _convolution_backward,
-    "aten::scaled_dot_product_attention": _attention(3, 5),
-    "aten::_scaled_dot_product_flash_attention": _attention(None, 4),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention(None, 4),
-    "aten::_scaled_dot_product_efficient_attention": _attention(3, 6),
-    "aten::_scaled_dot_product_cudnn_attention": _attention(3, 6),
-    "aten::_cudnn_attention_forward": _attention(3, 10),
-    "aten::_flash_attention_forward": _attention(None, 8, heads_last=True),
-    "aten::_efficient_attention_forward": _attention(3, 9, heads_last=True, yes="1"),
-    "aten::_scaled_dot_product_flash_attention_backward": _attention_backward(11),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward(7),
-    "aten::_scaled_dot_product_efficient_attention_backward": _attention_backward(11, mask=4),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _attention_backward(14, mask=8),
-    "aten::_cudnn_attention_backward": _attention_backward(14, mask=8),
-    "aten::_flash_attention_backward": _attention_backward(11, heads_last=True),
-    "aten::_efficient_attention_backward": _attention_backward(14, mask=4, heads_last=True, yes="1"),
+VALUED: dict[str, Told] = {
+    **of(
+        "conv",
+        {
+            "conv1d": _convolution(_Places(2, 3, 4, 5, groups=6)),
+            "conv2d": _convolution(_Places(2, 3, 4, 5, groups=6)),
+            "conv3d": _convolution(_Places(2, 3, 4, 5, groups=6)),
+            "convolution": _convolution(_Places(2, 3, 4, 5, 6, 7, 8)),
+            "_convolution": _convolution(_Places(2, 3, 4, 5, 6, 7, 8)),
+            "convolution_overrideable": _convolution(_Places(2, 3, 4, 5, 6, 7, 8)),
+            "mkldnn_convolution": _convolution(_Places(2, 4, 3, 5, groups=6)),
+            "miopen_convolution": _convolution(_Places(2, 4, 3, 5, groups=6)),
+            "cudnn_convolution": _convolution(_Places(None, 3, 2, 4, groups=5)),
+            "cudnn_convolution_relu": _convolution(_Places(2, 3, 4, 5, groups=6)),
+            "cudnn_convolution_transpose": _convolution(_Places(None, 4, 2, 5, True, 3, 6)),  # noqa: FBT003
+            "_slow_conv2d_forward": _convolution(_Places(3, 4, 5)),
+            "thnn_conv2d": _convolution(_Places(3, 4, 5)),
+            "_conv_depthwise2d": _convolution(_Places(3, 4, 5, 6)),
+            "slow_conv_dilated2d": _convolution(_Places(3, 4, 5, 6)),
+            "convolution_backward": _convolution_backward,
+        },
+    ),
+    **of(
+        "attention",
+        {
+            "scaled_dot_product_attention": _attention(3, 5),
+            "_scaled_dot_product_flash_attention": _attention(None, 4),
+            "_scaled_dot_product_flash_attention_for_cpu": _attention(None, 4),
+            "_scaled_dot_product_efficient_attention": _attention(3, 6),
+            "_scaled_dot_product_cudnn_attention": _attention(3, 6),
+            "_cudnn_attention_forward": _attention(3, 10),
+            "_flash_attention_forward": _attention(None, 8, heads_last=True),
+            "_efficient_attention_forward": _attention(3, 9, heads_last=True, yes="1"),
+            "_scaled_dot_product_flash_attention_backward": _attention_backward(11),
+            "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward(7),
+            "_scaled_dot_product_efficient_attention_backward": _attention_backward(11, mask=4),
+            "_scaled_dot_product_cudnn_attention_backward": _attention_backward(14, mask=8),
+            "_cudnn_attention_backward": _attention_backward(14, mask=8),
+            "_flash_attention_backward": _attention_backward(11, heads_last=True),
+            "_efficient_attention_backward": _attention_backward(14, mask=4, heads_last=True, yes="1"),
+        },
+    ),
 }
 
-PLAIN: dict[str, Translator] = {
-    "aten::mm": _plain_product,
-    "aten::bmm": _plain_product,
-    "aten::mv": _plain_product,
-    "aten::_scaled_mm": _plain_product,
-    "aten::addmm": _added_product,
-    "aten::_addmm_activation": _added_product,
-    "aten::baddbmm": _added_product,
-    "aten::addmv": _added_product,
-    "aten::linear": _linear,
-    "aten::mkldnn_linear": _linear,
+PLAIN: dict[str, Told] = {
+    **of(
+        "matmul",
+        {
+            "mm": _plain_product,
+            "bmm": _plain_product,
+            "mv": _plain_product,
+            "_scaled_mm": _plain_product,
+            "addmm": _added_product,
+            "_addmm_activation": _added_product,
+            "baddbmm": _added_product,
+            "addmv": _added_product,
+            "linear": _linear,
+            "mkldnn_linear": _linear,
+        },
+    ),
 }

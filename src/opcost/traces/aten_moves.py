@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import TensorSpec
-from opcost.traces.aten_call import Argument, Meaning, Translator, tensor
+from opcost.traces.aten_call import Argument, Meaning, Told, of, tensor
 
 
 def _copy(arguments: list[Argument], values: list[str]) -> Meaning:
@@ -43,23 +43,22 @@ def _embedding_backward(arguments: list[Argument], values: list[str]) -> Meaning
     return Meaning("embedding", (grad_y, indices), (table,), {"grad": True})
 
 
-VALUED: dict[str, Translator] = {
-    "aten::index_select": _index_select,
-    "aten::embedding_dense_backward": _embedding_backward,
+_VIEWS = (
+    "view _unsafe_view transpose t permute select slice narrow unsqueeze squeeze expand as_strided as_strided_ detach alias "
+    "unflatten unfold diagonal split chunk unbind movedim swapaxes resolve_conj resolve_neg "
+    "empty_like new_empty new_empty_strided resize_"
+).split()
+"""Among them those that only reserve memory, as in a count."""
+
+VALUED: dict[str, Told] = {
+    **of("gather", {"index_select": _index_select}),
+    **of("embedding", {"embedding_dense_backward": _embedding_backward}),
 }
 
-PLAIN: dict[str, Translator] = {
-    "aten::copy_": _copy,
-    "aten::fill_": _fill,
-    "aten::zero_": _fill,
-    "aten::gather": _gather,
-    "aten::embedding": _embedding,
-    **{
-        f"aten::{name}": _view
-        for name in (
-            "view _unsafe_view transpose t permute select slice narrow unsqueeze squeeze expand as_strided as_strided_ detach "
-            "alias unflatten unfold diagonal split chunk unbind movedim swapaxes resolve_conj resolve_neg "
-            "empty_like new_empty new_empty_strided resize_"
-        ).split()
-    },
+PLAIN: dict[str, Told] = {
+    **of("copy", {"copy_": _copy}),
+    **of("create", {"fill_": _fill, "zero_": _fill}),
+    **of("gather", {"gather": _gather}),
+    **of("embedding", {"embedding": _embedding}),
+    **of("view", dict.fromkeys(_VIEWS, _view)),
 }

@@ -13,6 +13,7 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.events import events_of, integer, text
 from opcost.traces.file import TraceFile
+from opcost.traces.named_kinds import named_kind
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -91,6 +92,7 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
             id=number,
             name=name,
             type=name,
+            kind=named_kind(name),
             device=devices.get(event.get("pid"), str(event.get("pid"))),
             stream=str(event.get("tid")),
             provider="operator",
@@ -108,7 +110,14 @@ def _sums(entries: Iterable[tuple[str, str, int, Decimal]]) -> Iterator[ProfileR
     for number, (domain, name, count, total) in enumerate(entry for entry in entries if entry[0] != API):
         spent = round(total * 1_000_000)
         yield ProfileRow(
-            id=number, name=name, type=name, provider=domain, host_ns=spent, host_self_ns=spent, count=count
+            id=number,
+            name=name,
+            type=name,
+            kind=named_kind(name),
+            provider=domain,
+            host_ns=spent,
+            host_self_ns=spent,
+            count=count,
         )
 
 

@@ -12,6 +12,7 @@ from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
+from opcost.traces.named_kinds import named_kind
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -104,6 +105,7 @@ def _row(file: TraceFile, number: int, request: int, fields: list[str]) -> Profi
         id=number,
         name=name,
         type=layer_type,
+        kind=named_kind(layer_type),
         provider=execution,
         device="cpu",
         step=request,

@@ -36,6 +36,18 @@ def test_the_profile_is_written_and_the_times_are_told(
     assert {"blocks.0.attention.qkv", "norm"} <= {row.module for row in profile.rows}
 
 
+def test_several_runs_are_one_line_for_each_operator_unless_something_else_is_asked(
+    opcost_command: Callable[..., Any], root: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(root)
+    path = tmp_path / "p.json"
+    opcost_command("profile", *SMALL, "-o", path, "--quiet")
+    for options, calls in (((), 2), (("--aggregate-by", "step,name"), 1), (("--group-by", "module"), 2)):
+        answer = json.loads(opcost_command("analyze", path, *options, "-t", "0", "--format", "json").out)
+        lines = [line for line in answer["lines"] if line.get("name") == "norm.layer_norm" and line["role"] == "row"]
+        assert [line["count"] for line in lines] == [calls] * (2 // calls)
+
+
 def test_the_layouts_are_megengines_and_chromes(
     opcost_command: Callable[..., Any], root: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -52,7 +52,7 @@ def analyze(
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
     question = _question(choice)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
-    if not (question.group_by or question.aggregate_by):
+    if not question.aggregate_by:
         question = replace(question, aggregate_by=profile.usual_keys)
     written = _format(choice, profile)
     if written == "megengine":

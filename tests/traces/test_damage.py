@@ -213,6 +213,23 @@ def test_a_duration_below_zero_counts_as_none_and_a_note_says_so(tmp_path: Path)
     assert [note.code for note in profile.notes] == ["negative"]
 
 
+@pytest.mark.parametrize("lost", ["ts", "dur"])
+@pytest.mark.parametrize("known", [True, False], ids=["all categories known", "an unknown category among them"])
+def test_events_without_their_times_are_left_out_and_told(tmp_path: Path, lost: str, *, known: bool) -> None:
+    events = [operator("aten::add", n, 1) for n in range(3)]
+    others = [] if known else [operator("mine", 7, 1, cat="my_own")]
+    path = write(tmp_path / "t.json", [*events, *others])
+    assert not opcost.read_profile(path).notes
+    del events[1][lost]
+    profile = opcost.read_profile(write(path, [*events, *others]))
+    assert len(profile.rows) == 2
+    assert [(note.code, note.text.split()[0]) for note in profile.notes] == [("untimed", "1")]
+    for event in (events[0], events[2]):
+        del event[lost]
+    with pytest.raises(SourceError, match=r"t\.json: none of its 3 operators and kernels has a beginning"):
+        opcost.read_profile(write(path, [*events, *others]))
+
+
 def test_the_last_event_before_the_end_of_a_cut_file_is_kept_if_it_is_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [operator("aten::add", n, 1, args={"a": {"b": 1}}) for n in range(5)])
     text = path.read_text("utf-8")

@@ -82,6 +82,11 @@ def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, 
                 raise SourceError(f"{file.path}: {stream.damage}", hint=REPAIR) from exc
             columns.add(kept)
             break
+    if columns.untimed and columns.empty:
+        raise SourceError(
+            f"{file.path}: none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')",
+            hint="the program that wrote the trace left them out, or renamed them: export it again",
+        )
     fields = stream.fields
     base = fields.get("baseTimeNanoseconds")
     return stream, Translated(Linked(columns), base if type(base) is int else 0, rank_of(fields) or 0)

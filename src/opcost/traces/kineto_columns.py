@@ -128,6 +128,8 @@ class Columns:
         """Of device events that are collectives: name and process group, by their place in the device columns."""
         self.negative = 0
         """Events with a duration below zero, which counts as none."""
+        self.untimed = 0
+        """Events without a beginning or a duration, which are left out."""
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
@@ -156,9 +158,15 @@ class Columns:
             else:
                 self._add_calls(lane, sort, *columns)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was kept."""
+        lanes = (lane for found in self.threads.values() for lane in found.values())
+        return not self.device.start and not any(lane.start for lane in lanes)
+
     def fits(self, event: Event) -> bool:
         """Whether the times of an event are such as columns hold."""
-        if event.sort == IGNORED or event.dur is None:
+        if event.sort == IGNORED or event.ts is None or event.dur is None:
             return True
         try:
             _nanoseconds([event.ts], LATEST)
@@ -168,11 +176,13 @@ class Columns:
         return True
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], array[int], array[int]]:
-        """The events that have a duration, when they begin and how long they last, in nanoseconds."""
-        spent = [event.dur for event in events]
-        if None in spent:
-            return self._timed([event for event in events if event.dur is not None])
-        starts = _nanoseconds([event.ts for event in events], LATEST)
+        """The events that have a beginning and a duration, and both in nanoseconds."""
+        begun, spent = [event.ts for event in events], [event.dur for event in events]
+        if None in begun or None in spent:
+            complete = [event for event in events if event.ts is not None and event.dur is not None]
+            self.untimed += len(events) - len(complete)
+            return self._timed(complete)
+        starts = _nanoseconds(begun, LATEST)
         durations = _nanoseconds(spent, LONGEST)
         if min(durations, default=0) < 0:
             self.negative += sum(duration < 0 for duration in durations)

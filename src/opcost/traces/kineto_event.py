@@ -79,26 +79,26 @@ class Args(msgspec.Struct, gc=False, rename=_NAMES):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event, whatever its category; only those with a duration are work that was done."""
+    """One event, whatever its category; work that was done has a beginning and a duration."""
 
     cat: str | None = None
     name: str | None = None
     pid: Number = 0
     tid: Number = 0
-    ts: Time = 0
+    ts: Time | None = None
     dur: Time | None = None
     args: Args | None = None
 
     @property
     def sort(self) -> int:
         """Which sort of work it is."""
-        return IGNORED if self.dur is None or self.cat is None else CATEGORIES.get(self.cat, IGNORED)
+        return IGNORED if self.cat is None else CATEGORIES.get(self.cat, IGNORED)
 
 
 class DecimalEvent(Event, gc=False):
     """The same with times that keep every decimal."""
 
-    ts: Decimal = Decimal(0)  # type: ignore[assignment]
+    ts: Decimal | None = None  # type: ignore[assignment]
     dur: Decimal | None = None  # type: ignore[assignment]
 
 
@@ -127,7 +127,8 @@ def quick(time: Any) -> Any:
     found = [_struct(category, [], Skipped) for category in NO_WORK]
     for category, sort in CATEGORIES.items():
         fields = [
-            ("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), ("ts", time, 0), ("dur", time | None, None),
+            ("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), ("ts", time | None, None),
+            ("dur", time | None, None),
         ]  # fmt: skip
         if (args := _ARGS[sort]) is not None:
             fields.append(("args", args | None, None))

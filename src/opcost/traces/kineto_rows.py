@@ -160,6 +160,8 @@ class Translated:
                 found.append(
                     Note("unattributed", f"{owners[owner]} of {len(linked.owner)} pieces of device work {text}")
                 )
+        if untimed := linked.columns.untimed:
+            found.append(Note("untimed", f"{untimed} events have no 'ts' or no 'dur' and are left out"))
         if negative := linked.columns.negative:
             found.append(Note("negative", f"{negative} events have a duration below zero, which counts as none"))
         if linked.disagreed:

@@ -344,7 +344,7 @@ def _blank(found: re.Match[bytes]) -> bytes:
     return found[1] + b'""'.ljust(len(found[2]))
 
 
-def _needs_decimals(time: float) -> bool:
+def _needs_decimals(time: float | None) -> bool:
     """Whether a float may be the wrong nanosecond, as on a clock that counts from 1970."""
     return type(time) is float and (time >= EXACT_BELOW or UNSURE[0] <= time < UNSURE[1])
 

@@ -131,6 +131,17 @@ def test_openvino_csv_is_read_line_by_line() -> None:
     assert all(row.host_ns is None for row in rows if row.attrs["status"] == "NOT_RUN")
 
 
+def test_openvino_printed_counters_are_those_of_the_report_of_the_same_run() -> None:
+    printed = opcost.read_profile(DATA / "openvino" / "ov_stdout_pc.txt")
+    report = opcost.read_profile(DATA / "openvino" / "benchmark_average_counters_report.csv")
+    assert [(row.type, row.provider, row.host_ns, row.count) for row in printed.rows] == [
+        (row.type, row.provider, row.host_ns, row.count) for row in report.rows
+    ]
+    for row, whole in zip(printed.rows, report.rows, strict=True):
+        assert whole.name.startswith(row.name.removesuffix("..."))
+    assert [note.code for note in printed.notes] == ["incomplete"]
+
+
 def test_openvino_detailed_json_is_the_sum_it_states() -> None:
     path = DATA / "openvino" / "ov_resnet_detailed_counters_benchmark_detailed_counters_report.json"
     stated = json.loads(path.read_text("utf-8"))["detailed_performance"]

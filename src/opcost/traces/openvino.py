@@ -1,4 +1,4 @@
-"""Performance counters of OpenVINO's benchmark_app (`-report_type average_counters|detailed_counters`), CSV and JSON."""
+"""Performance counters of OpenVINO's benchmark_app: `-report_type average_counters|detailed_counters`, and what `-pc` prints."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
 NS_PER_MS = 1_000_000
 _JSON = re.compile(rb'"report_type"\s*:\s*"(average|detailed)"')
+_PRINTED = re.compile(
+    r"^(?P<name>.*\S)\s+(?P<status>(?:Status\.)?[A-Z_]+)\s+layerType: (?P<type>\S+)\s+execType: (?P<exec>\S+)\s+"
+    r"realTime \(ms\): (?P<real>\S+)\s+cpuTime \(ms\): (?P<cpu>\S+)\s*$",
+    re.MULTILINE,
+)
+"""A layer as it is printed; long names are cut."""
+_PRINTED_MARK = re.compile(rb"\slayerType: \S+\s+execType: \S+\s+realTime \(ms\): ")
 _SUMMARY = re.compile(rb'Command line parameters\s|\{\s*"cmd_options"\s*:')
 
 
@@ -31,7 +38,7 @@ class OpenVinoReader:
     def sniff(self, head: bytes) -> bool:
         head = head.lstrip(b"\xef\xbb\xbf \r\n")
         told = head[:1] == b"{" and _JSON.search(head[:4096]) is not None
-        return head.startswith(HEADER) or told or _SUMMARY.match(head) is not None
+        return head.startswith(HEADER) or told or _SUMMARY.match(head) is not None or _is_printed(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         head = file.head.lstrip(b"\xef\xbb\xbf \r\n")
@@ -42,6 +49,8 @@ class OpenVinoReader:
             )
         if head.startswith(HEADER):
             layers, notes = _csv(file, partial=partial)
+        elif _is_printed(head):
+            layers, notes = _printed(file)
         else:
             layers, notes = _json(file)
         rows = tuple(_row(file, number, *layer) for number, layer in enumerate(layers))
@@ -69,6 +78,24 @@ def _csv(file: TraceFile, *, partial: bool) -> tuple[list[tuple[int, list[str]]]
                 f"{file.path}, line {number}: {len(fields)} fields where a layer has 6: {';'.join(fields)[:60]!r}"
             )
     return layers, []
+
+
+def _is_printed(head: bytes) -> bool:
+    return head[:1] != b"{" and _PRINTED_MARK.search(head) is not None
+
+
+def _printed(file: TraceFile) -> tuple[list[tuple[int, list[str]]], list[Note]]:
+    """Request and the six fields of every printed layer; the total ends the table of a request."""
+    layers: list[tuple[int, list[str]]] = []
+    request = 0
+    for line in file.text().splitlines():
+        if (found := _PRINTED.match(line)) is not None:
+            layers.append((request, [found[key] for key in ("name", "status", "type", "exec", "real", "cpu")]))
+        elif line.startswith("Total time:") and layers:
+            request += 1
+    return layers, [
+        Note("incomplete", "benchmark_app cuts long names when it prints them; its CSV report has them whole")
+    ]
 
 
 def _json(file: TraceFile) -> tuple[list[tuple[int, list[str]]], list[Note]]:

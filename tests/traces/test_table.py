@@ -52,7 +52,8 @@ def test_busy_and_idle_time_are_those_of_tracelens() -> None:
     for line in (DATA / "kineto" / "tracelens" / "gpu_timeline.csv").read_text("utf-8").splitlines()[1:]:
         name, milliseconds, _ = line.split(",")
         stated[name] = float(milliseconds) * 1e6
-    ((span, busy),) = read_table(DATA / "kineto" / "cuda_fwd_stack.json.gz").spans.values()
+    (use,) = read_table(DATA / "kineto" / "cuda_fwd_stack.json.gz").devices.values()
+    span, busy = use.span_ns, use.busy_ns
     # It works with floats that have steps of half a nanosecond.
     assert abs(busy - stated["busy_time"]) < 92
     assert abs(span - stated["total_time"]) <= 1
@@ -83,7 +84,8 @@ def test_overlapping_work_is_busy_once(tmp_path: Path) -> None:
     ]
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    assert read_table(path).spans == {"gpu:0": (25_000, 20_000)}
+    (use,) = read_table(path).devices.values()
+    assert (use.device, use.span_ns, use.busy_ns) == ("gpu:0", 25_000, 20_000)
 
 
 def test_only_kineto_traces_are_tabulated() -> None:

@@ -99,7 +99,6 @@ class Busy(NamedTuple):
     work_ns: int
     """Durations of all kernels; more than `busy_ns` where kernels ran side by side."""
     kernels: int
-    """0, and no median, where the trace was added up while it was read."""
     median_ns: float
     operators: int = 0
     """Executions that launched a kernel here."""

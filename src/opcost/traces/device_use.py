@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from array import array
 from statistics import median, quantiles
-from typing import Any, NamedTuple
 
+from opcost.core.answer import Busy
 from opcost.traces.kineto_link import GRAPH
 from opcost.traces.kineto_rows import Translated
 
 
-class DeviceUse(NamedTuple):
-    """What is known of one device. The names are those of `core.answer.Busy`."""
-
-    span_ns: int
-    """From the first to the last work."""
-    busy_ns: int
-    """How long at least one piece of work ran."""
-    work_ns: int
-    kernels: int
-    median_ns: float
-    operators: int
-    """Executions that launched work here."""
-    owned: int
-    """Work that they launched."""
-    launches: int
-    """Work whose launch is known."""
-    delay_ns: float | None
-    """From launch to beginning: the median, and what nine of ten stay below."""
-    delay_p90_ns: float | None
-
-    def fields(self) -> dict[str, Any]:
-        return self._asdict()
-
-
-def device_uses(translated: Translated) -> dict[str, DeviceUse]:
+def device_uses(translated: Translated) -> dict[str, Busy]:
     """The use of each device, in the order of first use in the file."""
     linked = translated.linked
     work = linked.columns.device
@@ -42,10 +18,10 @@ def device_uses(translated: Translated) -> dict[str, DeviceUse]:
     of_queue = [places.setdefault(device, array("i")) for device, _ in translated.queues]
     for place, queue in enumerate(work.queue):
         of_queue[queue].append(place)
-    return {device: _use(translated, own) for device, own in places.items() if own}
+    return {device: _use(translated, device, own) for device, own in places.items() if own}
 
 
-def _use(translated: Translated, places: array[int]) -> DeviceUse:
+def _use(translated: Translated, device: str, places: array[int]) -> Busy:
     linked = translated.linked
     work = linked.columns.device
     ordered = sorted(places, key=work.start.__getitem__)
@@ -60,7 +36,9 @@ def _use(translated: Translated, places: array[int]) -> DeviceUse:
     durations = [work.duration[place] for place in places]
     owners = [owner for owner in [linked.owner[place] for place in places] if owner >= 0]
     delays = sorted(_delays(translated, places))
-    return DeviceUse(
+    return Busy(
+        device=device,
+        rank=translated.rank,
         span_ns=reached - first,
         busy_ns=busy,
         work_ns=sum(durations),

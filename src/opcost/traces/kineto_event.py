@@ -61,16 +61,9 @@ class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
     group_name: Number = None
 
 
-class Args(msgspec.Struct, gc=False, rename=_NAMES):
+class Args(OperatorArgs, gc=False, rename=_NAMES):
     """All of these, for an event that may be anything."""
 
-    external: Number = ABSENT
-    sequence: Number = ABSENT
-    forward_thread: Number = None
-    concrete: Raw = NOTHING
-    types: Raw = NOTHING
-    dims: Raw = NOTHING
-    old_dims: Raw = NOTHING
     device: Number = None
     stream: Number = None
     correlation: Number = ABSENT

@@ -175,7 +175,7 @@ class _Reader:
         name = plain(self._text(key, "type"))
         rule = rules().get(name)
         if rule is not None and rule.dtypes is not None:
-            op = Operator(0, name, "", Param(name, self._param(key)), (), (), tuple(range(count)), ())
+            op = Operator(0, name, "", Param(name, self._param(key)), (), tuple(range(count)), ())
             try:
                 found = rule.dtypes(Node(op, [None] * len(given), types, [None] * len(given)))
             except (Unknown, Mismatch, IndexError, KeyError, TypeError, ValueError):
@@ -199,7 +199,6 @@ class _Reader:
                     name,
                     self._text(key, "name"),
                     Param(name, {}),
-                    (),
                     tuple(places[variable] for variable in self._ids(key, "input") if variable in places),
                     outputs,
                     tuple(Tensor("", (), _NO_TYPE, 0, 0) for _ in outputs) if holds else (),

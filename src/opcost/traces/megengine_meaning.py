@@ -54,7 +54,7 @@ def translate(
     rule = rules().get(name)
     if rule is None:
         return Translated("", dict(param), tuple(ins), tuple(outs))
-    op = Operator(0, name, "", Param(name, dict(param)), (), tuple(range(len(ins))), tuple(range(len(outs))), ())
+    op = Operator(0, name, "", Param(name, dict(param)), tuple(range(len(ins))), tuple(range(len(outs))), ())
     node = Node(op, [spec.shape for spec in ins], [spec.dtype for spec in ins] or ["float32"], [None] * len(ins))
     node.out_shapes = [spec.shape for spec in outs]
     node.out_dtypes = [spec.dtype for spec in outs]

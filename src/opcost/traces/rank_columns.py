@@ -15,7 +15,7 @@ from opcost.traces.kineto_rows import REASONS
 from opcost.traces.registry import reader_of
 from opcost.traces.table import Table, Times, read_table
 
-CACHE_VERSION = "3"
+CACHE_VERSION = "4"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
@@ -79,7 +79,7 @@ def _of_table(table: Table) -> Iterable[dict[str, Any]]:
         yield {**rank, "what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
     for device, use in table.devices.items():
         spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
-        yield {**rank, "what": "device", "device": device, **spent, "attrs": json.dumps(use.fields())}
+        yield {**rank, "what": "device", "device": device, **spent, "attrs": json.dumps(use._asdict())}
     seen: dict[tuple[str, str], int] = {}
     for name, group_name, _, duration in table.collectives:
         place = seen[name, group_name] = seen.get((name, group_name), -1) + 1
@@ -149,7 +149,7 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         elif what == "note" and row["type"] in DAMAGES:
             faults.append(Note(row["type"], f"rank {row['rank']}: {row['kind']}"))
         elif what == "device":
-            uses.append({"device": row["device"], "rank": row["rank"], **json.loads(row["attrs"])})
+            uses.append({**json.loads(row["attrs"]), "rank": row["rank"]})
         elif what in {"kernel", "unattributed"}:
             why = row["kind"] if what == "unattributed" and row["kind"] in REASONS.values() else ""
             rank = row["rank"] if what == "unattributed" else None

@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import opcost
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.errors import MissingFramework, SourceError
@@ -272,7 +273,7 @@ def _content_key(file: Path) -> str:
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
-    return f"{CACHE_VERSION}:{digest.hexdigest()}"
+    return f"{opcost.__version__}:{CACHE_VERSION}:{digest.hexdigest()}"
 
 
 def _polars() -> Any:

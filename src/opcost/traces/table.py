@@ -14,12 +14,13 @@ from math import ceil
 from os import PathLike
 from typing import Any, NamedTuple
 
+from opcost.core.answer import Busy
 from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.errors import SourceError
 from opcost.traces.aten_call import Meaning
-from opcost.traces.device_use import DeviceUse, device_uses
+from opcost.traces.device_use import device_uses
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto import KinetoReader, damage_notes, meta_of, rank_of, translate, wall_of
 from opcost.traces.kineto_categories import PROVIDERS
@@ -97,14 +98,9 @@ class Table:
     """Device work that no operator launched, and why: "graph", "outside" the window, or in "none"."""
     collectives: tuple[tuple[str, str, int, int], ...]
     """Name, process group, start and duration of every collective on a device, by start."""
-    devices: Mapping[str, DeviceUse]
+    devices: Mapping[str, Busy]
     wall_ns: int | None
     notes: tuple[Note, ...] = ()
-
-    @property
-    def spans(self) -> dict[str, tuple[int, int]]:
-        """Of each device, nanoseconds from its first to its last work, and how many of them it was busy."""
-        return {device: (use.span_ns, use.busy_ns) for device, use in self.devices.items()}
 
     def profile(self) -> Profile:
         """The groups as rows that stand for many executions each, with sums of times."""
@@ -151,9 +147,7 @@ class Table:
             unattributed=lost,
             wall_ns=self.wall_ns,
             notes=notes,
-            extra={
-                "devices": [{"device": device, "rank": rank, **use.fields()} for device, use in self.devices.items()]
-            },
+            extra={"devices": [use._asdict() for use in self.devices.values()]},
         )
 
 

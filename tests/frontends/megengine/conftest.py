@@ -72,14 +72,14 @@ def _apply(
         held = DType("int32" if constant else dtype)
         tensor = Tensor(f"x{place}", shape, held, 64, nbytes(prod(shape), held.name) if constant else 0)
         source = "ImmutableTensor" if constant else "Host2DeviceCopy"
-        operators.append(Operator(place, source, "", Param("Empty", {}), (), (), (place,), (tensor,)))
+        operators.append(Operator(place, source, "", Param("Empty", {}), (), (place,), (tensor,)))
         if constant:
             numbers[place] = tuple(given)
     count = len(inputs)
     made = tuple(range(count, count + outputs))
     param = Param(table, {**_defaults(table), **fields})
     declared = DType(result) if result else None
-    operators.append(Operator(count, kind, "tested", param, (), tuple(range(count)), made, (), declared))
+    operators.append(Operator(count, kind, "tested", param, tuple(range(count)), made, (), declared))
     model = Model(
         path="made.mge",
         format="FBS v2",

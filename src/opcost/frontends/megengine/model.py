@@ -19,7 +19,7 @@ from opcost.core.graph import Attr
 from opcost.errors import SourceError
 from opcost.frontends.megengine.container import V1, V1_GRAPH, V2, Container, locate
 from opcost.frontends.megengine.dtypes import DType, read_dtype
-from opcost.frontends.megengine.flatbuffer import I32, U8, U32, U64, Buffer, Bytes, Table
+from opcost.frontends.megengine.flatbuffer import U8, U32, U64, Buffer, Bytes, Table
 from opcost.frontends.megengine.names import by_hash, plain
 from opcost.frontends.megengine.outputs import output_count
 from opcost.frontends.megengine.params import Param, read_param
@@ -66,12 +66,10 @@ class Operator:
     type: str
     name: str
     param: Param
-    more_params: tuple[Param, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     tensors: tuple[Tensor, ...]
     output_dtype: DType | None = None
-    priority: int = 0
 
     def get(self, field_name: str, default: Attr = None) -> Attr:
         """A field of the main parameter."""
@@ -143,15 +141,10 @@ class _Reader:
             raise self.buffer.broken(f"a tensor of {len(shape)} axes is claimed", table.at)
         return shape
 
-    def params(self, table: Table, tag_slot: int, more_slot: int) -> tuple[Param, tuple[Param, ...]]:
-        """The main parameter and those after it, both unions of tag and table."""
-        tag, found = table.number(tag_slot, U8), table.table(tag_slot + 1)
-        param = read_param(tag, found) if found is not None else Param("Empty", {})
-        tags = table.numbers(more_slot, "B", 1)
-        places = list(table.positions(more_slot + 1))
-        if len(tags) != len(places):
-            raise self.buffer.broken(f"{len(tags)} kinds of parameters for {len(places)} parameters", table.at)
-        return param, tuple(read_param(tag, Table(self.buffer, at)) for tag, at in zip(tags, places, strict=True))
+    def param(self, table: Table, slot: int) -> Param:
+        """The main parameter, a union of tag and table; no shape and no price depends on those after it."""
+        tag, found = table.number(slot, U8), table.table(slot + 1)
+        return read_param(tag, found) if found is not None else Param("Empty", {})
 
     def tensor(self, table: Table, dtype: DType | None, offset: int, stored: int, shape: tuple[int, ...]) -> Tensor:
         """A tensor whose claimed shape fits its data."""
@@ -207,18 +200,15 @@ class _V2(_Reader):
                     raise self.buffer.broken(f"variable {variable} is made twice", table.at)
                 position[variable] = len(variables)
                 variables.append(stored[variable] if variable < len(stored) else Variable())
-            param, more = self.params(table, 3, 5)
             operator = Operator(
                 index=index,
                 type=plain(table.text(0)) or by_hash(table.number(1, U64), versioned=False),
                 name=table.text(2),
-                param=param,
-                more_params=more,
+                param=self.param(table, 3),
                 inputs=inputs,
                 outputs=tuple(range(len(variables) - len(made), len(variables))),
                 tensors=tuple(self._tensor(tensor) for tensor in table.tables(11)),
                 output_dtype=read_dtype(table.table(10)),
-                priority=table.number(13, I32),
             )
             self.keep(operator, table)
             operators.append(operator)
@@ -257,7 +247,7 @@ class _V1(_Reader):
         operators = []
         for index, table in enumerate(root.tables(3)):
             kind = by_hash(table.number(0, U64), versioned=versioned)
-            param, more = self.params(table, 1, 10)
+            param = self.param(table, 1)
             inputs = table.numbers(3, "I", 4)
             for variable in inputs:
                 if variable >= len(variables):
@@ -277,12 +267,10 @@ class _V1(_Reader):
                 type=kind,
                 name=table.text(12),
                 param=param,
-                more_params=more,
                 inputs=inputs,
                 outputs=outputs,
                 tensors=tensors,
                 output_dtype=read_dtype(table.table(6)),
-                priority=table.number(8, I32),
             )
             self.keep(operator, table)
             operators.append(operator)

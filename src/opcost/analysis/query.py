@@ -24,15 +24,12 @@ from opcost.analysis.part import (
     usual_side,
 )
 from opcost.analysis.where import compile_where
-from opcost.core.answer import Answer, AnswerLine
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine
 from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError, UnknownName
-
-_OWN_LABELS = ("name", "type", "kind", "module", "phase", "dtype", "device", "stream", "provider", "rank", "step")
-"""What a line of a single operator says of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +232,7 @@ def _by_reason(loose: Sequence[Part], *, by_rank: bool) -> dict[str, list[Part]]
 
 
 def _own_labels(part: Part) -> dict[str, str]:
-    return {key: text for key in _OWN_LABELS if (text := label(part, key))}
+    return {key: text for key in OWN_LABELS if (text := label(part, key))}
 
 
 def _totals(profile: Profile) -> tuple[float | None, float | None]:

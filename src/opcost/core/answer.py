@@ -11,6 +11,8 @@ from opcost.core.graph import Note, TensorSpec
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
 
 SECOND_NS = 1_000_000_000
+OWN_LABELS = ("name", "type", "kind", "module", "phase", "device", "stream", "provider", "rank", "step", "dtype")
+"""What a line of a single operator says of itself, from left to right."""
 
 
 class KernelUse(NamedTuple):

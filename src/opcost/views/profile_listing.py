@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from opcost.core.answer import Answer, AnswerLine, Busy
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.units import format_time
 from opcost.errors import UnknownName
 from opcost.views.columns import Column, Value
 from opcost.views.listing import Line, Listing
 
-_OWN = ("name", "type", "kind", "module", "phase", "device", "stream", "provider", "rank", "step", "dtype")
-"""Labels of single operators, from left to right."""
 _NAMES = ("name", "module", "kernel")
 
 RANKED = (
@@ -49,7 +47,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
     """Every column of an answer by name, the labels first."""
     # Where a line is one operator, it says what it is, also below the group that it is in.
     single = not answer.keys or any("name" in line.labels for line in answer.rows)
-    labels = list(dict.fromkeys((*answer.keys, *(_OWN if single else ()))))
+    labels = list(dict.fromkeys((*answer.keys, *(OWN_LABELS if single else ()))))
     found = [_label(name, first=place == 0, answer=answer) for place, name in enumerate(labels)]
     other: Literal["host", "device"] = "host" if answer.side == "device" else "device"
     how = f"{answer.how} " if answer.how not in ("", "sum") else ""

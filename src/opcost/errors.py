@@ -7,6 +7,7 @@
     ├── InputError              the inputs do not fit the model, or cannot be made
     ├── ForwardError            the user's model raised while it ran
     │   └── DataDependent       the model asks for a value that a count without data does not have
+    ├── StateError              the model changed something that cannot be put back
     ├── MissingFramework        a framework or extra that the source needs is not installed
     ├── RuleError               a cost rule is wrong, or registered twice
     ├── GraphError              a graph contradicts itself
@@ -60,6 +61,10 @@ class ForwardError(OpcostError):
 
 class DataDependent(ForwardError):
     """The model needs a value (a float, a mask) that a count without data does not have."""
+
+
+class StateError(OpcostError):
+    """While it ran, the model changed something of the user's process that cannot be put back."""
 
 
 class MissingFramework(OpcostError):

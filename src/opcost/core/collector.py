@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from opcost.core.interrupts import held_back, let_through
+
 
 @contextmanager
 def without_collector() -> Iterator[None]:
@@ -13,8 +15,10 @@ def without_collector() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    with held_back():
+        gc.disable()
+        try:
+            with let_through():
+                yield
+        finally:
+            gc.enable()

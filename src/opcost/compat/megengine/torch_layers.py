@@ -187,10 +187,11 @@ def _run(layers: Layers, args: tuple[Any, ...]) -> Values:
     if any(tensor.device.type == "meta" for tensor in layers.model.parameters()):
         return values
     with ExitStack() as undo:
-        undo.enter_context(undisturbed(layers.model))
+        keep_written = undo.enter_context(undisturbed(layers.model))
         for module in modules.values():
             undo.callback(module.register_forward_hook(note).remove)
-        layers.model(*args)
+        with keep_written:
+            layers.model(*args)
     return values
 
 

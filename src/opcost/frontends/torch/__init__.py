@@ -48,11 +48,12 @@ def is_function(obj: object) -> bool:
 
 def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
     """Call a factory so that large tensors are made without memory; small ones stay real."""
+    from opcost.core.interrupts import held_back, let_through
     from opcost.errors import SourceError
     from opcost.frontends.torch.weightless import weightless
 
     try:
-        with weightless():
+        with held_back(), weightless(), let_through():
             return factory(*args, **(kwargs or {}))
     except (RuntimeError, TypeError, NotImplementedError) as exc:
         if "meta" not in str(exc):

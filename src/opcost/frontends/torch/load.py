@@ -12,13 +12,18 @@ import torch
 from torch import nn
 
 from opcost.core.graph import Graph
-from opcost.errors import UnknownName
+from opcost.core.interrupts import held_back
+from opcost.errors import InputError, UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.exported import by_position
 from opcost.frontends.torch.inputs import make_inputs
 from opcost.frontends.torch.lazy import countable
-from opcost.frontends.torch.model import Run, RunOptions, one_at_a_time
+from opcost.frontends.torch.model import Run, RunOptions
 from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.state import no_surrounding_modes
+from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.tree import map_tensors
+from opcost.frontends.torch.turns import one_at_a_time
 from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
 
 
@@ -30,6 +35,12 @@ def load(source: Any, options: CountOptions) -> Graph:
 
         label = Path(source).name
         source = read(Path(source))
+    with held_back(), no_surrounding_modes():
+        graph = _record(source, options)
+    return dataclasses.replace(graph, source=label) if label else graph
+
+
+def _record(source: Any, options: CountOptions) -> Graph:
     model = unwrap(source)
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
@@ -40,6 +51,7 @@ def load(source: Any, options: CountOptions) -> Graph:
     run_options = RunOptions(
         backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer)
     )
+    args, kwargs = map_tensors((args, kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
         if options.real:
             from opcost.frontends.torch.real import RealRecorder
@@ -48,7 +60,19 @@ def load(source: Any, options: CountOptions) -> Graph:
         else:
             recorder = Recorder(device)
         graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
-    return dataclasses.replace(graph, source=label or type_name(model))
+    return dataclasses.replace(graph, source=type_name(model))
+
+
+def _outside(tensor: torch.Tensor) -> torch.Tensor:
+    """An input as it is outside of what is at work around: another count, or a transform such as vmap."""
+    if type(tensor) is Recorded:
+        return tensor.sig.meta() if tensor.content is None else tensor.content
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise InputError(
+            "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside of it",
+            hint="count outside of the transform, or give shapes= in place of the input",
+        )
+    return tensor
 
 
 def _with_example(program: torch.export.ExportedProgram, options: CountOptions) -> CountOptions:

@@ -6,7 +6,7 @@ import dataclasses
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from threading import RLock
+from contextvars import copy_context
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch import lazy, recurrent
 from opcost.frontends.torch.failure import Place, extra_of, forward_error, locate
@@ -22,11 +23,10 @@ from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import quiet_globals
 from opcost.frontends.torch.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
+from opcost.frontends.torch.turns import one_at_a_time
 from opcost.frontends.torch.unchanged import unchanged
+from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
 from opcost.frontends.torch.unwrap import type_name
-
-one_at_a_time = RLock()
-"""Some switches that a count turns are global to the process, so counts of several threads take turns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,22 @@ class Run:
     # -- the run ------------------------------------------------------------------------------------------------
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
-        recorder, model = self.recorder, self.model
+        with held_back():
+            try:
+                graph = self._recorded(args, kwargs, names)
+            except BaseException:
+                empty_caches()  # what its traceback holds besides goes with it
+                raise
+            self.failed = None  # an exception that the model itself caught; its frames hold tensors
+            leave_none(self.recorder)
+        return graph
+
+    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
+        """The graph of one run, with everything put back that the run has changed."""
+        recorder = self.recorder
         with ExitStack() as undo:
             undo.enter_context(one_at_a_time)
-            undo.enter_context(unchanged(model, args, kwargs))
+            undo.enter_context(unchanged(self.model, args, kwargs))
             undo.enter_context(quiet_globals())
             undo.enter_context(torch.inference_mode(mode=False))
             undo.enter_context(torch.set_grad_enabled(self.options.backward))
@@ -137,22 +149,28 @@ class Run:
             undo.enter_context(intercept_calls(self.enter))
             undo.enter_context(recorder)
             try:
-                if self.options.backward:
-                    recorder.where = self._where_graded
-                result = model(*args, **kwargs)
-                if self.options.backward:
-                    self._backward(result, tensors_in((args, kwargs)))
+                with let_through():
+                    # What forward sets in context variables stays in a context of its own.
+                    result = copy_context().run(self._forward_and_backward, args, kwargs)
             except ForwardError as exc:
                 locate(exc, self.failed)
                 raise
             except OpcostError:
                 raise
             except Exception as exc:
-                raise forward_error(exc, self.failed, model) from exc
+                raise forward_error(exc, self.failed, self.model) from exc
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
             return self._graph(outputs)
+
+    def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.options.backward:
+            self.recorder.where = self._where_graded
+        result = self.model(*args, **kwargs)
+        if self.options.backward:
+            self._backward(result, tensors_in((args, kwargs)))
+        return result
 
     def _backward(self, result: Any, given: list[torch.Tensor]) -> None:
         """Gradients of all parameters and inputs that ask for one, without touching any `.grad`."""

@@ -14,7 +14,9 @@ from opcost.errors import InputError
 from opcost.frontends.torch import higher_order, special
 from opcost.frontends.torch.entry import Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.subclass import has_data
 from opcost.frontends.torch.tensor import Signature
+from opcost.frontends.torch.unchanged.written import WrittenMemory, written_by
 from opcost.frontends.torch.without_data import describe, is_composite
 
 _ITEM = torch.ops.aten._local_scalar_dense.default
@@ -38,23 +40,23 @@ class RealRecorder(Recorder):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._seen: dict[int, _Seen] = {}
-        self._saved: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._written = WrittenMemory()
         self._generator = torch.Generator().manual_seed(0)
 
     def leaf(self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False) -> Leaf:
-        if tensor.device.type == "meta" and role in ("param", "buffer"):
+        if not has_data(tensor) and role in ("param", "buffer"):
             raise InputError(
-                f"{name} has no data (it lies on the meta device), so the model cannot run for real",
+                f"{name} has no data (it lies on the meta device or is fake), so the model cannot run for real",
                 hint="count without real=True, or make the model with its weights",
             )
         leaf = super().leaf(tensor, name, role, trainable=trainable)
         if role == "buffer":  # not every operator that writes to a buffer says so: batch normalization does not
-            self._save(tensor, self.storages[leaf.vid])
+            self._written.keep(tensor)
         return leaf
 
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A copy of the input, or, where only a shape was given, reproducible noise."""
-        if tensor.device.type != "meta":
+        if has_data(tensor):
             copy = tensor.detach().clone()
         elif tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             copy = torch.randn(tensor.shape, dtype=tensor.dtype, generator=self._generator).to(self.device)
@@ -122,27 +124,14 @@ class RealRecorder(Recorder):
 
     def _save_written(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Keep a copy of memory of the user's before the first operator that writes to it."""
-        schema = getattr(func, "_schema", None)
-        if schema is None or not schema.is_mutable:
-            return
-        written: list[torch.Tensor] = []
-        for index, argument in enumerate(schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                _gather(args[index] if index < len(args) else kwargs.get(argument.name), written)
-        for tensor in written:
+        for tensor in written_by(func, args, kwargs):
             root = self.storages[self.state(tensor).vid]
             if root in self.leaves and self.leaves[root][1] != "input":
-                self._save(tensor, root)
-
-    def _save(self, tensor: torch.Tensor, root: int) -> None:
-        if root not in self._saved and tensor.layout is torch.strided:
-            memory = tensor.untyped_storage()
-            self._saved[root] = (memory, memory.clone())
+                self._written.keep(tensor)
 
     def restore(self) -> None:
         """Put the content of all memory of the user's back that the run wrote to."""
-        for memory, kept in self._saved.values():
-            memory.copy_(kept)
+        self._written.put_back()
         super().restore()
 
 

@@ -8,6 +8,7 @@ written to.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from opcost.frontends.torch import higher_order, special, values
 from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.memory import Memory
 from opcost.frontends.torch.packages import Packages
-from opcost.frontends.torch.subclass import is_foreign
+from opcost.frontends.torch.subclass import has_data, is_foreign
 from opcost.frontends.torch.tensor import Recorded, Signature, Signatures, recorded, reshape
 from opcost.frontends.torch.without_data import is_composite, work_out
 
@@ -54,6 +55,8 @@ class Recorder(TorchDispatchMode):
         """Where tensors without data claim to lie if the model's own lie nowhere."""
         default = torch.get_default_device()
         self.default_device = device if default.type == "meta" else default
+        self.mark = object()
+        self._references = sys.getrefcount(self.mark)
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
         self.ops: list[OpRecord] = []
@@ -102,7 +105,7 @@ class Recorder(TorchDispatchMode):
             self.leaf(alias, name, "input")
             return alias.requires_grad_() if tensor.requires_grad else alias
         leaf = self.leaf(tensor, name, "input")
-        stand_in = recorded(leaf.sig, leaf.vid, leaf.content)
+        stand_in = recorded(leaf.sig, leaf.vid, self.mark, leaf.content)
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
     def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
@@ -139,7 +142,7 @@ class Recorder(TorchDispatchMode):
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor without data for the same value as a leaf: what an optimizer may write to."""
         leaf = self.leaf(tensor)
-        return recorded(leaf.sig, leaf.vid)
+        return recorded(leaf.sig, leaf.vid, self.mark)
 
     def knows(self, state: State) -> bool:
         """Whether the content of this tensor is known and still true."""
@@ -166,6 +169,10 @@ class Recorder(TorchDispatchMode):
 
     def note(self, code: str, text: str) -> None:
         self.notes[Note(code, text, self.where())] = None
+
+    def has_survivors(self) -> bool:
+        """Whether a tensor without data that was made here is still alive: each of them holds the mark."""
+        return sys.getrefcount(self.mark) > self._references
 
     def restore(self) -> None:
         """Put back what the run changed of the user's tensors: shapes, because no content is written to."""
@@ -275,7 +282,7 @@ class Recorder(TorchDispatchMode):
             elif sig.stored is not None:
                 outputs.append(self._sparse(sig, vid))
             else:
-                outputs.append(recorded(sig, vid, None if contents is None else contents[vid - first]))
+                outputs.append(recorded(sig, vid, self.mark, None if contents is None else contents[vid - first]))
             vid += 1
         if entry.written and contents is None:
             for index in entry.written:
@@ -291,7 +298,7 @@ def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:
 
     Weights and inputs are numbers that no count may depend on; indices, masks and lengths do decide what runs.
     """
-    if tensor.numel() > SMALL or tensor.device.type == "meta" or tensor.layout is not torch.strided:
+    if tensor.numel() > SMALL or not has_data(tensor) or tensor.layout is not torch.strided:
         return None
     if tensor.is_quantized or (
         (tensor.dtype.is_floating_point or tensor.dtype.is_complex)

@@ -10,6 +10,7 @@ import torch
 
 from opcost.frontends.torch import recurrent
 from opcost.frontends.torch.entry import SMALL, Leaf, State
+from opcost.frontends.torch.subclass import has_data
 from opcost.frontends.torch.without_data import META, describe, device_of, substitute, unknown_value, work_out
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _item(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], stat
         recorder.decides(state)
         assert state.content is not None
         return state.content.item()
-    if isinstance(state, Leaf) and state.tensor.device.type != "meta" and state.untouched:
+    if isinstance(state, Leaf) and has_data(state.tensor) and state.untouched:
         return state.tensor.detach().item()
     raise unknown_value(recorder, f"the value of a {state.sig.spec.dtype} tensor, which the model asks for,")
 
@@ -204,7 +205,13 @@ def _equal(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], sta
     return False if below else NotImplemented
 
 
+def _device(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+    """`.device`, which a fake tensor is asked through the dispatcher."""
+    return states[0].sig.device
+
+
 HANDLERS: dict[Any, Handler] = {
+    torch.ops.prim.device.default: _device,
     _aten._local_scalar_dense.default: _item,
     _aten.index.Tensor: _by_mask,
     _aten._unsafe_index.Tensor: _by_mask,

@@ -1,4 +1,4 @@
-"""Switches of the whole process: turned for the time of a count, for the counting thread alone where that is possible."""
+"""What a count turns in the whole process for its time: for the counting thread alone where that is possible."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
 from opcost.frontends.torch.packed import pad_packed
+from opcost.frontends.torch.unchanged.switches import switches
 
 
 @contextmanager
@@ -39,20 +42,19 @@ def _put_back_torch(state: torch.Tensor) -> None:
 
 @contextmanager
 def quiet_globals() -> Iterator[None]:
-    """Random generators, defaults, and the switches that a forward may touch or that hide operators."""
+    """Random generators, and the switches that a forward may turn or that hide operators."""
     with ExitStack() as undo:
         undo.enter_context(random_state())
-        undo.callback(torch.set_default_dtype, torch.get_default_dtype())
-        undo.callback(_put_back_default_device, _default_device())
+        undo.enter_context(switches())
+        # Between two modules of a nest there are more calls here than in a plain run.
+        sys.setrecursionlimit(2 * sys.getrecursionlimit())
+        torch.set_anomaly_enabled(False)  # else every gradient is asked for its values
         # A weight is cast once in an autocast region and kept: not from an earlier run, nor for a later one.
         torch.clear_autocast_cache()
         undo.callback(torch.clear_autocast_cache)
         # The fused path of nn.MultiheadAttention is one opaque operator; the plain one shows what it consists of.
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
-        # Compiled functions run as written.
-        if "torch._dynamo" in sys.modules:
-            undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
-        undo.enter_context(replaced(torch, "compile", _as_written))
+        undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
         undo.enter_context(checkpoints_for_grad())
         # Inference mode hands over composite operators whole, which hides what they consist of.
@@ -60,7 +62,17 @@ def quiet_globals() -> Iterator[None]:
         yield
 
 
-def _as_written(model: Any = None, **_: Any) -> Any:
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Let compiled functions run as they are written."""
+    with ExitStack() as undo:
+        if "torch._dynamo" in sys.modules:
+            undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
+        undo.enter_context(replaced(torch, "compile", _uncompiled))
+        yield
+
+
+def _uncompiled(model: Any = None, **_: Any) -> Any:
     return model if model is not None else lambda function: function
 
 
@@ -108,12 +120,12 @@ def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[No
             setattr(owner, name, original)
 
 
-def _default_device() -> Any:
-    """What `torch.set_default_device` was told last in this thread, or None."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
-
-
-def _put_back_default_device(device: Any) -> None:
-    if _default_device() != device:
-        torch.set_default_device(device)  # type: ignore[no-untyped-call]
+@contextmanager
+def no_surrounding_modes() -> Iterator[None]:
+    """Outside of whatever is at work around: other dispatch modes (fake tensors, counters) and transforms (vmap, grad)."""
+    with ExitStack() as undo:
+        if torch._C._len_torch_dispatch_stack():
+            undo.enter_context(_disable_current_modes())
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            undo.enter_context(temporarily_clear_interpreter_stack())
+        yield

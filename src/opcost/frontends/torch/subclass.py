@@ -10,13 +10,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 _OWN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 def is_foreign(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's class answers operators itself."""
-    return type(tensor).__torch_dispatch__ is not _OWN_DISPATCH
+    """Whether a tensor's class answers operators itself; a fake one stands for a plain tensor and is taken as that."""
+    cls = type(tensor)
+    return cls.__torch_dispatch__ is not _OWN_DISPATCH and cls is not FakeTensor
+
+
+def has_data(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's numbers are there: not on the meta device, nor in a fake tensor."""
+    return tensor.device.type != "meta" and type(tensor) is not FakeTensor
 
 
 def parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:

@@ -119,13 +119,14 @@ class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
     `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
-    known (see `values`).
+    known (see `values`), `mark` an object of its recorder's that tells whose it is and how many are alive.
     """
 
-    __slots__ = ("content", "sig", "untouched", "vid")
+    __slots__ = ("content", "mark", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
+    mark: object
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -175,14 +176,15 @@ class Recorded(torch.Tensor):
 def reshape(tensor: Recorded, sig: Signature) -> None:
     """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
     with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
-        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid))  # type: ignore[attr-defined]
+        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark))  # type: ignore[attr-defined]
     tensor.sig = sig
 
 
-def recorded(sig: Signature, vid: int, content: torch.Tensor | None = None) -> Recorded:
+def recorded(sig: Signature, vid: int, mark: object, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
     tensor: Recorded = _make_wrapper(Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device)  # type: ignore[assignment]
     tensor.sig = sig
     tensor.vid = vid
+    tensor.mark = mark
     tensor.content = content
     return tensor

@@ -66,13 +66,18 @@ def _attributes(tree: Any) -> dict[str, Any]:
 
 def slots_of(tree: Any) -> dict[str, Any]:
     """What an object holds in slots of its class and the classes above."""
-    return {
-        name: getattr(tree, name)
-        for cls in type(tree).__mro__
+    return {name: getattr(tree, name) for name in slot_names(type(tree)) if hasattr(tree, name)}
+
+
+def slot_names(kind: type) -> list[str]:
+    """The slots of a class and of the classes above, set or not."""
+    return [
+        f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") else name  # as Python spells private names
+        for cls in kind.__mro__
         if (names := cls.__dict__.get("__slots__"))
         for name in ((names,) if isinstance(names, str) else names)
-        if not name.startswith("__") and hasattr(tree, name)
-    }
+        if not (name.startswith("__") and name.endswith("__"))
+    ]
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:

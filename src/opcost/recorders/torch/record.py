@@ -11,10 +11,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from opcost.core.graph import Note
+from opcost.core.interrupts import held_back, let_through
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import InputError
-from opcost.frontends.torch.model import one_at_a_time
+from opcost.frontends.torch.state import no_surrounding_modes
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.synchronise import wait_for
 from opcost.recorders.timing import percentile, timed_runs
@@ -38,14 +39,19 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
             "PyTorch's profiler is running already, and a second one would end it",
             hint="leave the block of the first one before calling opcost.profile",
         )
-    runner = Runner(source, options)
+    with held_back(), no_surrounding_modes():
+        return _measured(Runner(source, options), options, report)
+
+
+def _measured(runner: Runner, options: ProfileOptions, report: Report | None) -> Profile:
     with_device = runner.device.type == "cuda" and not options.host_only
-    with one_at_a_time, runner.prepared():
+    with runner.prepared():
         flush = _flush(runner.device) if options.cold_l2 else _nothing
-        for _ in range(options.warmup):
-            wait_for(runner.run())
-        timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
-        state = _state_at_work(runner)
+        with let_through():
+            for _ in range(options.warmup):
+                wait_for(runner.run())
+            timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
+            state = _state_at_work(runner)
         recorded, nesting, annotated = _record(runner, len(timed), flush, with_device=with_device)
     matcher = Matcher(report.rows if report is not None else ())
     rows = RowMaker(matcher.match(nesting.roots), with_device=with_device).rows(nesting.roots)
@@ -117,7 +123,7 @@ def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_devic
     scope = _scope()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
     durations = []
-    with profile(activities=activities, record_shapes=annotated) as profiler:
+    with profile(activities=activities, record_shapes=annotated) as profiler, let_through():
         for step in range(-1, steps):
             # The first step under a profiler pays for its start; it runs aside and is not kept.
             with ExitStack() as around:

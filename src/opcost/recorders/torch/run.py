@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.failure import forward_error
@@ -19,9 +20,10 @@ from opcost.frontends.torch.inputs import make_inputs
 from opcost.frontends.torch.lazy import is_unsettled
 from opcost.frontends.torch.load import device_of, in_mode
 from opcost.frontends.torch.scope import Paths, intercept_calls
-from opcost.frontends.torch.state import checkpoints_for_grad, random_state
+from opcost.frontends.torch.state import as_written, checkpoints_for_grad
+from opcost.frontends.torch.subclass import has_data
 from opcost.frontends.torch.tree import map_tensors, tensors_in
-from opcost.frontends.torch.unchanged import unchanged
+from opcost.frontends.torch.unchanged.runs import real_runs
 from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.torch.nesting import BACKWARD, MODULE
@@ -53,9 +55,9 @@ class Runner:
         """Module paths by the number that annotations carry."""
         self._running = ""
         for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
-            if tensor.device.type == "meta":
+            if not has_data(tensor):
                 raise InputError(
-                    f"{name} has no data (it lies on the meta device), so the model cannot run",
+                    f"{name} has no data (it lies on the meta device or is fake), so the model cannot run",
                     hint="make the model with its weights; the time on other data would be the same",
                 )
         asked = CountOptions(inputs=options.inputs, kwargs=options.kwargs, shapes=options.shapes, dtypes=options.dtypes)
@@ -65,7 +67,7 @@ class Runner:
 
     def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
-        if tensor.device.type != "meta":
+        if has_data(tensor):
             own = tensor.detach().clone()
             if self._options.inputs is None:  # made from shapes, on the CPU
                 own = own.to(self.device)
@@ -75,33 +77,35 @@ class Runner:
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
-        """The model in the wanted mode; on leaving, it and the process are as they were, buffers' content included."""
-        contents = [(buffer, buffer.detach().clone()) for buffer in self.inner.buffers()]
-        with ExitStack() as undo:
-            undo.enter_context(unchanged(self.inner, self.model))
-            undo.callback(_put_back, contents)
-            undo.enter_context(random_state())
+        """The model in the wanted mode, after a first run; on leaving, it and the process are as they were."""
+        with real_runs(self.inner, self.model) as keep_written, ExitStack() as undo:
             undo.enter_context(in_mode(self.inner, self._options.mode))
             undo.enter_context(torch.set_grad_enabled(self._options.backward))
             if self._options.backward:
                 undo.enter_context(checkpoints_for_grad())
+            with as_written(), keep_written, let_through():
+                self._told(self._forward_and_backward, _no_scope, self.inner)
             yield
 
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
         """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
+        if scope is None or not modules:
+            return self._told(self._forward_and_backward, scope or _no_scope, self.model)
+        self._running = ""
+        with held_back(), intercept_calls(partial(self._enter, scope), engine=True), let_through():
+            return self._told(self._forward_and_backward, scope, self.model)
+
+    def _told(self, run: Callable[[Scope, Any], Any], scope: Scope, model: Any) -> Any:
+        """What the user's model raises is told as such."""
         try:
-            if scope is None or not modules:
-                return self._forward_and_backward(scope or _no_scope)
-            self._running = ""
-            with intercept_calls(partial(self._enter, scope), engine=True):
-                return self._forward_and_backward(scope)
+            return run(scope, model)
         except OpcostError:
             raise
         except Exception as exc:
             raise forward_error(exc, None, self.inner) from exc
 
-    def _forward_and_backward(self, scope: Scope) -> Any:
-        result = self.model(*self.args, **self.kwargs)
+    def _forward_and_backward(self, scope: Scope, model: Any) -> Any:
+        result = model(*self.args, **self.kwargs)
         if not self._options.backward:
             return result
         outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
@@ -163,11 +167,3 @@ _NOTHING = _NoScope()
 
 def _no_scope(name: str) -> _NoScope:
     return _NOTHING
-
-
-def _put_back(contents: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Statistics that training-mode layers gather while they run."""
-    with torch.no_grad():
-        for buffer, content in contents:
-            if not torch.equal(buffer, content):
-                buffer.copy_(content)

@@ -1,0 +1,329 @@
+"""Shallow copies of everything changeable that can be reached; what holds what is known from the copies themselves."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from operator import is_
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.errors import StateError
+from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.tree import slot_names
+from opcost.frontends.torch.unchanged.caches import KeptCache
+from opcost.frontends.torch.unchanged.code import Code
+from opcost.frontends.torch.unchanged.path import path_to
+from opcost.frontends.torch.unchanged.plain import ITERATORS, SUSPENDED, keeper_of, position, twin
+from opcost.frontends.torch.unchanged.tensors import KeptTensor, set_versions
+
+_UNCHANGEABLE = frozenset(
+    {
+        int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis), types.BuiltinFunctionType,
+        types.GenericAlias, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.ModuleType,
+        types.UnionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.ScriptObject,
+    }
+)  # fmt: skip
+_ABSENT = object()
+_EMPTY = frozenset({dict, OrderedDict, set})
+_LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event, threading.Thread)
+
+_Take = Callable[["Snapshot", Any], None]
+
+
+class Snapshot:
+    """What some objects, and all that is reached from them, are now."""
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        self._roots = tuple(roots)
+        self._seen: dict[int, Any] = {}
+        """Everything visited, held so that its id stays its own."""
+        self._todo: list[Any] = []
+        self._kinds: dict[type, _Take | None] = dict.fromkeys(_UNCHANGEABLE)
+        self._alone = threading.active_count() == 1
+        self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
+        self._empty: list[Any] = []
+        self._lists: list[tuple[Any, list[Any]]] = []
+        self._sets: list[tuple[set[Any], frozenset[Any]]] = []
+        self._slots: list[tuple[Any, dict[str, Any]]] = []
+        self._cells: list[tuple[Any, Any]] = []
+        self._twins: dict[int, Any] = {}
+        self._suspended: list[tuple[Any, tuple[Any, ...]]] = []
+        self._others: list[Callable[[], Any]] = []
+        self._caches: list[KeptCache] = []
+        self._code = Code(self._push)
+        self.tensors: list[KeptTensor] = []
+        """All tensors that were reached."""
+        self._todo += self._roots
+        self._walk()
+
+    # -- taking -------------------------------------------------------------------------------------------------
+
+    def _push(self, value: Any) -> None:
+        self._todo.append(value)
+
+    def _walk(self) -> None:
+        todo, seen, kinds = self._todo, self._seen, self._kinds
+        while todo:
+            value = todo.pop()
+            cls = type(value)
+            try:
+                take = kinds[cls]
+            except KeyError:
+                take = kinds[cls] = _taker(cls)
+            if take is None or id(value) in seen:
+                continue
+            seen[id(value)] = value
+            take(self, value)
+
+    def _follow(self, values: list[Any]) -> None:
+        """Go on with those among some values that can change."""
+        kinds = {*map(type, values)} - _UNCHANGEABLE
+        if kinds:
+            self._todo += values if len(kinds) == 1 and len(values) < 8 else [v for v in values if type(v) in kinds]
+
+    def take_mapping(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
+        """`exact` is the class whose own methods show what a mapping holds, where a subclass changed what they do."""
+        keys, values = list(exact.keys(mapping)), list(exact.values(mapping))
+        self._mappings.append((mapping, exact, keys, values))
+        kinds = {*map(type, values)} - _UNCHANGEABLE
+        if not kinds:
+            pass
+        elif kinds & ITERATORS:
+            for key, value in zip(keys, values, strict=True):
+                exact.__setitem__(mapping, key, self._stand_in(value))
+            self._todo += values
+        else:
+            self._todo += [value for value in values if type(value) in kinds]
+        if {*map(type, keys)} - _UNCHANGEABLE:
+            self._todo += keys
+
+    def _stand_in(self, value: Any) -> Any:
+        """For the time of the run, a copy in place of an iterator, which could not be wound back."""
+        if type(value) not in ITERATORS:
+            return value
+        made = self._twins.get(id(value))
+        if made is None:
+            made = self._twins[id(value)] = twin(value) or value
+        return made
+
+    def _take_module(self, module: nn.Module) -> None:
+        attributes = module.__dict__
+        keys, values = list(attributes), list(attributes.values())
+        self._mappings.append((attributes, dict, keys, values))
+        for key, value in attributes.items():
+            kind = type(value)
+            if kind in _UNCHANGEABLE:
+                continue
+            if kind in _EMPTY and not value:
+                self._empty.append(value)  # every module has a dozen of these, for its hooks
+            elif kind is tuple and _UNCHANGEABLE.issuperset(map(type, value)):  # strides, paddings
+                continue
+            elif kind in ITERATORS:
+                attributes[key] = self._stand_in(value)
+            else:
+                self._todo.append(value)
+        self._code.take_class(type(module))
+
+    def _take_dict(self, mapping: dict[Any, Any]) -> None:
+        self.take_mapping(mapping, dict)
+        if type(mapping) is not dict:
+            self._take_attributes(mapping)
+
+    def _take_ordered(self, mapping: OrderedDict[Any, Any]) -> None:
+        self.take_mapping(mapping, OrderedDict)
+        if type(mapping) is not OrderedDict:
+            self._take_attributes(mapping)
+
+    def _take_list(self, sequence: Any) -> None:
+        content = list(sequence)
+        self._lists.append((sequence, content))
+        for index, value in enumerate(content):
+            if type(value) in ITERATORS:
+                sequence[index] = self._stand_in(value)
+        self._follow(content)
+        if type(sequence) is not list and type(sequence) is not deque:
+            self._take_attributes(sequence)
+
+    def _take_set(self, group: set[Any]) -> None:
+        self._sets.append((group, frozenset(group)))
+        self._follow(list(group))
+
+    def _take_members(self, members: Iterable[Any]) -> None:
+        self._follow(list(members))
+
+    def _take_object(self, value: Any) -> None:
+        if not self._alone and _is_shared(value):
+            return  # it is guarded by a lock, so other threads may be at work on it right now
+        self._take_attributes(value)
+        self._code.take_class(type(value))
+
+    def _take_attributes(self, value: Any) -> None:
+        attributes = getattr(value, "__dict__", None)
+        if type(attributes) is dict:
+            self.take_mapping(attributes, dict)
+        if names := slot_names(type(value)):
+            slots = {name: getattr(value, name, _ABSENT) for name in names}
+            for name, held in slots.items():
+                if type(held) in ITERATORS:
+                    object.__setattr__(value, name, self._stand_in(held))
+            self._slots.append((value, slots))
+            self._follow(list(slots.values()))
+
+    def _take_tensor(self, tensor: torch.Tensor) -> None:
+        kept = KeptTensor.of(tensor)
+        self.tensors.append(kept)
+        if kept.grad is not None:
+            self._todo.append(kept.grad)
+        if kept.hooks is not None:
+            self._todo.append(kept.hooks)
+        if kept.attributes:
+            self.take_mapping(tensor.__dict__, dict)
+
+    def _take_function(self, function: types.FunctionType) -> None:
+        for cell in function.__closure__ or ():
+            self._todo.append(cell)
+        self._code.take_function(function)
+
+    def _take_cell(self, cell: Any) -> None:
+        held = _held(cell)
+        self._cells.append((cell, held))
+        if type(held) in ITERATORS:
+            cell.cell_contents = self._stand_in(held)
+        else:
+            self._todo.append(held)
+
+    def _take_method(self, method: types.MethodType) -> None:
+        self._todo += (method.__self__, method.__func__)
+
+    def _take_partial(self, part: functools.partial[Any]) -> None:
+        self._todo += (part.func, part.args, part.keywords, part.__dict__)
+
+    def _take_cache(self, cache: Any) -> None:
+        self._caches.append(KeptCache(cache))
+        self._todo.append(cache.__wrapped__)
+
+    def _take_class(self, cls: type) -> None:
+        self._code.take_class(cls)
+
+    def _take_suspended(self, generator: Any) -> None:
+        self._suspended.append((generator, position(generator)))
+
+    def _take_view(self, view: memoryview) -> None:
+        self._todo.append(view.obj)
+
+    # -- putting back -------------------------------------------------------------------------------------------
+
+    def put_back(self) -> None:
+        """Make everything what it was. What nobody can put back is told in an error, after all the rest is done."""
+        self._code.put_back()
+        for container in self._empty:
+            if container:
+                container.clear()
+        for mapping, exact, keys, values in self._mappings:
+            _put_back_mapping(mapping, exact, keys, values)
+        for sequence, content in self._lists:
+            if len(sequence) != len(content) or not all(map(is_, sequence, content)):
+                sequence.clear()
+                sequence.extend(content)
+        for group, members in self._sets:
+            if group != members:
+                group.clear()
+                group.update(members)
+        for owner, slots in self._slots:
+            for name, value in slots.items():
+                _put_back_slot(owner, name, value)
+        for cell, held in self._cells:
+            if _held(cell) is not held:
+                if held is _ABSENT:
+                    del cell.cell_contents
+                else:
+                    cell.cell_contents = held
+        for cache in self._caches:
+            cache.put_back()
+        for put_back in self._others:
+            put_back()
+        set_versions([kept for kept in self.tensors if kept.put_back()])
+        moved = [generator for generator, before in self._suspended if position(generator) != before]
+        if moved:
+            place = path_to(moved[0], self._roots)
+            raise StateError(
+                f"the model went on with a generator that it keeps ({place}), and nobody can wind one back",
+                hint="let it make its generators in forward, or count a copy of the model that may be thrown away",
+            )
+
+
+def _held(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet assigned
+        return _ABSENT
+
+
+def _put_back_slot(owner: Any, name: str, value: Any) -> None:
+    if getattr(owner, name, _ABSENT) is value:
+        return
+    if value is _ABSENT:
+        object.__delattr__(owner, name)
+    else:
+        object.__setattr__(owner, name, value)
+
+
+def _put_back_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any], values: list[Any]) -> None:
+    same_keys = list(exact.keys(mapping)) == keys
+    if same_keys and all(map(is_, exact.values(mapping), values)):
+        return
+    if not same_keys:  # also where only the order is another
+        exact.clear(mapping)
+    for key, value in zip(keys, values, strict=True):
+        exact.__setitem__(mapping, key, value)
+
+
+def _is_shared(value: Any) -> bool:
+    attributes = getattr(value, "__dict__", None)
+    return type(attributes) is dict and any(isinstance(held, _LOCKS) for held in list(attributes.values()))
+
+
+_TAKERS: tuple[tuple[Any, _Take | None], ...] = (
+    (Recorded, None),  # of a count around this one
+    (nn.parameter.UninitializedTensorMixin, None),  # lazy models run as a copy
+    ((logging.Logger, logging.Handler, *_LOCKS), None),  # they belong to the whole process
+    (torch.Tensor, Snapshot._take_tensor),
+    (nn.Module, Snapshot._take_module),
+    (OrderedDict, Snapshot._take_ordered),
+    (dict, Snapshot._take_dict),
+    ((list, deque), Snapshot._take_list),
+    (set, Snapshot._take_set),
+    ((tuple, frozenset), Snapshot._take_members),
+    (type, Snapshot._take_class),
+    (types.FunctionType, Snapshot._take_function),
+    (types.CellType, Snapshot._take_cell),
+    (types.MethodType, Snapshot._take_method),
+    (functools.partial, Snapshot._take_partial),
+    (functools._lru_cache_wrapper, Snapshot._take_cache),
+    (SUSPENDED, Snapshot._take_suspended),
+    (memoryview, Snapshot._take_view),
+)
+
+
+def _taker(cls: type) -> _Take | None:
+    """How an object of this class is kept; None: not at all."""
+    if cls in _UNCHANGEABLE or cls in ITERATORS:
+        return None
+    for known, take in _TAKERS:
+        if issubclass(cls, known):
+            return take
+    if (keep := keeper_of(cls)) is not None:
+        return functools.partial(_take_plain, keep)
+    return Snapshot._take_object
+
+
+def _take_plain(keep: Callable[[Any], Callable[[], Any] | None], snapshot: Snapshot, value: Any) -> None:
+    if (put_back := keep(value)) is not None:
+        snapshot._others.append(put_back)

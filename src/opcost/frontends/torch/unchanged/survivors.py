@@ -1,0 +1,109 @@
+"""Tensors without data that outlive a run: nobody may be left with one.
+
+What the snapshot reaches has been put back by then. The rest is looked for with the garbage collector's help, which takes a
+while, so it is done only where something does survive: results in a cache are taken out of it; a tensor whose content is
+known becomes the real one that a real run would have left; and about anything else there is an error now, not a crash later.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections import deque
+from types import CellType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from typing import Any
+
+from opcost.errors import StateError
+from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.unchanged.caches import store_of
+from opcost.frontends.torch.unchanged.path import holder_of
+
+_CLOSED = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType, str, bytes)
+"""What a search for tensors inside a result does not open."""
+
+
+def leave_none(recorder: Recorder) -> None:
+    """See to it that no tensor of a run stays behind."""
+    if not recorder.has_survivors():
+        return
+    gc.collect(0)  # all that a run makes is young
+    if not recorder.has_survivors():
+        return
+    empty_caches()
+    if recorder.has_survivors():
+        gc.collect()
+    if recorder.has_survivors():
+        _make_real(recorder)
+    if recorder.has_survivors():
+        lost = _survivors(recorder)
+        number = "a tensor" if len(lost) == 1 else f"{len(lost)} tensors"
+        raise StateError(
+            f"the model left {number} without data in {holder_of(lost[0], lost)}, and what was there before is not known; "
+            f"the first is {lost[0].sig.spec.dtype} of shape {lost[0].sig.spec}",
+            hint="empty that place before the model is used again, or count with real=True (on the command line --real)",
+        )
+
+
+def _survivors(recorder: Recorder) -> list[Recorded]:
+    return [one for one in gc.get_objects() if type(one) is Recorded and one.mark is recorder.mark]
+
+
+def empty_caches() -> None:
+    """Take out of every cache what holds a tensor without data."""
+    for cache in [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]:
+        if not cache.cache_info().currsize:
+            continue
+        store = store_of(cache)
+        if store is not None:
+            for key in [key for key, value in store.items() if _holds_recorded((key, value), 0)]:
+                del store[key]
+        elif _holds_recorded(cache, 0):
+            cache.cache_clear()
+
+
+def _holds_recorded(value: Any, depth: int) -> bool:
+    if type(value) is Recorded:
+        return True
+    if depth > 6 or isinstance(value, _CLOSED):
+        return False
+    return any(_holds_recorded(held, depth + 1) for held in gc.get_referents(value))
+
+
+def _make_real(recorder: Recorder) -> None:
+    """Put the real tensor in the place of each survivor whose content is known."""
+    known = [one for one in _survivors(recorder) if one.content is not None]
+    olds: list[Any] = list(known)
+    news: list[Any] = [one.content.to(one.sig.device, copy=True) for one in known if one.content is not None]
+    del known
+    while olds:  # what cannot be changed, a tuple, is itself replaced in the next turn
+        changed = {id(old): new for old, new in zip(olds, news, strict=True)}
+        holders = [holder for holder in gc.get_referrers(*olds) if holder is not olds]
+        tuples = [holder for holder in holders if isinstance(holder, tuple)]
+        for holder in holders:
+            _replace(holder, changed)
+        news = [_rebuilt(one, changed) for one in tuples]
+        olds = tuples
+
+
+def _rebuilt(old: tuple[Any, ...], changed: dict[int, Any]) -> tuple[Any, ...]:
+    items = [changed.get(id(item), item) for item in old]
+    return type(old)(*items) if hasattr(old, "_fields") else tuple(items)
+
+
+def _replace(holder: Any, changed: dict[int, Any]) -> None:
+    """Let a holder hold the new objects in place of the old ones."""
+    if isinstance(holder, dict):
+        for key in [key for key, value in holder.items() if id(value) in changed]:
+            holder[key] = changed[id(holder[key])]
+    elif isinstance(holder, (list, deque)):
+        for index in [index for index, value in enumerate(holder) if id(value) in changed]:
+            holder[index] = changed[id(holder[index])]
+    elif isinstance(holder, set):
+        for old in [old for old in holder if id(old) in changed]:
+            holder.discard(old)
+            holder.add(changed[id(old)])
+    elif isinstance(holder, CellType):
+        holder.cell_contents = changed[id(holder.cell_contents)]
+    elif not isinstance(holder, (tuple, FrameType)) and isinstance(held := getattr(holder, "__dict__", None), dict):
+        _replace(held, changed)

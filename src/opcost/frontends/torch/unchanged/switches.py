@@ -1,0 +1,108 @@
+"""The switches of the process that a forward pass may turn: read before, and turned back where they differ."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+def _attribute(owner: Any, name: str) -> _Switch:
+    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
+
+
+def _autocast(device: str) -> Iterator[_Switch]:
+    yield lambda: torch.is_autocast_enabled(device), lambda on: torch.set_autocast_enabled(device, on)
+    yield lambda: torch.get_autocast_dtype(device), lambda dtype: torch.set_autocast_dtype(device, dtype)
+
+
+def default_device() -> Any:
+    """What `torch.set_default_device` was told last in this thread, or None."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+def _set_environment(before: dict[str, str]) -> None:
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _set_filters(before: list[Any]) -> None:
+    warnings.filters[:] = before  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _anomaly() -> tuple[bool, bool]:
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a comparison of texts
+    except OSError:  # it is gone
+        return None
+
+
+_BACKENDS = torch.backends
+_SWITCHES: tuple[_Switch, ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (default_device, torch.set_default_device),
+    (torch.is_grad_enabled, torch._C._set_grad_enabled),
+    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    (_anomaly, lambda state: torch.set_anomaly_enabled(*state)),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    *_autocast("cpu"),
+    *_autocast("cuda"),
+    (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),
+    (torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark),
+    (torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic),
+    (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    (torch._C._get_mkldnn_deterministic, torch._C._set_mkldnn_deterministic),
+    (_BACKENDS.cuda.flash_sdp_enabled, _BACKENDS.cuda.enable_flash_sdp),
+    (_BACKENDS.cuda.math_sdp_enabled, _BACKENDS.cuda.enable_math_sdp),
+    (_BACKENDS.cuda.mem_efficient_sdp_enabled, _BACKENDS.cuda.enable_mem_efficient_sdp),
+    (_BACKENDS.cuda.cudnn_sdp_enabled, _BACKENDS.cuda.enable_cudnn_sdp),
+    _attribute(_BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    _attribute(_BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+    _attribute(_BACKENDS.cuda.matmul, "allow_tf32"),
+    _attribute(_BACKENDS.cudnn, "allow_tf32"),
+    _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
+    (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (lambda: list(warnings.filters), _set_filters),
+    (lambda: dict(os.environ), _set_environment),
+    (_directory, lambda path: os.chdir(path) if path is not None else None),
+)
+
+
+@contextmanager
+def switches() -> Iterator[None]:
+    """Turn every switch back that was turned inside."""
+    before = [_read(read) for read, _ in _SWITCHES]
+    try:
+        yield
+    finally:
+        for (read, write), value in zip(_SWITCHES, before, strict=True):
+            if value is not _UNREADABLE and _read(read) != value:
+                write(value)
+
+
+_UNREADABLE = object()
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    """What a switch says; some of PyTorch's refuse to answer where the older and the newer way to turn them were mixed."""
+    try:
+        return read()
+    except (RuntimeError, AttributeError):
+        return _UNREADABLE

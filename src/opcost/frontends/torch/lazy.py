@@ -16,18 +16,26 @@ from opcost.frontends.torch.tree import map_tensors
 
 def countable(model: nn.Module) -> nn.Module:
     """The model itself, or, where something in it is lazy, a copy that shares every tensor that already exists."""
-    tensors = [*model.parameters(), *model.buffers()]
-    if not any(is_unsettled(tensor) for tensor in tensors):
-        return model
+    return settled_apart(model, model, "meta") if is_waiting(model) else model
+
+
+def is_waiting(model: nn.Module) -> bool:
+    """Whether something in a model has no shape yet."""
+    return any(is_unsettled(tensor) for tensor in (*model.parameters(), *model.buffers()))
+
+
+def settled_apart(source: Any, model: nn.Module, device: str | None = None) -> Any:
+    """A copy of a model, or of what is wrapped around it, in which the lazy parts can settle; the rest is shared."""
     memo: dict[int, Any] = {}
-    for tensor in tensors:
+    for tensor in (*model.parameters(), *model.buffers()):
+        where = device or tensor.device
         if isinstance(tensor, UninitializedParameter):
-            memo[id(tensor)] = UninitializedParameter(tensor.requires_grad, device="meta", dtype=tensor.dtype)  # type: ignore[no-untyped-call]
+            memo[id(tensor)] = UninitializedParameter(tensor.requires_grad, device=where, dtype=tensor.dtype)  # type: ignore[no-untyped-call]
         elif isinstance(tensor, UninitializedBuffer):
-            memo[id(tensor)] = UninitializedBuffer(device="meta", dtype=tensor.dtype)  # type: ignore[no-untyped-call]
+            memo[id(tensor)] = UninitializedBuffer(device=where, dtype=tensor.dtype)  # type: ignore[no-untyped-call]
         else:
             memo[id(tensor)] = tensor
-    return copy.deepcopy(model, memo)
+    return copy.deepcopy(source, memo)
 
 
 def is_unsettled(tensor: torch.Tensor) -> bool:

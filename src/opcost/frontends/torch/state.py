@@ -57,6 +57,7 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
         undo.enter_context(checkpoints_for_grad())
+        undo.enter_context(no_sharing())
         # Inference mode hands over composite operators whole, which hides what they consist of.
         undo.enter_context(replaced(torch.inference_mode, "__enter__", _without_grad))
         yield
@@ -70,6 +71,11 @@ def as_written() -> Iterator[None]:
             undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
         undo.enter_context(replaced(torch, "compile", _uncompiled))
         yield
+
+
+def no_sharing() -> AbstractContextManager[None]:
+    """Leave memory where it is: once moved to where other processes see it, it would stay there."""
+    return replaced(torch.UntypedStorage, "share_memory_", lambda storage, *_: storage)
 
 
 def _uncompiled(model: Any = None, **_: Any) -> Any:
@@ -120,12 +126,25 @@ def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[No
             setattr(owner, name, original)
 
 
+_HOOKS_OF_ALL_MODULES = tuple(
+    hooks
+    for name, hooks in vars(torch.nn.modules.module).items()
+    if name.startswith("_global_") and name.endswith("_hooks") and isinstance(hooks, dict)
+)
+
+
 @contextmanager
 def no_surrounding_modes() -> Iterator[None]:
     """Outside of whatever is at work around: other dispatch modes (fake tensors, counters) and transforms (vmap, grad)."""
     with ExitStack() as undo:
         if torch._C._len_torch_dispatch_stack():
             undo.enter_context(_disable_current_modes())
+            for hooks in _HOOKS_OF_ALL_MODULES:  # with which some modes follow the modules
+                undo.callback(hooks.update, dict(hooks))
+                hooks.clear()
+        if (tracing := torch._C._get_tracing_state()) is not None:
+            undo.callback(torch._C._set_tracing_state, tracing)
+            torch._C._set_tracing_state(None)
         if torch._C._functorch.peek_interpreter_stack() is not None:
             undo.enter_context(temporarily_clear_interpreter_stack())
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 import torch
@@ -40,7 +41,8 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
             hint="leave the block of the first one before calling opcost.profile",
         )
     with held_back(), no_surrounding_modes():
-        return _measured(Runner(source, options), options, report)
+        # What the model sets in context variables stays in a context of its own.
+        return copy_context().run(_measured, Runner(source, options), options, report)
 
 
 def _measured(runner: Runner, options: ProfileOptions, report: Report | None) -> Profile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.failure import forward_error
 from opcost.frontends.torch.inputs import make_inputs
-from opcost.frontends.torch.lazy import is_unsettled
+from opcost.frontends.torch.lazy import is_waiting, settled_apart
 from opcost.frontends.torch.load import device_of, in_mode
 from opcost.frontends.torch.scope import Paths, intercept_calls
 from opcost.frontends.torch.state import as_written, checkpoints_for_grad
@@ -37,8 +36,8 @@ class Runner:
 
     def __init__(self, source: Any, options: ProfileOptions) -> None:
         inner = unwrap(source)
-        if any(is_unsettled(tensor) for tensor in (*inner.parameters(), *inner.buffers())):
-            source = copy.deepcopy(source)  # the first run gives the lazy ones a shape: the user's stay lazy
+        if is_waiting(inner):
+            source = settled_apart(source, inner)  # the first run gives the lazy ones a shape: the user's stay lazy
             inner = unwrap(source)
         self.model = inner if is_exported(source) else source
         """What is called: with its wrapper, if it has one (a compiled model runs compiled)."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import _lru_cache_wrapper, lru_cache
+from operator import is_
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from opcost.frontends.torch.unchanged.caches import is_bounded_and_filled, scratch
 
 _ABSENT = object()
 _NO_MODELS = (
@@ -40,7 +43,9 @@ class Code:
         self._push = push
         self._classes: dict[type, dict[str, Any]] = {}
         self._functions: list[tuple[FunctionType, Any, Any, bool]] = []
-        self._globals: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._globals: dict[int, tuple[dict[str, Any], dict[str, Any], set[str]]] = {}
+        """Modules' namespaces: the dictionary itself, what was in it, and which of its names were followed."""
+        self._scratches: dict[int, Any] = {}
         self._named: set[str] = set(_RUN_BY_PYTHON)
         self._unnamed: dict[str, list[Any]] = {}
         """Methods by name that no code has named so far."""
@@ -63,7 +68,9 @@ class Code:
             if name in _OF_PYTHON:
                 continue
             function = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", value)
-            if type(function) is not FunctionType:
+            if type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
+                type.__setattr__(cls, name, self._scratch(value))
+            elif type(function) is not FunctionType:
                 self._push(value)
             elif name in self._named:
                 self._push(function)
@@ -83,18 +90,28 @@ class Code:
         names = _names(function.__code__)
         spaces = [space]
         for at in spaces:
-            kept = self._globals.setdefault(id(at), (at, {}))[1]
+            if id(at) not in self._globals:
+                self._globals[id(at)] = at, dict(at), set()
+            _, held, followed = self._globals[id(at)]
             for name in names:
-                if name not in kept and (name in at or at is space):
-                    value = kept[name] = at.get(name, _ABSENT)
-                    if type(value) is not ModuleType:
+                if name in held and name not in followed:
+                    followed.add(name)
+                    value = held[name]
+                    if type(value) is ModuleType:
+                        spaces += [vars(value)] if is_users(value.__name__) else []
+                    elif type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
+                        at[name] = self._scratch(value)
+                    else:
                         self._push(value)
-                    elif is_users(value.__name__):
-                        spaces.append(vars(value))
         for name in names:
             self._named.add(name)
             for method in self._unnamed.pop(name, ()):
                 self._push(method)
+
+    def _scratch(self, cache: Any) -> Any:
+        """For the time of the run, what stands in the place of a cache that could not be put back."""
+        self._push(cache.__wrapped__)
+        return self._scratches.setdefault(id(cache), scratch(cache))
 
     # -- putting back -------------------------------------------------------------------------------------------
 
@@ -109,14 +126,19 @@ class Code:
                 function.__kwdefaults__ = keyword
             if not attributes and function.__dict__:
                 function.__dict__.clear()
-        for space, kept in self._globals.values():
-            for name, value in kept.items():
-                if space.get(name, _ABSENT) is value:
-                    continue
-                if value is _ABSENT:
-                    del space[name]
-                else:
-                    space[name] = value
+        for space, kept, _ in self._globals.values():
+            if len(space) != len(kept) or not all(map(is_, space.values(), kept.values())):
+                _put_back_globals(space, kept)
+
+
+def _put_back_globals(space: dict[str, Any], kept: dict[str, Any]) -> None:
+    """Names as they were. What came by an import on the way stays, for nobody imports it a second time."""
+    for name in [name for name in space if name not in kept]:
+        if not isinstance(space[name], (ModuleType, FunctionType, type)):
+            del space[name]
+    for name, value in kept.items():
+        if space.get(name, _ABSENT) is not value:
+            space[name] = value
 
 
 def _put_back_class(cls: type, held: dict[str, Any]) -> None:

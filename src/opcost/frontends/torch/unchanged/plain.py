@@ -8,10 +8,12 @@ from __future__ import annotations
 import io
 import random
 import sys
+import threading
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import accumulate, chain, count, cycle, islice, repeat, takewhile, zip_longest
+from queue import SimpleQueue
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
@@ -81,6 +83,28 @@ def _numpy_random_state(generator: Any) -> PutBack:
     return lambda: generator.set_state(state)
 
 
+def _queue(queue: SimpleQueue[Any]) -> PutBack | None:
+    if threading.active_count() > 1:
+        return None  # others may be waiting for what is in it
+    content = _drained(queue)
+    _fill(queue, content)
+
+    def put_back() -> None:
+        _drained(queue)
+        _fill(queue, content)
+
+    return put_back
+
+
+def _drained(queue: SimpleQueue[Any]) -> list[Any]:
+    return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
+def _fill(queue: SimpleQueue[Any], content: list[Any]) -> None:
+    for item in content:
+        queue.put(item)
+
+
 _KEEPERS: dict[type, Callable[[Any], PutBack | None]] = {
     torch.Generator: _torch_generator,
     random.Random: _random,
@@ -88,6 +112,7 @@ _KEEPERS: dict[type, Callable[[Any], PutBack | None]] = {
     array: _buffer,
     io.BytesIO: _stream,
     io.StringIO: _stream,
+    SimpleQueue: _queue,
 }
 
 
@@ -128,6 +153,11 @@ def position(suspended: Any) -> tuple[Any, ...]:
     return (id(frame), frame.f_lasti, tuple(map(id, frame.f_locals.values()))) if frame is not None else (None,)
 
 
+def _own(state: Any) -> Any:
+    """The state of an iterator, with lists of its own: `cycle` goes on writing to the one it describes."""
+    return tuple(list(part) if type(part) is list else part for part in state) if type(state) is tuple else state
+
+
 def twin(iterator: Iterator[Any]) -> Iterator[Any] | None:
     """A copy that goes on from where this one stands, over the same items; None where it cannot be copied."""
     try:
@@ -137,7 +167,7 @@ def twin(iterator: Iterator[Any]) -> Iterator[Any] | None:
             make, args, *state = description
             made: Any = make(*[twin(arg) if type(arg) in ITERATORS else arg for arg in args])
             if state and state[0] is not None:
-                made.__setstate__(state[0])
+                made.__setstate__(_own(state[0]))
     except (TypeError, ValueError, AttributeError):
         return None
     return made  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from opcost.core.interrupts import held_back
-from opcost.frontends.torch.state import random_state
+from opcost.frontends.torch.state import no_sharing, random_state
 from opcost.frontends.torch.turns import one_at_a_time
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.switches import switches
@@ -30,4 +31,6 @@ def real_runs(model: nn.Module, *others: Any) -> Iterator[KeepWritten]:
         undo.callback(written.put_back)
         undo.enter_context(random_state())
         undo.enter_context(switches())
+        undo.enter_context(no_sharing())
+        sys.setrecursionlimit(2 * sys.getrecursionlimit())  # module calls that are annotated nest deeper
         yield written

@@ -25,7 +25,7 @@ from opcost.frontends.torch.unchanged.tensors import KeptTensor, set_versions
 
 _UNCHANGEABLE = frozenset(
     {
-        int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis), types.BuiltinFunctionType,
+        int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis),
         types.GenericAlias, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.ModuleType,
         types.UnionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.ScriptObject,
     }
@@ -47,6 +47,7 @@ class Snapshot:
         self._todo: list[Any] = []
         self._kinds: dict[type, _Take | None] = dict.fromkeys(_UNCHANGEABLE)
         self._alone = threading.active_count() == 1
+        self._classes: list[tuple[Any, type]] = []
         self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
         self._empty: list[Any] = []
         self._lists: list[tuple[Any, list[Any]]] = []
@@ -129,6 +130,7 @@ class Snapshot:
                 attributes[key] = self._stand_in(value)
             else:
                 self._todo.append(value)
+        self._classes.append((module, type(module)))
         self._code.take_class(type(module))
 
     def _take_dict(self, mapping: dict[Any, Any]) -> None:
@@ -162,6 +164,7 @@ class Snapshot:
         if not self._alone and _is_shared(value):
             return  # it is guarded by a lock, so other threads may be at work on it right now
         self._take_attributes(value)
+        self._classes.append((value, type(value)))
         self._code.take_class(type(value))
 
     def _take_attributes(self, value: Any) -> None:
@@ -202,6 +205,10 @@ class Snapshot:
     def _take_method(self, method: types.MethodType) -> None:
         self._todo += (method.__self__, method.__func__)
 
+    def _take_builtin(self, method: Any) -> None:
+        if not isinstance(method.__self__, types.ModuleType):  # `some_list.append`
+            self._todo.append(method.__self__)
+
     def _take_partial(self, part: functools.partial[Any]) -> None:
         self._todo += (part.func, part.args, part.keywords, part.__dict__)
 
@@ -223,6 +230,9 @@ class Snapshot:
     def put_back(self) -> None:
         """Make everything what it was. What nobody can put back is told in an error, after all the rest is done."""
         self._code.put_back()
+        for owner, cls in self._classes:
+            if type(owner) is not cls:  # parametrizations change it
+                owner.__class__ = cls
         for container in self._empty:
             if container:
                 container.clear()
@@ -293,7 +303,7 @@ def _is_shared(value: Any) -> bool:
 _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (Recorded, None),  # of a count around this one
     (nn.parameter.UninitializedTensorMixin, None),  # lazy models run as a copy
-    ((logging.Logger, logging.Handler, *_LOCKS), None),  # they belong to the whole process
+    ((logging.Logger, logging.StreamHandler, *_LOCKS), None),  # they belong to the whole process
     (torch.Tensor, Snapshot._take_tensor),
     (nn.Module, Snapshot._take_module),
     (OrderedDict, Snapshot._take_ordered),
@@ -305,6 +315,7 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (types.FunctionType, Snapshot._take_function),
     (types.CellType, Snapshot._take_cell),
     (types.MethodType, Snapshot._take_method),
+    (types.BuiltinFunctionType, Snapshot._take_builtin),
     (functools.partial, Snapshot._take_partial),
     (functools._lru_cache_wrapper, Snapshot._take_cache),
     (SUSPENDED, Snapshot._take_suspended),

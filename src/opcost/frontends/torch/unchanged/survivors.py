@@ -12,6 +12,7 @@ import gc
 from collections import deque
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
+from weakref import finalize
 
 from opcost.errors import StateError
 from opcost.frontends.torch.recorder import Recorder
@@ -50,7 +51,10 @@ def _survivors(recorder: Recorder) -> list[Recorded]:
 
 
 def empty_caches() -> None:
-    """Take out of every cache what holds a tensor without data."""
+    """Take out of every cache, and of the list of what is to be done at last, what holds a tensor without data."""
+    waiting = finalize._registry  # type: ignore[attr-defined]
+    for finalizer in [one for one, info in waiting.items() if _holds_recorded((info.args, info.kwargs), 0)]:
+        finalizer.detach()
     for cache in [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]:
         if not cache.cache_info().currsize:
             continue

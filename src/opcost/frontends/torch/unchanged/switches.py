@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -51,6 +52,34 @@ def _directory() -> str | None:
         return None
 
 
+def _decimal() -> tuple[Any, ...]:
+    decimal = sys.modules.get("decimal")
+    if decimal is None:
+        return ()
+    context = decimal.getcontext()
+    return *(getattr(context, name) for name in _DECIMAL), dict(context.traps), dict(context.flags)
+
+
+def _set_decimal(state: tuple[Any, ...]) -> None:
+    context = sys.modules["decimal"].getcontext()
+    *numbers, traps, flags = state
+    for name, value in zip(_DECIMAL, numbers, strict=True):
+        setattr(context, name, value)
+    context.traps.update(traps)
+    context.flags.update(flags)
+
+
+def _made_modules() -> set[str]:
+    """Modules that no import has brought: somebody made them by hand, to keep something in."""
+    return {name for name, module in list(sys.modules.items()) if getattr(module, "__spec__", None) is None}
+
+
+def _remove_modules(before: set[str]) -> None:
+    for name in _made_modules() - before:
+        del sys.modules[name]
+
+
+_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 _BACKENDS = torch.backends
 _SWITCHES: tuple[_Switch, ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
@@ -76,8 +105,15 @@ _SWITCHES: tuple[_Switch, ...] = (
     _attribute(_BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
     _attribute(_BACKENDS.cuda.matmul, "allow_tf32"),
     _attribute(_BACKENDS.cudnn, "allow_tf32"),
+    _attribute(_BACKENDS.mha, "_is_fastpath_enabled"),
+    _attribute(_BACKENDS.quantized, "engine"),
     _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
     (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
+    *(_attribute(sys, name) for name in ("excepthook", "stdin", "stdout", "stderr")),
+    (lambda: logging.root.level, logging.root.setLevel),
+    (lambda: logging.root.manager.disable, logging.disable),
+    (_decimal, _set_decimal),
+    (_made_modules, _remove_modules),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (lambda: list(warnings.filters), _set_filters),
     (lambda: dict(os.environ), _set_environment),

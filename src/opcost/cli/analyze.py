@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import CountChoice, Quiet
+from opcost.core.writing import check_writable, write_text
 from opcost.errors import OpcostError, UnknownName
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def analyze(
     if not profiles:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
     question = _question(choice)
+    if choice.output is not None:
+        check_writable(choice.output)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
     if not question.aggregate_by:
         question = replace(question, aggregate_by=profile.usual_keys)
@@ -60,7 +63,7 @@ def analyze(
             print(f"opcost: {note.text}", file=sys.stderr)
     text = _megengine(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
-        choice.output.write_text(text, encoding="utf-8", newline="\n")
+        write_text(choice.output, text)
     else:
         sys.stdout.write(text)
     return 0

@@ -17,6 +17,7 @@ from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parame
 from opcost.cli.progress import working
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
+from opcost.core.writing import check_writable, write_text
 
 RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)
@@ -95,24 +96,12 @@ def profile(
     quiet: Quiet = False,
 ) -> int:
     """Run a model, measure every operator, and write the profile."""
-    _check_writable(output)
+    check_writable(output)
     found = _recorded(source, choice or RunChoice(), quiet=quiet)
-    output.write_text(_text(found, layout), encoding="utf-8", newline="\n")
+    write_text(output, _text(found, layout))
     if not quiet:
         _tell(found, output, layout)
     return 0
-
-
-def _check_writable(output: Path) -> None:
-    """Say beforehand, not after minutes of measuring, that the result could not be kept."""
-    from opcost.errors import InputError
-
-    if output.is_dir():
-        raise InputError(f"{output} is a folder; name the file to write")
-    if not output.parent.is_dir():
-        raise InputError(f"there is no folder {output.parent}", hint="make it first, or write elsewhere")
-    if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise InputError(f"{output} cannot be written", hint="write elsewhere")
 
 
 def _moved(model: Any, device: str) -> Any:

@@ -277,3 +277,61 @@ def test_what_was_written_is_read_back(
     assert opcost_command("show", target / "r.json", "-o", target / "r.json").code == 0
     assert opcost.load_report(target / "r.json") == report
     assert json.loads((target / "p.json").read_text())["schema"] == "opcost.profile/1"
+
+
+# -- standard output ---------------------------------------------------------------------------------------------------
+
+
+def opcost_process(*words: str | Path, **options: Any) -> subprocess.Popen[str]:
+    code = "from opcost.cli.main import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)], stderr=subprocess.PIPE, text=True, encoding="utf-8", **options
+    )
+
+
+@pytest.mark.parametrize("words", [("show", "REPORT", "--view", "json"), ("analyze", "PROFILE"), ("rules",)])
+def test_a_full_disk_behind_standard_output_is_told(
+    words: tuple[str, ...], report: Report, profile: Profile, tmp_path: Path
+) -> None:
+    report.save(tmp_path / "report.json")
+    profile.save(tmp_path / "profile.json")
+    places = {"REPORT": tmp_path / "report.json", "PROFILE": tmp_path / "profile.json"}
+    with Path("/dev/full").open("w") as full:
+        process = opcost_process(*(places.get(word, word) for word in words), stdout=full)
+        _, err = process.communicate()
+    assert process.returncode == 2
+    assert err == "opcost: the output cannot be written: No space left on device\n"
+
+
+def test_without_a_standard_output_nothing_fails(report: Report, tmp_path: Path) -> None:
+    report.save(tmp_path / "report.json")
+    code = "from opcost.cli.main import main; main()"
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -c "{code}" show "$1" >&-', sys.executable, tmp_path / "report.json"],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_of_few_letters_is_no_error(report: Report, tmp_path: Path) -> None:
+    report.save(tmp_path / "report.json")
+    process = opcost_process(
+        "show", tmp_path / "report.json", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert r"\u2500" in out
+
+
+def test_a_process_that_is_asked_to_end_leaves_nothing_unfinished(report: Report, target: Path) -> None:
+    report.save(target / "report.json")
+    ending = "import os, signal; os.fsync = lambda number: (os.kill(os.getpid(), signal.SIGTERM), None)[1]; "
+    code = ending + "from opcost.cli.main import main; main()"
+    words = [sys.executable, "-c", code, "show", target / "report.json", "-o", target / "report.json"]
+    before = (target / "report.json").read_bytes()
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert done.returncode == 143
+    assert done.stderr == b""
+    assert (target / "report.json").read_bytes() == before
+    assert [path.name for path in target.iterdir()] == ["report.json"]

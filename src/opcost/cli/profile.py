@@ -15,6 +15,7 @@ from cyclopts import Group
 from opcost.cli.inputs import parse_input, parse_settings
 from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
 from opcost.cli.progress import working
+from opcost.cli.saying import say
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
 from opcost.core.writing import check_writable, write_text
@@ -164,11 +165,11 @@ def _tell(profile: Profile, output: Path, layout: str) -> None:
     from opcost.recorders.timing import percentile
 
     p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
-    print(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
-    print(
+    say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
+    say(
         f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run"
     )
     for note in profile.notes:
-        print(f"note        {note.text}")
+        say(f"note        {note.text}")
     hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"
-    print(f"written     {output}{hint}")
+    say(f"written     {output}{hint}")

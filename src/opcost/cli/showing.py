@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from opcost.cli.options import ShowChoice
+from opcost.cli.saying import warn
+from opcost.core.harmless import printable
 from opcost.core.plugin import VIEWS, load, view_for_suffix
 from opcost.core.report import Report
 from opcost.core.writing import check_writable
@@ -77,4 +79,4 @@ def _names(view: Any) -> set[str]:
 def _warn_of_uncounted(report: Report) -> None:
     for missed in report.coverage.uncounted:
         times = f" ({missed.count} times)" if missed.count > 1 else ""
-        print(f"opcost: not counted: {missed.raw}{times}: {missed.reason}", file=sys.stderr)
+        warn(f"not counted: {printable(missed.raw)}{times}: {printable(missed.reason)}")

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from opcost.core.collector import without_collector
 from opcost.core.graph import TensorSpec
+from opcost.core.harmless import printable
 from opcost.core.report import STATS, Report
 from opcost.core.units import format_bytes
 from opcost.core.writing import write_bytes
@@ -58,7 +59,7 @@ class TensorBoardView(View[TensorBoardOptions, Log]):
     def build(self, report: Report, options: TensorBoardOptions) -> Log:
         totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
         totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
-        return Log(dataflow(report), _device(report.meta.get("device", "")), tuple(totals))
+        return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
 
     def write(self, data: Log, options: TensorBoardOptions) -> str:
         protos = _Protos()
@@ -200,7 +201,7 @@ class _Protos:
         nodes = [
             self._node.NodeDef(
                 name=node.name,
-                op=node.op,
+                op=printable(node.op),
                 input=[f"{edge.node}:{edge.output}" if edge.output else edge.node for edge in node.inputs],
                 device=log.device,
                 attr=self._attrs(node),
@@ -218,7 +219,7 @@ class _Protos:
             elif isinstance(fact, int) and fact <= LARGEST:
                 attrs[name] = value(i=fact)
             else:
-                attrs[name] = value(s=str(fact).encode())
+                attrs[name] = value(s=printable(str(fact)).encode())
         return attrs
 
     def _dims(self, spec: TensorSpec) -> Any:

@@ -12,7 +12,7 @@ _HEADER_ROOM = 2
 
 def pipe_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; a column that holds nothing but numbers and empty cells stands right."""
-    rows = _printable(rows)
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in _printable(rows)]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
     numeric = [all(map(_is_number, filter(None, column))) and any(column) for column in columns]
     widths = [

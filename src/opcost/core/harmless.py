@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 _REPLACED = "\ufffd"
-_FORMULA = "=+-@＝＋－＠"
+_FORMULA = frozenset("=+-@＝＋－＠")
 """What makes a formula of a cell, in ASCII and at the width of an ideograph, which Excel takes too."""
 _SKIPPED = " '\"`"
 """What may stand before it."""
@@ -34,7 +34,7 @@ def printable(text: str, *, keep: str = "") -> str:
 def csv_cell(text: str) -> str:
     """The text for a cell of a spreadsheet: one that would be a formula begins with an apostrophe, which marks it as text."""
     text = printable(text)
-    return f"'{text}" if text.lstrip(_SKIPPED)[:1] in tuple(_FORMULA) else text
+    return f"'{text}" if text.lstrip(_SKIPPED)[:1] in _FORMULA else text
 
 
 def markdown_text(text: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -216,6 +218,35 @@ print(wanted)
     left = [path.name for path in target.iterdir() if path != file]
     assert all(name.startswith(UNFINISHED) for name in left)
     assert opcost.load_report(file) == report
+
+
+def writes(tree: ast.AST) -> Iterator[str]:
+    """Calls that open or replace a file for writing, as they are written."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        given = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
+        modes = [word.value for word in given if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+        method = isinstance(node.func, ast.Attribute)
+        if (name == "open" and any(re.fullmatch("[rwxab+t]*[wxa+][rwxab+t]*", mode) for mode in modes)) or (
+            method and name in ("write_text", "write_bytes", "fdopen", "mkstemp", "write_parquet", "savez", "to_csv")
+        ):
+            yield ast.unparse(node)
+
+
+def test_one_module_alone_opens_files_to_write() -> None:
+    source = Path(opcost.__file__).parent
+    found = {
+        str(path.relative_to(source)): calls
+        for path in source.rglob("*.py")
+        if (calls := list(writes(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert len(found.pop("core/writing.py")) == 3
+    assert found == {
+        "recorders/measure.py": ["Path('/proc/self/clear_refs').write_text('5', encoding='ascii')"],
+        "traces/ranks.py": ["pl.DataFrame(table).write_parquet(content, metadata={'opcost': key})"],
+    }
 
 
 # -- logs and caches ---------------------------------------------------------------------------------------------------

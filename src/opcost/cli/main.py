@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from opcost import __version__
-from opcost.cli.saying import warn
+from opcost.cli.saying import say, warn
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     words = [word for word in argv if word != "--debug"]
     debug = len(words) != len(argv)
     if words in (["--version"], ["-V"]):  # answered before the command-line library is loaded
-        print(__version__)
+        say(__version__)
         return 0
     try:
         code = _dispatch(words)

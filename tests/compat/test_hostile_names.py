@@ -28,6 +28,10 @@ def flops(model: nn.Module) -> fvcore.FlopCountAnalysis:
     return fvcore.FlopCountAnalysis(model, torch.zeros(1, 3))
 
 
+def no_cost(module: nn.Module, given: Any, result: Any) -> None:
+    """A rule of the user's own."""
+
+
 PRINTS: dict[str, Callable[[nn.Module], Any]] = {
     "torchinfo": lambda model: torchinfo.summary(model, (1, 3), verbose=2, row_settings=("var_names", "depth")),
     "torchsummary": lambda model: torchsummary.summary(model, (3,), device="cpu"),
@@ -38,7 +42,7 @@ PRINTS: dict[str, Callable[[nn.Module], Any]] = {
     "mmengine table": lambda model: print(mmengine.get_model_complexity_info(model, (3,))["out_table"]),
     "mmengine repr": lambda model: print(mmengine.get_model_complexity_info(model, (3,))["out_arch"]),
     "ptflops": lambda model: ptflops.get_model_complexity_info(model, (3,), print_per_layer_stat=True),
-    "thop": lambda model: thop.profile(model, (torch.zeros(1, 3),)),
+    "thop": lambda model: thop.profile(model, (torch.zeros(1, 3),), custom_ops={type(model[0][0]): no_cost}),
 }
 
 

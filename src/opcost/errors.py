@@ -11,6 +11,7 @@
     ├── MissingFramework        a framework or extra that the source needs is not installed
     ├── RuleError               a cost rule is wrong, or registered twice
     ├── GraphError              a graph contradicts itself
+    ├── WriteError              a file cannot be written; what stood there before is as it was
     └── UnknownName             a name typed by the user is not known; carries the nearest ones
 
 A message says what was being done, to what, what was seen and what to do next.
@@ -79,6 +80,10 @@ class RuleError(OpcostError):
 
 class GraphError(OpcostError):
     """A graph contradicts itself; the message names the first fault."""
+
+
+class WriteError(OpcostError):
+    """A file cannot be written; what stood there before is as it was."""
 
 
 class UnknownName(OpcostError):

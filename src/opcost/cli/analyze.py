@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import CountChoice, Quiet
+from opcost.cli.saying import warn
+from opcost.core.harmless import printable
+from opcost.core.writing import check_writable, write_text
 from opcost.errors import OpcostError, UnknownName
 
 if TYPE_CHECKING:
@@ -51,16 +54,18 @@ def analyze(
     if not profiles:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
     question = _question(choice)
+    if choice.output is not None:
+        check_writable(choice.output)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
     if not question.aggregate_by:
         question = replace(question, aggregate_by=profile.usual_keys)
     written = _format(choice, profile)
     if written == "megengine":
         for note in profile.notes:  # MegEngine's text has no place for them.
-            print(f"opcost: {note.text}", file=sys.stderr)
+            warn(note.text)
     text = _megengine(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
-        choice.output.write_text(text, encoding="utf-8", newline="\n")
+        write_text(choice.output, text)
     else:
         sys.stdout.write(text)
     return 0
@@ -200,8 +205,7 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     from opcost.views.profile_listing import summary_lines
 
     if choice.print_only == "summary":
-        # A unit is held to its number by a space of its own kind, for views that break lines.
-        return "\n".join(summary_lines(ask(profile, question))).replace("\u00a0", " ") + "\n"
+        return "\n".join(map(printable, summary_lines(ask(profile, question)))) + "\n"
     if choice.print_only is not None:
         question = replace(question, side=choice.print_only)
     answers = [ask(profile, question)]

@@ -8,6 +8,7 @@ from cyclopts import Group
 
 from opcost.cli.counting import report_of
 from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
+from opcost.cli.saying import say
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count, parse_bytes, parse_count
 from opcost.errors import OpcostError
@@ -72,9 +73,9 @@ def check(
     limits = [Limit(name, counted(report, name), most) for name, most in allowed.items()]
     missed = () if allow_uncounted else report.coverage.uncounted
     for limit in limits:
-        print(limit)
+        say(str(limit))
     for operator in missed:
-        print(f"UNKNOWN   {operator.raw} has no price ({operator.reason}), so what was counted is a lower bound")
+        say(f"UNKNOWN   {operator.raw} has no price ({operator.reason}), so what was counted is a lower bound")
     return 1 if missed or any(limit.counted > limit.allowed for limit in limits) else 0
 
 

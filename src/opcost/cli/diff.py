@@ -7,6 +7,7 @@ from typing import Annotated
 
 from opcost.cli.counting import report_of
 from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
+from opcost.cli.saying import say
 from opcost.errors import OpcostError
 
 Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, help="Show at most N changed modules.")]
@@ -34,18 +35,18 @@ def diff(
         report_of(before, choice or CountChoice(), quiet=quiet), report_of(after, choice or CountChoice(), quiet=quiet)
     )
     if not found:
-        print("no difference")
+        say("no difference")
         return 0
     for change in found.totals:
-        print(f"{change.quantity:<18}{change.before:>22,}{change.after:>22,}  {_relative(change.before, change.after)}")
+        say(f"{change.quantity:<18}{change.before:>22,}{change.after:>22,}  {_relative(change.before, change.after)}")
     for module in found.modules[:top]:
         place = f"{module.path or '(root)'} [{module.type}]"
         if module.only_in:
-            print(f"{place}: only in {before if module.only_in == 'before' else after}")
+            say(f"{place}: only in {before if module.only_in == 'before' else after}")
             continue
-        print(f"{place}: {', '.join(f'{c.quantity} {c.before:,} -> {c.after:,}' for c in module.changes)}")
+        say(f"{place}: {', '.join(f'{c.quantity} {c.before:,} -> {c.after:,}' for c in module.changes)}")
     if (more := len(found.modules) - top) > 0:
-        print(f"... and {more} more modules")
+        say(f"... and {more} more modules")
     return 1
 
 
@@ -75,22 +76,22 @@ def _diff_profiles(before: str, after: str, top: int, *, quiet: bool) -> int:
         read_profiles([before], ReadChoice(), quiet=quiet), read_profiles([after], ReadChoice(), quiet=quiet)
     )
     if not found:
-        print("no difference")
+        say("no difference")
         return 0
     total = f"{found.side} time"
     change = _relative(found.before_ns, found.after_ns)
-    print(f"{total:<18}{format_time(found.before_ns):>14}{format_time(found.after_ns):>14}  {change}")
+    say(f"{total:<18}{format_time(found.before_ns):>14}{format_time(found.after_ns):>14}  {change}")
     for one in found.changes[:top]:
         place = " ".join(part for part in (one.key.module or "(root)", one.key.type, one.key.shape) if part)
         old, new = one.before, one.after
         if not old.count or not new.count:
             kept = new if new.count else old
             where = after if new.count else before
-            print(f"{place}: {format_time(kept.time_ns)} in {kept.count:,} calls, only in {where}")
+            say(f"{place}: {format_time(kept.time_ns)} in {kept.count:,} calls, only in {where}")
             continue
         calls = "" if old.count == new.count else f", calls {old.count:,} -> {new.count:,}"
         times = f"{format_time(old.time_ns)} -> {format_time(new.time_ns)}"
-        print(f"{place}: {times} ({_relative(old.time_ns, new.time_ns)}){calls}")
+        say(f"{place}: {times} ({_relative(old.time_ns, new.time_ns)}){calls}")
     if (more := len(found.changes) - top) > 0:
-        print(f"... and {more} more")
+        say(f"... and {more} more")
     return 1

@@ -7,6 +7,7 @@ import re
 from importlib import metadata
 
 from opcost import __version__
+from opcost.cli.saying import say
 from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
 
 LIBRARIES = (
@@ -40,9 +41,9 @@ def doctor() -> int:
 
 def _section(title: str, rows: list[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in rows), default=0)
-    print(title)
+    say(title)
     for name, value in rows or [("none", "")]:
-        print(f"  {name:<{width}}  {value}".rstrip())
+        say(f"  {name:<{width}}  {value}".rstrip())
 
 
 def _version(distribution: str) -> str | None:

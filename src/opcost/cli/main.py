@@ -1,17 +1,23 @@
 """The `opcost` command: the list of commands, and what becomes of errors.
 
 Exit codes: 0 fine · 1 a budget is exceeded or a difference found · 2 bad usage or an unreadable source · 3 a framework
-is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away.
+is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away · 143 ended by a
+signal.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from io import StringIO, TextIOWrapper
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from opcost import __version__
+from opcost.cli.saying import say, warn
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 COMMANDS = {
     "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
@@ -37,6 +44,12 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    if sys.stdout is None:  # closed by who started this process
+        sys.stdout = StringIO()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a letter that the terminal does not have is no error
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _leave)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 
@@ -45,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     words = [word for word in argv if word != "--debug"]
     debug = len(words) != len(argv)
     if words in (["--version"], ["-V"]):  # answered before the command-line library is loaded
-        print(__version__)
+        say(__version__)
         return 0
     try:
         code = _dispatch(words)
@@ -59,12 +72,14 @@ def run(argv: Sequence[str]) -> int:
             raise
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # Python flushes stdout at exit; without somewhere to flush to, it would complain after all.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return BROKEN_PIPE
     except Exception as exc:
         if debug:
             raise
+        if isinstance(exc, OSError) and exc.errno in DISK_FULL:  # files are not meant: for them there is `WriteError`
+            _drop_output()
+            return _fail(f"the output cannot be written: {exc.strerror or exc}", OpcostError.exit_code)
         message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
         return _fail(message, INTERNAL_ERROR)
     return code
@@ -109,6 +124,16 @@ def app() -> App:
     return commands
 
 
+def _drop_output() -> None:
+    """Python flushes stdout at exit; without somewhere to flush to, it would complain after all."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """When asked to end, clean up what is unfinished first."""
+    sys.exit(128 + number)
+
+
 def _fail(message: str, code: int, notes: Sequence[str] = ()) -> int:
-    print("\n".join((f"opcost: {message}", *(f"  {note}" for note in notes))), file=sys.stderr)
+    warn("\n".join((message, *(f"  {note}" for note in notes))))
     return code

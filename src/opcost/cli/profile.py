@@ -15,8 +15,10 @@ from cyclopts import Group
 from opcost.cli.inputs import parse_input, parse_settings
 from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
 from opcost.cli.progress import working
+from opcost.cli.saying import say
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
+from opcost.core.writing import check_writable, write_text
 
 RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)
@@ -95,24 +97,12 @@ def profile(
     quiet: Quiet = False,
 ) -> int:
     """Run a model, measure every operator, and write the profile."""
-    _check_writable(output)
+    check_writable(output)
     found = _recorded(source, choice or RunChoice(), quiet=quiet)
-    output.write_text(_text(found, layout), encoding="utf-8", newline="\n")
+    write_text(output, _text(found, layout))
     if not quiet:
         _tell(found, output, layout)
     return 0
-
-
-def _check_writable(output: Path) -> None:
-    """Say beforehand, not after minutes of measuring, that the result could not be kept."""
-    from opcost.errors import InputError
-
-    if output.is_dir():
-        raise InputError(f"{output} is a folder; name the file to write")
-    if not output.parent.is_dir():
-        raise InputError(f"there is no folder {output.parent}", hint="make it first, or write elsewhere")
-    if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise InputError(f"{output} cannot be written", hint="write elsewhere")
 
 
 def _moved(model: Any, device: str) -> Any:
@@ -175,11 +165,11 @@ def _tell(profile: Profile, output: Path, layout: str) -> None:
     from opcost.recorders.timing import percentile
 
     p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
-    print(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
-    print(
+    say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
+    say(
         f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run"
     )
     for note in profile.notes:
-        print(f"note        {note.text}")
+        say(f"note        {note.text}")
     hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"
-    print(f"written     {output}{hint}")
+    say(f"written     {output}{hint}")

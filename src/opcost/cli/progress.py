@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from opcost.core.harmless import printable
+
 PATIENCE_S = 2.0
 """Work that is done sooner says nothing."""
 
@@ -18,6 +20,7 @@ def working(what: str, *, quiet: bool = False) -> Iterator[None]:
     if quiet or not sys.stderr.isatty():
         yield
         return
+    what = printable(what)
     started = time.monotonic()
     done = threading.Event()
 

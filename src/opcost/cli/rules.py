@@ -6,6 +6,7 @@ import inspect
 from typing import Annotated
 
 from opcost.cli.options import parameter
+from opcost.cli.saying import say
 
 
 def rules(name: Annotated[str | None, parameter(help="Show this rule in full.")] = None, /) -> int:
@@ -19,11 +20,13 @@ def rules(name: Annotated[str | None, parameter(help="Show this rule in full.")]
         width = max(map(len, known))
         for rule in sorted(known):
             formula = (inspect.getdoc(known[rule]) or "").partition("\n")[0]
-            print(f"{rule:<{width}}  {formula}")
+            say(f"{rule:<{width}}  {formula}")
         return 0
     if name not in known:
         raise UnknownName("rule", name, known)
-    print(inspect.getdoc(known[name]))
+    for line in (inspect.getdoc(known[name]) or "").split("\n"):
+        say(line)
     if name in KINDS:
-        print(f"\nOperator: {KINDS[name]}.")
+        say("")
+        say(f"Operator: {KINDS[name]}.")
     return 0

@@ -9,19 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from opcost.cli.options import ShowChoice
+from opcost.cli.saying import warn
+from opcost.core.harmless import printable
 from opcost.core.plugin import VIEWS, load, view_for_suffix
 from opcost.core.report import Report
-from opcost.errors import InputError, OpcostError
+from opcost.core.writing import check_writable
+from opcost.errors import InputError
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
 """Views that list the uncounted operators themselves; with any other, stderr does."""
 
 
 def check_choice(choice: ShowChoice) -> None:
-    """Raise for a view or a suffix that nobody knows, before a long count and not after it."""
+    """Raise for a view or a suffix that nobody knows or a file that cannot be written, before a long count, not after it."""
     load(VIEWS, choice.view).choose(**_wanted(choice))
     for path in choice.output:
         view_for_suffix(str(path))
+        check_writable(path)
 
 
 def show(report: Report, choice: ShowChoice) -> None:
@@ -43,10 +47,7 @@ def show(report: Report, choice: ShowChoice) -> None:
 def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
     """Write the report to a file in the view of its suffix, under those options that this view has."""
     names = _names(view_for_suffix(str(path)))
-    try:
-        report.save(str(path), **{name: value for name, value in wanted.items() if name in names})
-    except OSError as exc:
-        raise OpcostError(f"the report cannot be written to {path}: {exc.strerror or exc}") from exc
+    report.save(path, **{name: value for name, value in wanted.items() if name in names})
 
 
 def _wanted(choice: ShowChoice) -> dict[str, Any]:
@@ -78,4 +79,4 @@ def _names(view: Any) -> set[str]:
 def _warn_of_uncounted(report: Report) -> None:
     for missed in report.coverage.uncounted:
         times = f" ({missed.count} times)" if missed.count > 1 else ""
-        print(f"opcost: not counted: {missed.raw}{times}: {missed.reason}", file=sys.stderr)
+        warn(f"not counted: {printable(missed.raw)}{times}: {printable(missed.reason)}")

@@ -10,6 +10,7 @@ from cyclopts import Group
 from opcost.cli.counting import report_of, shapes_of
 from opcost.cli.inputs import InputSpec, parse_input
 from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
+from opcost.cli.saying import say
 from opcost.errors import InputError
 
 STATISTICS = Group("The statistics", sort_key=0)
@@ -112,7 +113,8 @@ def visualize(
     tell(find_records(model, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
     folder = log_path or (DEFAULT_LOG if everything else None)
     if folder is not None:
-        print(f"log: {report.to_tensorboard(folder)}\nlook at it with: tensorboard --logdir {folder}")
+        say(f"log: {report.to_tensorboard(folder)}")
+        say(f"look at it with: tensorboard --logdir {folder}")
     return 0
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opcost.core.harmless import printable
+
 _HEADER_ROOM = 2
 """A Markdown column is at least this much wider than its header."""
 
 
 def pipe_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; a column that holds nothing but numbers and empty cells stands right."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in _printable(rows)]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
     numeric = [all(map(_is_number, filter(None, column))) and any(column) for column in columns]
     widths = [
@@ -33,6 +36,7 @@ def pipe_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def box_table(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> str:
     """A table in a frame of ASCII characters, with an optional title centred above it; ends with a line break."""
+    rows = _printable(rows)
     columns = zip(headers, *rows, strict=True)
     widths = [max(map(len, column)) for column in columns]
 
@@ -44,6 +48,10 @@ def box_table(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str 
     if title:
         lines.insert(0, _centred(title, len(rule)))
     return "\n".join(lines) + "\n"
+
+
+def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[printable(cell) for cell in row] for row in rows]
 
 
 def _centred(text: str, width: int) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.core.harmless import printable
+
 
 def flops_to_string(flops: float, units: str | None = None, precision: int = 2) -> str:
     """Multiply-adds with a unit: GMac, MMac, KMac, or the fitting one."""
@@ -30,7 +32,7 @@ def params_to_string(params_num: int, units: str | None = None, precision: int =
 
 def repr_with(model: nn.Module, words: Callable[[str, str], str]) -> str:
     """The model's repr where `words(name, own words)` takes the place of every module's `extra_repr`."""
-    return repr(_double(model, "", words))
+    return printable(repr(_double(model, "", words)), keep="\n")
 
 
 def _double(module: nn.Module, name: str, words: Callable[[str, str], str]) -> Any:

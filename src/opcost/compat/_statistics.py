@@ -11,6 +11,7 @@ from math import prod
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from opcost.core.harmless import printable
 from opcost.core.report import Report
 
 Numbers = dict[str, dict[str, float]]
@@ -162,12 +163,12 @@ def annotated_repr(model: nn.Module, notes: Mapping[str, str]) -> str:
 def _lines(module: nn.Module | None, name: str, notes: Mapping[str, str]) -> list[str]:
     if module is None:
         return ["None"]
-    own = [line for text in (module.extra_repr(), notes.get(name, "")) if text for line in text.split("\n")]
+    own = [printable(line) for text in (module.extra_repr(), notes.get(name, "")) if text for line in text.split("\n")]
     nested: list[str] = []
     for key, child in module._modules.items():  # noqa: SLF001 - named_children leaves out shared and absent ones
         first, *rest = _lines(child, f"{name}.{key}" if name else key, notes)
-        nested += [f"({key}): {first}", *rest]
-    title = module._get_name()  # noqa: SLF001 - the name that repr says
+        nested += [f"({printable(key)}): {first}", *rest]
+    title = printable(module._get_name())  # noqa: SLF001 - the name that repr says
     if not nested and len(own) <= 1:
         return [f"{title}({''.join(own)})"]
     return [f"{title}(", *(f"  {line}" for line in (*own, *nested)), ")"]

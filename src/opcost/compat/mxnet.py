@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcost.core.harmless import printable
 from opcost.core.report import Row
 from opcost.errors import InputError
 from opcost.frontends.mxnet.load import Opened, Worked, build_opened, work_out
@@ -153,7 +154,7 @@ def _elements(worked: Worked, index: int) -> int:
 def _row(fields: Iterable[str], positions: Sequence[int]) -> str:
     line = ""
     for field, position in zip(fields, positions, strict=True):
-        line = f"{line}{field}"[:position].ljust(position)
+        line = f"{line}{printable(field)}"[:position].ljust(position)
     return line
 
 

@@ -19,6 +19,7 @@ from opcost.compat._layers import LayerCall, Layers, count_layers
 from opcost.compat._parameters import Parameters
 from opcost.compat._recurrent import cells, gates, steps
 from opcost.compat._undisturbed import undisturbed
+from opcost.core.harmless import printable
 from opcost.frontends.torch.tree import map_tensors
 
 LayerInfo: TypeAlias = "dict[str, tuple[float, float, LayerInfo]]"
@@ -219,13 +220,13 @@ def _announce(layers: Layers, custom_ops: CustomOps, *, report_missing: bool) ->
     """Which rule each kind of layer got, and, where asked, which operators have none."""
     for kind in dict.fromkeys(map(type, _children_first(layers.model))):
         if kind in custom_ops:
-            print(f"[INFO] Customize rule {custom_ops[kind].__qualname__}() {kind}.")
+            print(printable(f"[INFO] Customize rule {custom_ops[kind].__qualname__}() {kind}."))
         elif kind in RULES:
             print(f"[INFO] Register {RULES[kind][0]}() for {kind}.")
     if report_missing:
         for missing in layers.report.coverage.uncounted:
             print("\033[91m", end="")
-            print(f"[WARN] Cannot find rule for {missing.raw}: {missing.reason}. It counts as zero MACs.")
+            print(printable(f"[WARN] Cannot find rule for {missing.raw}: {missing.reason}. It counts as zero MACs."))
             print("\033[00m", end="")
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from opcost.compat._layers import LayerCall, Layers, Structure, count_layers
 from opcost.compat._parameters import ModuleParameter, Parameters
 from opcost.core.graph import TensorSpec
+from opcost.core.harmless import printable
 
 _RULE = "-" * 64
 _DOUBLE_RULE = "=" * 64
@@ -59,7 +60,7 @@ class _Line:
 
 
 def _row(name: str, shape: str, params: str) -> str:
-    return f"{name:>20}  {shape:>25} {params:>15}"
+    return f"{printable(name):>20}  {shape:>25} {params:>15}"
 
 
 def _layer_lines(layers: Layers, parameters: Parameters, batch_size: int) -> Iterator[_Line]:

@@ -71,8 +71,6 @@ def get(data: object, name: str, kind: type[T], *, optional: bool = False) -> T 
 
 
 def _is(value: object, kind: type) -> bool:
-    if isinstance(value, str) and kind is str:
-        return value.isascii() or value.encode("utf-8", "replace") == value.encode("utf-8", "surrogatepass")
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
@@ -139,7 +137,7 @@ def short(value: object) -> str:
 _WORDS: dict[type, str] = {
     dict: "an object",
     list: "a list",
-    str: "a text that can be written",
+    str: "a text",
     int: "an integer",
     bool: "true or false",
 }

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from opcost.core.checked import Bad, short
 from opcost.core.collector import without_collector
+from opcost.core.harmless import json_text
 from opcost.errors import SourceError
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Document(Generic[T]):
 
 def dumps(data: dict[str, Any]) -> str:
     """Dictionaries as the text of such a file."""
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json_text(data, allow_nan=False, separators=(",", ":"))
 
 
 def _no_constant(name: str) -> object:

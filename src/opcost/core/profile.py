@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core.cost import Cost
@@ -109,8 +109,9 @@ class Profile:
     def __str__(self) -> str:
         return str(self.query(aggregate_by=self.usual_keys))
 
-    def save(self, path: str | Path) -> None:
-        """Write the profile as JSON, which `opcost.read_profile` and `opcost analyze` read."""
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the profile as JSON, which `opcost.read_profile` reads. Whatever goes wrong, the old file is as it was."""
         from opcost.core.profile_schema import dumps
+        from opcost.core.writing import write_text
 
-        Path(path).write_text(dumps(self), encoding="utf-8", newline="\n")
+        write_text(path, dumps(self))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from os import PathLike, fspath
 from typing import IO, Any, NamedTuple
 
 from opcost.core.cost import ZERO, Cost
@@ -242,12 +242,12 @@ class Report:
         """The module tree as its author wrote it, with params, FLOPs and activations beside each module."""
         return self.render("arch", **options)
 
-    def save(self, path: str, **options: Any) -> None:
-        """Write the report to a file; the suffix chooses the view."""
+    def save(self, path: str | PathLike[str], **options: Any) -> None:
+        """Write the report to a file; the suffix chooses the view. Whatever goes wrong, the old file is as it was."""
         from opcost.core.plugin import view_for_suffix
+        from opcost.core.writing import write_text
 
-        text = view_for_suffix(path).render(self, **options)
-        Path(path).write_text(text, encoding="utf-8", newline="\n")
+        write_text(path, view_for_suffix(fspath(path)).render(self, **options))
 
     def write(self, out: IO[str], view: str = "table", **options: Any) -> None:
         """Write a named view to an open text file."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from opcost.core.harmless import json_text
 from opcost.core.profile import Kernel, Profile, ProfileRow
 
 
@@ -22,7 +22,7 @@ def dumps(profile: Profile) -> str:
         "metadata": dict(profile.meta),
         "traceEvents": [_relative(event, start) for event in events],
     }
-    return json.dumps(document, ensure_ascii=False)
+    return json_text(document, halves=False)
 
 
 def _names(profile: Profile) -> Iterator[dict[str, Any]]:

@@ -6,11 +6,11 @@ event: `end - start` is an operator's time and `kern - start` the wait before it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opcost.core.graph import TensorSpec
+from opcost.core.harmless import json_text
 from opcost.core.profile import Kernel, Profile, ProfileRow
 
 NO_OPERATOR = "(unattributed)"
@@ -23,7 +23,7 @@ _DTYPES = {
 
 def dumps(profile: Profile) -> str:
     """The last step as MegEngine would have written it."""
-    return json.dumps(layout(profile), ensure_ascii=False)
+    return json_text(layout(profile))
 
 
 def layout(profile: Profile) -> dict[str, Any]:

@@ -39,8 +39,13 @@ def reduce_file(path: str, *, partial: bool = False) -> dict[str, list[Any]]:
         rows = _of_profile(reader.read(file, partial=partial))
     source = {"source": file.name}
     entries = [{**row, **source} for row in rows]
-    texts = {name: [entry.get(name, "") for entry in entries] for name in TEXTS}
+    texts = {name: [_encodable(entry.get(name, "")) for entry in entries] for name in TEXTS}
     return {**texts, **{name: [entry.get(name) for entry in entries] for name in NUMBERS}}
+
+
+def _encodable(text: str) -> str:
+    """Columns are UTF-8, which cannot hold half of a surrogate pair; its escape stands for it."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _of_table(table: Table) -> Iterable[dict[str, Any]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial as partial_of
+from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import opcost
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
-from opcost.errors import MissingFramework, SourceError
+from opcost.core.writing import write_bytes
+from opcost.errors import MissingFramework, SourceError, WriteError
 from opcost.traces.rank_columns import CACHE_VERSION, profile_of, reduce_file
 
 if TYPE_CHECKING:
@@ -194,10 +196,10 @@ def reduce_rank(path: str, *, partial: bool = False) -> Reduced:
     if "partial" in table["type"]:
         return path, table  # not for those who want the whole file
     try:
-        unfinished = cache.with_name(f"{cache.name}.{os.getpid()}")
-        pl.DataFrame(table).write_parquet(unfinished, metadata={"opcost": key})
-        unfinished.replace(cache)
-    except OSError:
+        content = BytesIO()
+        pl.DataFrame(table).write_parquet(content, metadata={"opcost": key})
+        write_bytes(cache, content.getvalue())
+    except WriteError:
         pass  # a directory that cannot be written to: the next time costs the same again
     return path, table
 

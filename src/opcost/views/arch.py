@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from opcost.core.harmless import printable
 from opcost.core.report import ModuleCost, Report
 from opcost.core.units import format_count
-from opcost.views.cell import printable
 from opcost.views.view import View
 
 
@@ -49,8 +49,7 @@ class ArchView(View[ArchOptions, Arch]):
         return Arch(report.modules, {module.path: _line(module, options) for module in report.modules})
 
     def write(self, data: Arch, options: ArchOptions) -> str:
-        text = arch_text(data.modules, data.lines.__getitem__)
-        return "\n".join(map(printable, text.split("\n"))) + "\n"
+        return arch_text(data.modules, data.lines.__getitem__) + "\n"
 
 
 def _line(module: ModuleCost, options: ArchOptions) -> str:
@@ -92,8 +91,8 @@ def arch_text(modules: Iterable[Part], statistics: Callable[[str], str]) -> str:
         if part is None:
             lines.append(f"{indent})")
             continue
-        head = f"{indent}({name}): {part.type}(" if name else f"{indent}{part.type}("
-        inside = [line for text in (part.extra, statistics(part.path)) if text for line in text.split("\n")]
+        head = indent + printable(f"({name}): {part.type}(" if name else f"{part.type}(")
+        inside = [printable(line) for text in (part.extra, statistics(part.path)) if text for line in text.split("\n")]
         below = children[part.path]
         if not below and len(inside) <= 1:
             lines.append(f"{head}{''.join(inside)})")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from opcost.core.graph import TensorSpec
+from opcost.core.harmless import printable
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.columns import Column, Unit, Value
 from opcost.views.listing import Listing
@@ -43,13 +44,6 @@ _RATES: dict[str, Callable[[float], str]] = {
     "bytes/s": lambda rate: f"{format_bytes(rate)}/s",
     "ratio": lambda ratio: f"{ratio:.2f}",
 }
-
-
-def printable(text: str) -> str:
-    """The text on one line and without control characters: a name from a file must not steer the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
 
 
 def listing_texts(listing: Listing, place: int, *, exact: bool = False) -> list[str]:
@@ -134,7 +128,6 @@ def width_of(text: str) -> int:
 
 def wrap(text: str, width: int, indent: int = 0) -> list[str]:
     """The text in lines that break between words only; a non-breaking space holds a number and its unit together."""
-    # The non-breaking space is not printable, but it is ours.
-    text = "\u00a0".join(map(printable, text.split("\u00a0")))
+    text = printable(text, keep="\u00a0")
     lines = textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import ClassVar
 
+from opcost.core.harmless import csv_cell
 from opcost.core.report import Report
 from opcost.views.columns import By, Value, columns_of
 from opcost.views.listing import Listing, ListingOptions, list_report
@@ -47,21 +48,21 @@ class CsvView(View[CsvOptions, Listing]):
         # The total is left out: a reader who adds the column up must get it, not twice of it.
         lines = [line.values for line in data.lines if line.role != "total"]
         columns = [
-            _shapes(values) if column.unit == "shapes" else values
+            _texts(values) if column.unit in ("name", "text", "shapes") else values
             for column, values in zip(data.columns, zip(*lines, strict=True), strict=False)
         ]
         writer.writerows(zip(*columns, strict=True))  # the writer leaves the unknown empty
         return out.getvalue()
 
 
-def _shapes(values: Iterable[Value]) -> list[str]:
-    """The shapes of one column as texts; equal ones are written once."""
+def _texts(values: Iterable[Value]) -> list[str]:
+    """The names, texts or shapes of one column; equal ones are made once."""
     known: dict[Value, str] = {}
     texts = []
     for value in values:
         text = known.get(value)
         if text is None:
-            text = known[value] = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            text = known[value] = " ".join(map(str, value)) if isinstance(value, tuple) else csv_cell(str(value))
         texts.append(text)
     return texts
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from opcost.core.harmless import json_text
 from opcost.core.report import Report
 from opcost.core.schema import to_dict
 from opcost.views.view import View
@@ -31,9 +31,7 @@ class JsonView(View[JsonOptions, dict[str, Any]]):
 
     def write(self, data: dict[str, Any], options: JsonOptions) -> str:
         separators = (",", ":") if options.indent is None else (",", ": ")
-        return (
-            json.dumps(data, ensure_ascii=False, allow_nan=False, indent=options.indent, separators=separators) + "\n"
-        )
+        return json_text(data, allow_nan=False, indent=options.indent, separators=separators) + "\n"
 
 
 VIEW = JsonView()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from opcost.core.harmless import markdown_text
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
-from opcost.views.cell import listing_texts, printable
+from opcost.views.cell import listing_texts
 from opcost.views.columns import SHOWN
 from opcost.views.listing import Listing, ListingOptions
 from opcost.views.page import Page, build_page
@@ -38,18 +39,18 @@ class MarkdownView(View[MarkdownOptions, Page]):
     def write(self, data: Page, options: MarkdownOptions) -> str:
         summary = data.summary
         parts = [
-            [f"**{_escaped(summary.heading[0])}**"],
-            [f"- {_escaped(' '.join(line.split()))}" for line in summary.heading[1:]],
+            [f"**{markdown_text(summary.heading[0])}**"],
+            [f"- {markdown_text(' '.join(line.split()))}" for line in summary.heading[1:]],
             _table(data, options),
-            [f"*{_escaped(remark)}*" for remark in data.listing.remarks],
+            [f"*{markdown_text(remark)}*" for remark in data.listing.remarks],
             _totals(data),
             _phases(data),
-            [_escaped(" · ".join(summary.conventions))],
+            [markdown_text(" · ".join(summary.conventions))],
         ]
         for section in summary.sections:
-            parts.append([f"**{_escaped(section.title)}**"])
-            parts.append([f"- {_escaped(line)}" for line in section.lines])
-            parts.append([_escaped(section.hint)] if section.hint else [])
+            parts.append([f"**{markdown_text(section.title)}**"])
+            parts.append([f"- {markdown_text(line)}" for line in section.lines])
+            parts.append([markdown_text(section.hint)] if section.hint else [])
         return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -57,7 +58,7 @@ def _table(page: Page, options: MarkdownOptions) -> list[str]:
     listing = page.listing
     places = [place for place in range(len(listing.columns)) if not listing.is_dull(place)]
     columns = [listing.columns[place] for place in places]
-    heads = [_escaped(column.title) for column in columns]
+    heads = [column.title for column in columns]
     rules = [":---" if column.unit in ("name", "text", "shapes") else "---:" for column in columns]
     cells = [_cells(listing, place, options) for place in places]
     return ["| " + " | ".join(row) + " |" for row in (heads, rules, *zip(*cells, strict=True))]
@@ -77,11 +78,11 @@ def _cells(listing: Listing, place: int, options: MarkdownOptions) -> list[str]:
             if not text:
                 cell = ""
             elif line.role != "row":
-                cell = f"**{_escaped(text)}**"
-            elif code:
-                cell = f"`{text.replace('`', '')}`".replace("|", "\\|")
+                cell = f"**{markdown_text(text)}**"
+            elif code and not set(text) & set("`|\\"):  # which code cannot hold in a table
+                cell = f"`{text}`"
             else:
-                cell = _escaped(text)
+                cell = markdown_text(text)
             # A web page drops leading blanks, and the guides of a tree do not meet there; a level is a wide blank.
             cell = known[key] = "&emsp;" * (len(key[0]) // len("├─ ")) + cell
         cells.append(cell)
@@ -106,14 +107,6 @@ def _phases(page: Page) -> list[str]:
         counts = f"{format_count(cost.macs)} | {format_count(cost.flops)}"
         rows.append(f"| {phase} | {counts} | {format_bytes(cost.bytes_read)} | {format_bytes(cost.bytes_written)} |")
     return rows
-
-
-def _escaped(text: str) -> str:
-    """The text without meaning for Markdown."""
-    text = printable(text)
-    for letter in "\\|*_<`":
-        text = text.replace(letter, "&lt;" if letter == "<" else f"\\{letter}")
-    return text
 
 
 VIEW = MarkdownView()

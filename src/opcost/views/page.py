@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from opcost.core.harmless import printable
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
 from opcost.views.cell import pad, wrap
@@ -39,7 +40,7 @@ def draw_page(page: Page, how: Drawing) -> Drawn:
         draw_listing(page.listing, how) + _lines(page.listing.remarks, width, "faint"),
         _draw_totals(summary.quantities, width),
         _draw_phases(summary, width),
-        _lines([" · ".join(said.replace(" ", "\u00a0") for said in summary.conventions)], width, "faint"),
+        _lines([" · ".join(printable(said).replace(" ", "\u00a0") for said in summary.conventions)], width, "faint"),
         *(_draw_section(section, width) for section in summary.sections),
     ]
     drawn: Drawn = []

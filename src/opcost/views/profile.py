@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from opcost.core.answer import Answer, AnswerLine
-from opcost.views.cell import listing_texts, printable, wrap
+from opcost.core.harmless import csv_cell, json_text, markdown_text, printable
+from opcost.views.cell import listing_texts, wrap
 from opcost.views.layout import Drawing, draw_listing
 from opcost.views.page import NARROWEST, plain
 from opcost.views.profile_listing import list_answer, summary_lines
@@ -55,11 +55,11 @@ class MarkdownView:
         listing = list_answer(answer, columns)
         places = [place for place in range(len(listing.columns)) if not listing.is_dull(place)]
         shown = [listing.columns[place] for place in places]
-        heads = [_escaped(column.title) for column in shown]
+        heads = [column.title for column in shown]
         rules = [":---" if column.unit in ("name", "text", "shapes") else "---:" for column in shown]
-        texts = [[_escaped(text) for text in listing_texts(listing, place, exact=exact)] for place in places]
+        texts = [[markdown_text(text) for text in listing_texts(listing, place, exact=exact)] for place in places]
         rows = ["| " + " | ".join(row) + " |" for row in (heads, rules, *zip(*texts, strict=True))]
-        said = [f"- {_escaped(text)}" for text in summary_lines(answer)]
+        said = [f"- {markdown_text(text)}" for text in summary_lines(answer)]
         return "\n".join([*rows, "", *said]).rstrip("\n") + "\n"
 
 
@@ -89,7 +89,7 @@ class JsonView:
             "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
             "lines": [_line(line) for line in answer.lines],
         }
-        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n"
+        return json_text(data, allow_nan=False, indent=indent) + "\n"
 
 
 class CsvView:
@@ -110,12 +110,12 @@ class CsvView:
             writer.writerow(
                 [
                     line.role,
-                    *(_safe(line.labels.get(key, "")) for key in labels),
+                    *(csv_cell(line.labels.get(key, "")) for key in labels),
                     *numbers,
                     *found,
                     ", ".join(map(str, line.ins)),
                     ", ".join(map(str, line.outs)),
-                    _safe(line.kernels[0].name) if line.kernels else "",
+                    csv_cell(line.kernels[0].name) if line.kernels else "",
                 ]
             )
         return out.getvalue()
@@ -137,18 +137,6 @@ def _line(line: AnswerLine) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return "" if value is None else int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _safe(text: str) -> str:
-    """A text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
-
-
-def _escaped(text: str) -> str:
-    text = printable(text)
-    for letter in "\\|*_<`":
-        text = text.replace(letter, "&lt;" if letter == "<" else f"\\{letter}")
-    return text
 
 
 TABLE = TableView()

@@ -11,8 +11,9 @@ from html import escape
 from importlib.resources import files
 
 from opcost.core.answer import Answer, AnswerLine, Busy
+from opcost.core.harmless import printable
 from opcost.core.units import format_time
-from opcost.views.cell import format_value, printable
+from opcost.views.cell import format_value
 from opcost.views.columns import Column, Value
 from opcost.views.profile_listing import launches_text, list_answer
 
@@ -57,8 +58,7 @@ def _asset(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    # The space that holds a number and its unit together is not printable, but it is ours.
-    return escape(_HELD.join(map(printable, text.split(_HELD))), quote=True)
+    return escape(printable(text, keep=_HELD), quote=True)
 
 
 def _time(ns: float) -> str:

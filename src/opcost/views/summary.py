@@ -9,6 +9,7 @@ from typing import Literal
 
 from opcost.core.cost import FLOPS_PER_MAC, Cost
 from opcost.core.graph import TensorSpec
+from opcost.core.harmless import printable
 from opcost.core.report import Parameter, Report
 from opcost.core.units import format_count
 from opcost.views.cell import in_runs
@@ -85,7 +86,12 @@ def _spec(spec: TensorSpec) -> str:
 
 def _some(words: list[str]) -> str:
     shown = words if len(words) <= MANY else [*words[: MANY - 1], f"and {len(words) - MANY + 1} more"]
-    return ", ".join(word.replace(" ", "\u00a0") for word in shown)
+    return ", ".join(_held(word) for word in shown)
+
+
+def _held(text: str) -> str:
+    """The text with its words held together where lines are broken."""
+    return printable(text).replace(" ", "\u00a0")
 
 
 def _quantities(report: Report) -> tuple[Quantity, ...]:
@@ -160,7 +166,7 @@ def _uncounted(report: Report) -> Section:
     if without_rule:
         more = ", ..." if len(without_rule) > 1 else ""
         rules = f'rules={{"{without_rule[0]}": rule{more}}}'
-        hint += "; to count them, pass " + rules.replace(" ", "\u00a0")
+        hint += "; to count them, pass " + _held(rules)
     share = f"{sum(entry.count for entry in missed):,} of {len(report.rows):,}"
     return Section(f"uncounted operators, {share}", _limited(lines), hint, urgent=True)
 

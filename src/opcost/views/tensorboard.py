@@ -11,15 +11,19 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from opcost.core.collector import without_collector
 from opcost.core.graph import TensorSpec
+from opcost.core.harmless import printable
 from opcost.core.report import STATS, Report
 from opcost.core.units import format_bytes
-from opcost.errors import MissingFramework, OpcostError
+from opcost.core.writing import write_bytes
+from opcost.errors import MissingFramework, WriteError
 from opcost.views.dataflow import Node, dataflow
 from opcost.views.view import View
 
@@ -55,7 +59,7 @@ class TensorBoardView(View[TensorBoardOptions, Log]):
     def build(self, report: Report, options: TensorBoardOptions) -> Log:
         totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
         totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
-        return Log(dataflow(report), _device(report.meta.get("device", "")), tuple(totals))
+        return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
 
     def write(self, data: Log, options: TensorBoardOptions) -> str:
         protos = _Protos()
@@ -67,26 +71,31 @@ class TensorBoardView(View[TensorBoardOptions, Log]):
         protos = _Protos()
         with without_collector():
             events = [event.SerializeToString() for event in protos.events(self.build(report, chosen))]
+        content = BytesIO()
+        writer = protos.record_writer(content)
+        for event in events:
+            writer.write(event)
+        folder = Path(log_dir)
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
-            Path(log_dir).mkdir(parents=True, exist_ok=True)
-            with _new_file(Path(log_dir)) as file:
-                writer = protos.record_writer(file)
-                for event in events:
-                    writer.write(event)
-                return str(file.name)
-        except OSError as exc:
-            raise OpcostError(f"the log cannot be written to {os.fspath(log_dir)}: {exc.strerror or exc}") from exc
+            folder.mkdir(parents=True, exist_ok=True)
+            file = folder / _file_name()
+            write_bytes(file, content.getvalue())
+        except BaseException as exc:
+            for each in new:
+                with suppress(OSError):
+                    each.rmdir()
+            if isinstance(exc, OSError):
+                raise WriteError(f"the log cannot be written to {folder}: {exc.strerror or exc}") from exc
+            raise
+        return str(file)
 
 
-def _new_file(folder: Path) -> Any:
-    """A file of TensorBoard's own naming that did not exist."""
-    stem = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-    number = 0
-    while True:
-        try:
-            return (folder / f"{stem}.{number}").open("xb")
-        except FileExistsError:
-            number += 1
+def _file_name() -> str:
+    """A name of TensorBoard's own kind that nobody else has; by name, the logs of a process stand in their order."""
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    origin = f"{socket.gethostname()}.{os.getpid()}"
+    return f"events.out.tfevents.{seconds:010d}.{origin}.{rest:09d}.{os.urandom(8).hex()}"
 
 
 def _device(name: str) -> str:
@@ -192,7 +201,7 @@ class _Protos:
         nodes = [
             self._node.NodeDef(
                 name=node.name,
-                op=node.op,
+                op=printable(node.op),
                 input=[f"{edge.node}:{edge.output}" if edge.output else edge.node for edge in node.inputs],
                 device=log.device,
                 attr=self._attrs(node),
@@ -210,7 +219,7 @@ class _Protos:
             elif isinstance(fact, int) and fact <= LARGEST:
                 attrs[name] = value(i=fact)
             else:
-                attrs[name] = value(s=str(fact).encode())
+                attrs[name] = value(s=printable(str(fact)).encode())
         return attrs
 
     def _dims(self, spec: TensorSpec) -> Any:

@@ -13,6 +13,7 @@ from opcost.compat.megengine.dump import count_dump, values_of
 from opcost.compat.megengine.records import Records
 from opcost.compat.megengine.tables import Wanted, stats_details, tell, total_stats
 from opcost.core.dtype import INTEGER
+from opcost.core.harmless import printable
 from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.input_data import read_input_data
@@ -133,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         given = {"inp_dict": found} if isinstance(found, dict) else {"input": found}
         visualize(**options, **given)
     except OpcostError as exc:
-        parser.exit(exc.exit_code, f"network_visualize: {exc}\n")
+        parser.exit(exc.exit_code, printable(f"network_visualize: {exc}\n", keep="\n"))
 
 
 if __name__ == "__main__":

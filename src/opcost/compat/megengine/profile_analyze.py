@@ -24,6 +24,7 @@ from opcost.compat.megengine.profile_records import (
 )
 from opcost.compat.megengine.profile_tables import Cell
 from opcost.compat.megengine.profile_text import details_text, names_text, summary_text
+from opcost.core.harmless import printable
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
 
@@ -131,7 +132,7 @@ def main(passed_args: Sequence[str] | None = None) -> None:
             profile = with_costs(profile, default_rules())
         print(analyze(profile, Wish(**options)))
     except OpcostError as fault:
-        print(f"profile_analyze: {fault}", file=sys.stderr)
+        print(printable(f"profile_analyze: {fault}", keep="\n"), file=sys.stderr)
         sys.exit(fault.exit_code)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from opcost.compat.megengine.profile_records import Number, Record, Shapes
 from opcost.compat.megengine.profile_tables import Cell, boxed_table, ruled_table, wiki_table
+from opcost.core.harmless import printable
 
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z", "Y")
 _BAR = 15
@@ -28,7 +29,7 @@ def summary_text(rows: Sequence[tuple[str, Cell]], *, wiki: bool) -> str:
 
 def names_text(records: Sequence[Record]) -> str:
     """One line for each record: what it is and nothing of how long."""
-    return "\n".join(" ".join(str(word) for word in record.info.values()) for record in records)
+    return "\n".join(" ".join(map(str, _words(record))) for record in records)
 
 
 def details_text(records: Sequence[Record], side: str, total: float | None, *, wiki: bool) -> str:
@@ -43,7 +44,7 @@ def details_text(records: Sequence[Record], side: str, total: float | None, *, w
             (
                 f"#{place}\n{record.time:.3}\n{_percent(record.time, total)}",
                 f"{spent:.3}\n{_percent(spent, total)}",
-                "\n".join("\n-  ".join(textwrap.wrap(str(word), width=_INFO_WIDTH)) for word in record.info.values()),
+                "\n".join("\n-  ".join(textwrap.wrap(str(word), width=_INFO_WIDTH)) for word in _words(record)),
                 _with_unit(record.computation, "FLO", "FLO", 1000),
                 _with_unit(record.flops, "FLOPS", "FLOPS", 1000),
                 _with_unit(record.memory, "byte", "iB", 1024),
@@ -71,7 +72,7 @@ def _wiki(records: Sequence[Record], total: float | None) -> str:
                 _bar(record.time, longest),
                 spent,
                 spent / total if total else "N/A",
-                *record.info.values(),
+                *(word.replace("|", "\\|") if isinstance(word, str) else word for word in _words(record)),
                 _scaled(record.computation, 1000**2),
                 _scaled(record.flops, 1000**2),
                 _bar(record.flops, fastest),
@@ -84,6 +85,11 @@ def _wiki(records: Sequence[Record], total: float | None) -> str:
         )
     named = records[0].info if records else ("name", "type", "id")
     return wiki_table((*_WIKI_FIRST, *(f"opr {word}" for word in named), *_WIKI_LAST), rows)
+
+
+def _words(record: Record) -> list[str | int]:
+    """What the operator is, on one line each."""
+    return [printable(word) if isinstance(word, str) else word for word in record.info.values()]
 
 
 def _percent(time: float, total: float | None) -> str:
@@ -120,6 +126,6 @@ def _shapes(
     found = []
     for place, shape in enumerate(shapes):
         strides = layouts[place] if layouts and place < len(layouts) else None
-        text = "{" + ",".join(map(str, shape)) + "}"
+        text = "{" + printable(",".join(map(str, shape))) + "}"
         found.append(f"{text}\n -[{','.join(map(str, strides))}]" if strides else text)
     return separator.join(found)

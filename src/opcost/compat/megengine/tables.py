@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, dtype_name, elements, nbits, size_of
+from opcost.core.harmless import printable
 
 Line = dict[str, Any]
 
@@ -111,7 +112,7 @@ def table(lines: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
 
 def layout(rows: Sequence[Sequence[object]]) -> str:
     """Columns of text with two blanks between, a rule above and one below."""
-    cells = [[str(cell).strip() for cell in row] for row in rows]
+    cells = [[printable(str(cell)).strip() for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     rule = "  ".join("-" * width for width in widths)
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opcost.compat.torchinfo.enums import ColumnSettings, RowSettings, Units, Verbosity
+from opcost.core.harmless import printable
 
 if TYPE_CHECKING:
     from opcost.compat.torchinfo.layer_info import LayerInfo
@@ -79,7 +80,7 @@ class FormattingOptions:
         return len(self.col_names) * self.col_width + self.layer_name_width
 
     def format_row(self, layer_name: str, row_values: Mapping[ColumnSettings, str]) -> str:
-        cells = [f"{layer_name:<{self.layer_name_width}}"]
+        cells = [f"{printable(layer_name):<{self.layer_name_width}}"]
         cells += [f"{row_values.get(column, ''):<{self.col_width}}" for column in self.col_names]
         return " ".join(cells).rstrip() + "\n"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from opcost.core.harmless import printable
+
 if TYPE_CHECKING:
     from opcost.compat.torchstat.stat_tree import StatNode
 
@@ -72,7 +74,7 @@ def _shape(shape: Sequence[int]) -> str:
 
 
 def _words(title: str, cells: list[str]) -> _Column:
-    return _Column(title, [f" {cell}" for cell in cells])
+    return _Column(title, [f" {printable(cell)}" for cell in cells])
 
 
 def _numbers(title: str, values: list[int]) -> _Column:

@@ -1,0 +1,57 @@
+"""Names and texts that nobody has vetted, made harmless for the place where they are shown.
+
+They come from files and from others' code. A terminal must not obey them, a table must keep its columns, a spreadsheet must not
+run them, and a page must not take them for markup. JSON alone keeps them as they are, behind its own escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_REPLACED = "\ufffd"
+_FORMULA = frozenset("=+-@＝＋－＠")
+"""What makes a formula of a cell, in ASCII and at the width of an ideograph, which Excel takes too."""
+_SKIPPED = " '\"`"
+"""What may stand before it."""
+_MARKUP = re.compile(r"[\\`*_\[\]<>&|~#]")
+_HALVES = re.compile("[\ud800-\udfff]")
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""What JSON lets through although a terminal may obey it or a reader be misled: controls, directions, halves of characters."""
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """The text on one line without control characters or changes of direction; letters in `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in keep else " " if letter.isspace() else _REPLACED for letter in text
+    )
+
+
+def csv_cell(text: str) -> str:
+    """The text for a cell of a spreadsheet: one that would be a formula begins with an apostrophe, which marks it as text."""
+    text = printable(text)
+    return f"'{text}" if text.lstrip(_SKIPPED)[:1] in _FORMULA else text
+
+
+def markdown_text(text: str) -> str:
+    """The text without meaning for Markdown: no markup, no link, no picture, no page element, no cell of a table."""
+    return _MARKUP.sub(lambda found: "&lt;" if found[0] == "<" else f"\\{found[0]}", printable(text))
+
+
+def json_text(data: Any, *, halves: bool = True, **layout: Any) -> str:
+    """The data as JSON of readable letters, whatever else they hold escaped, so that the text can be written anywhere.
+
+    Half of a surrogate pair is escaped too, and comes back. Not every reader takes that; without `halves` it is replaced.
+    """
+    import json
+
+    text = json.dumps(data, ensure_ascii=False, **layout)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    if not halves:
+        text = _HALVES.sub(_REPLACED, text)
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)

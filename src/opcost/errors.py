@@ -3,7 +3,8 @@
     OpcostError                 the root: catch this one
     ├── SourceError             the thing to read or count cannot be used
     │   ├── UnknownSource       nobody here reads it
-    │   └── AmbiguousSource     more than one front end claims it
+    │   ├── AmbiguousSource     more than one front end claims it
+    │   └── Refused             it would fetch something, unpickle something, or run foreign code
     ├── InputError              the inputs do not fit the model, or cannot be made
     ├── ForwardError            the user's model raised while it ran
     │   └── DataDependent       the model asks for a value that a count without data does not have
@@ -18,6 +19,8 @@ A message says what was being done, to what, what was seen and what to do next.
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from opcost.core.wording import shortened
 
 
 class OpcostError(Exception):
@@ -44,6 +47,13 @@ class UnknownSource(SourceError):
 
 class AmbiguousSource(SourceError):
     """More than one front end claims this source."""
+
+
+class Refused(SourceError, FileNotFoundError):
+    """The source asks for something that opcost never fetches, unpickles or runs.
+
+    It is a missing file too: a library that knows how to do without one goes on.
+    """
 
 
 class InputError(OpcostError):
@@ -88,7 +98,7 @@ class UnknownName(OpcostError):
             listed = f"known: {', '.join(known) or 'none'}"
         else:
             listed = f"{len(known)} names are known"
-        super().__init__(f"unknown {what} {name!r}; {listed}", hint=hint)
+        super().__init__(f"unknown {what} {shortened(repr(name))}; {listed}", hint=hint)
         self.name = name
         self.near = near
 

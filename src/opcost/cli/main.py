@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opcost import __version__
+from opcost.core.wording import shortened
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
@@ -110,5 +111,11 @@ def app() -> App:
 
 
 def _fail(message: str, code: int, notes: Sequence[str] = ()) -> int:
-    print("\n".join((f"opcost: {message}", *(f"  {note}" for note in notes))), file=sys.stderr)
+    """Say what went wrong. What is quoted may be anything: it neither fills the terminal nor steers it."""
+    lines = "\n".join((message, *(f"  {note}" for note in notes))).split("\n")
+    said = "\n".join(shortened(line, 2000) for line in lines)
+    print(
+        "opcost: " + "".join(sign if sign.isprintable() or sign in "\n\u00a0" else ascii(sign)[1:-1] for sign in said),
+        file=sys.stderr,
+    )
     return code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -138,27 +138,30 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
     settings = parse_settings(choice.settings, "--set")
     with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
         model: Any = source
+        guard: AbstractContextManager[None] = nullcontext()
         if is_onnx(source):
             if settings or choice.device:
                 raise InputError(f"{source} is a file: neither --set nor --device applies to it")
         else:
             found = resolve(source, settings)
             if isinstance(found, PythonModel):
+                guard = found.guard()
                 model = found.build(real=True)
                 if choice.device:
                     model = _moved(model, choice.device)
-        return record(
-            model,
-            kwargs=parse_settings(choice.arguments, "--arg"),
-            backward=choice.backward,
-            mode="train" if training else "eval",
-            host_only=choice.host_only,
-            warmup=choice.warmup,
-            repeat=choice.repeat,
-            seconds=choice.seconds,
-            cold_l2=choice.cold_l2,
-            **shapes_of([parse_input(text) for text in choice.inputs]),
-        )
+        with guard:
+            return record(
+                model,
+                kwargs=parse_settings(choice.arguments, "--arg"),
+                backward=choice.backward,
+                mode="train" if training else "eval",
+                host_only=choice.host_only,
+                warmup=choice.warmup,
+                repeat=choice.repeat,
+                seconds=choice.seconds,
+                cold_l2=choice.cold_l2,
+                **shapes_of([parse_input(text) for text in choice.inputs]),
+            )
 
 
 def _text(profile: Profile, layout: str) -> str:

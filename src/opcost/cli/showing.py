@@ -11,6 +11,7 @@ from typing import Any
 from opcost.cli.options import ShowChoice
 from opcost.core.plugin import VIEWS, load, view_for_suffix
 from opcost.core.report import Report
+from opcost.core.wording import shortened
 from opcost.errors import InputError, OpcostError
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
@@ -21,6 +22,8 @@ def check_choice(choice: ShowChoice) -> None:
     """Raise for a view or a suffix that nobody knows, before a long count and not after it."""
     load(VIEWS, choice.view).choose(**_wanted(choice))
     for path in choice.output:
+        if "\0" in str(path):
+            raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
         view_for_suffix(str(path))
 
 
@@ -46,7 +49,7 @@ def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
     try:
         report.save(str(path), **{name: value for name, value in wanted.items() if name in names})
     except OSError as exc:
-        raise OpcostError(f"the report cannot be written to {path}: {exc.strerror or exc}") from exc
+        raise OpcostError(f"the report cannot be written to {shortened(str(path))}: {exc.strerror or exc}") from exc
 
 
 def _wanted(choice: ShowChoice) -> dict[str, Any]:
@@ -66,8 +69,8 @@ def _wanted(choice: ShowChoice) -> dict[str, Any]:
 def _depth(text: str) -> int | None:
     if text == "all":
         return None
-    if not text.isdecimal():
-        raise InputError(f"--depth {text!r} is neither a number nor 'all'")
+    if not text.isdecimal() or len(text) > 9:
+        raise InputError(f"--depth {shortened(repr(text))} is neither a number nor 'all'")
     return int(text)
 
 

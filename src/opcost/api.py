@@ -92,6 +92,7 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
+    from opcost.core.plugin import answering_for
     from opcost.errors import InputError
 
     given = options.params is not None or options.epoch is not None
@@ -100,7 +101,8 @@ def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
             f"a parameter file belongs to an MXNet symbol, and this source is read by the {frontend.name} front end",
             hint="leave --params and --epoch away",
         )
-    return frontend.load(source, options)
+    with answering_for(frontend, "reading the model"):
+        return frontend.load(source, options)
 
 
 def load_report(path: str | Path) -> Report:

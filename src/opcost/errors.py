@@ -9,11 +9,13 @@
     ├── ForwardError            the user's model raised while it ran
     │   └── DataDependent       the model asks for a value that a count without data does not have
     ├── MissingFramework        a framework or extra that the source needs is not installed
+    ├── BrokenPlugin            a plug-in that was asked for cannot be used
     ├── RuleError               a cost rule is wrong, or registered twice
     ├── GraphError              a graph contradicts itself
     └── UnknownName             a name typed by the user is not known; carries the nearest ones
 
-A message says what was being done, to what, what was seen and what to do next.
+A message says what was being done, to what, what was seen and what to do next. A plug-in that is broken and was not asked for
+is a `PluginWarning`.
 """
 
 from __future__ import annotations
@@ -76,6 +78,14 @@ class MissingFramework(OpcostError):
     """A framework or an extra that this source needs is not installed."""
 
     exit_code = 3
+
+
+class BrokenPlugin(OpcostError):
+    """A plug-in cannot be imported, lacks what its group demands, or failed at its task."""
+
+
+class PluginWarning(UserWarning):
+    """A plug-in is broken; everything else works without it."""
 
 
 class RuleError(OpcostError):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from opcost import __version__
 from opcost.core.wording import shortened
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, PluginWarning
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -49,7 +51,8 @@ def run(argv: Sequence[str]) -> int:
         print(__version__)
         return 0
     try:
-        code = _dispatch(words)
+        with _plugin_warnings():
+            code = _dispatch(words)
         sys.stdout.flush()
     except OpcostError as exc:
         if debug:
@@ -69,6 +72,23 @@ def run(argv: Sequence[str]) -> int:
         message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
         return _fail(message, INTERNAL_ERROR)
     return code
+
+
+@contextmanager
+def _plugin_warnings() -> Iterator[None]:
+    """Tell of a broken plug-in in one line; other warnings are the frameworks' own and are shown as ever."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PluginWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **further: Any) -> None:
+            if issubclass(category, PluginWarning):
+                _say(str(message))
+            else:
+                usual(message, category, *place, **further)
+
+        warnings.showwarning = show
+        yield
 
 
 def _dispatch(words: list[str]) -> int:
@@ -111,11 +131,14 @@ def app() -> App:
 
 
 def _fail(message: str, code: int, notes: Sequence[str] = ()) -> int:
-    """Say what went wrong. What is quoted may be anything: it neither fills the terminal nor steers it."""
-    lines = "\n".join((message, *(f"  {note}" for note in notes))).split("\n")
-    said = "\n".join(shortened(line, 2000) for line in lines)
+    _say("\n".join((message, *(f"  {note}" for note in notes))))
+    return code
+
+
+def _say(text: str) -> None:
+    """One message on stderr. What is quoted in it may be anything: it neither fills the terminal nor steers it."""
+    said = "\n".join(shortened(line, 2000) for line in text.split("\n"))
     print(
         "opcost: " + "".join(sign if sign.isprintable() or sign in "\n\u00a0" else ascii(sign)[1:-1] for sign in said),
         file=sys.stderr,
     )
-    return code

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.cli.options import ShowChoice
-from opcost.core.plugin import VIEWS, load, view_for_suffix
+from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
 from opcost.core.wording import shortened
 from opcost.errors import InputError, OpcostError
@@ -20,7 +20,9 @@ SAYS_WHAT_IS_MISSING = ("table", "text", "md")
 
 def check_choice(choice: ShowChoice) -> None:
     """Raise for a view or a suffix that nobody knows, before a long count and not after it."""
-    load(VIEWS, choice.view).choose(**_wanted(choice))
+    view = load(VIEWS, choice.view)
+    with answering_for(view, "choosing its options"):
+        getattr(view, "choose", view.options)(**_wanted(choice))
     for path in choice.output:
         if "\0" in str(path):
             raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
@@ -37,7 +39,8 @@ def show(report: Report, choice: ShowChoice) -> None:
         view = load(VIEWS, choice.view)
         if "color" in _names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             wanted["color"] = True
-        text = view.render(report, **wanted)
+        with answering_for(view, "drawing the report"):
+            text = view.render(report, **wanted)
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     if not (printed and choice.view in SAYS_WHAT_IS_MISSING):
         _warn_of_uncounted(report)
@@ -45,9 +48,11 @@ def show(report: Report, choice: ShowChoice) -> None:
 
 def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
     """Write the report to a file in the view of its suffix, under those options that this view has."""
-    names = _names(view_for_suffix(str(path)))
+    view = view_for_suffix(str(path))
+    names = _names(view)
     try:
-        report.save(str(path), **{name: value for name, value in wanted.items() if name in names})
+        with answering_for(view, "writing the report"):
+            report.save(str(path), **{name: value for name, value in wanted.items() if name in names})
     except OSError as exc:
         raise OpcostError(f"the report cannot be written to {shortened(str(path))}: {exc.strerror or exc}") from exc
 

@@ -206,7 +206,7 @@ def _builder(target: object) -> Builder:
     """
     builders: dict[str, Builder] = {}
     for frontend in frontends():
-        if (build := getattr(sys.modules[type(frontend).__module__], "build", None)) is not None:
+        if (build := getattr(sys.modules.get(type(frontend).__module__), "build", None)) is not None:
             builders[frontend.framework] = build
     if isinstance(target, type):
         frameworks = {base.__module__.partition(".")[0] for base in target.__mro__}

@@ -103,11 +103,11 @@ class UnknownName(OpcostError):
         known = sorted(known)
         near = nearest(name, known)
         if near:
-            listed = f"did you mean {' or '.join(map(repr, near))}?"
+            listed = f"did you mean {' or '.join(shortened(repr(known)) for known in near)}?"
         elif len(known) <= 24:
-            listed = f"known: {', '.join(known) or 'none'}"
+            listed = f"known: {', '.join(map(shortened, known)) or 'none'}"
         else:
-            listed = f"{len(known)} names are known"
+            listed = f"{len(known):,} names are known"
         super().__init__(f"unknown {what} {shortened(repr(name))}; {listed}", hint=hint)
         self.name = name
         self.near = near

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import CountChoice, Quiet
+from opcost.core.wording import some
 from opcost.errors import OpcostError, UnknownName
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def analyze(
         question = replace(question, aggregate_by=profile.usual_keys)
     written = _format(choice, profile)
     if written == "megengine":
-        for note in profile.notes:  # MegEngine's text has no place for them.
-            print(f"opcost: {note.text}", file=sys.stderr)
+        for text in some([note.text for note in profile.notes]):  # MegEngine's text has no place for them.
+            print(f"opcost: {text}", file=sys.stderr)
     text = _megengine(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
         choice.output.write_text(text, encoding="utf-8", newline="\n")

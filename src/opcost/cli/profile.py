@@ -17,6 +17,7 @@ from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parame
 from opcost.cli.progress import working
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
+from opcost.core.wording import some
 
 RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)
@@ -182,7 +183,7 @@ def _tell(profile: Profile, output: Path, layout: str) -> None:
     print(
         f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run"
     )
-    for note in profile.notes:
-        print(f"note        {note.text}")
+    for note in some([note.text for note in profile.notes]):
+        print(f"note        {note}")
     hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"
     print(f"written     {output}{hint}")

@@ -11,7 +11,7 @@ from typing import Any
 from opcost.cli.options import ShowChoice
 from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
-from opcost.core.wording import shortened
+from opcost.core.wording import shortened, some
 from opcost.errors import InputError, OpcostError
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
@@ -84,6 +84,9 @@ def _names(view: Any) -> set[str]:
 
 
 def _warn_of_uncounted(report: Report) -> None:
-    for missed in report.coverage.uncounted:
-        times = f" ({missed.count} times)" if missed.count > 1 else ""
-        print(f"opcost: not counted: {missed.raw}{times}: {missed.reason}", file=sys.stderr)
+    lines = [
+        f"{missed.raw}{f' ({missed.count} times)' if missed.count > 1 else ''}: {missed.reason}"
+        for missed in report.coverage.uncounted
+    ]
+    for line in some(lines):
+        print(f"opcost: not counted: {line}", file=sys.stderr)

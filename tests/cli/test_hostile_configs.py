@@ -232,6 +232,22 @@ def test_what_loads_nothing_is_counted(count: Command, name: str) -> None:
     assert config["architectures"][0] in done.out
 
 
+@pytest.mark.slow
+def test_no_usual_configuration_of_transformers_is_refused() -> None:
+    from opcost.frontends.configuration import without_loads
+    from opcost.frontends.zoo import _library
+
+    passed = 0
+    for name, kind in _library("transformers").CONFIG_MAPPING.items():
+        try:
+            usual = json.loads(kind().to_json_string(use_diff=False))
+        except Exception:  # noqa: BLE001 - some types have no usual configuration
+            continue
+        assert without_loads(usual, name).keys() >= usual.keys() - {"auto_map"}
+        passed += 1
+    assert passed > 100
+
+
 def test_weights_that_are_not_wanted_change_no_number(count: Command) -> None:
     plain, trained = ({**DETR, "use_pretrained_backbone": wanted} for wanted in (False, True))
     words = ("-i", "pixel_values:1x3x64x64", "--view", "csv")

@@ -34,11 +34,12 @@ _ELSEWHERE = re.compile(r"\s*(hf[-_]hub|local[-_]dir):", re.IGNORECASE)
 _IMPLEMENTATION = re.compile(r"(attn|attention|experts)_implementation(_internal)?$")
 _NAMES_THE_FILE = frozenset({"_name_or_path", "name_or_path"})
 
-_MADE_ONE_BY_ONE = re.compile(r"(^|_)(layers?|blocks?|depths?|stages?|levels?|experts|codebooks|groups)$")
-_LABELS = re.compile(r"(^|_)(labels|classes)$")
-MOST_PARTS = 10_000
-"""Layers, blocks, experts; the deepest published model has about a thousand layers."""
-MOST_LABELS = 1_000_000
+_MOST = {
+    re.compile(r"(^|_)(layers?|blocks?|depths?|stages?|levels?|codebooks|groups)$"): 10_000,
+    re.compile(r"(^|_)experts$"): 100_000,
+    re.compile(r"(^|_)(labels|classes)$"): 1_000_000,
+}
+"""What is made one by one, and how many of it. The deepest published models have about a thousand layers, and 16,384 experts."""
 
 
 def read_configuration(path: Path) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def _reason_to_refuse(key: str, value: Any, outer: tuple[str, ...]) -> str | Non
 
 def _check_amount(key: str, value: Any, source: str) -> None:
     """Sizes of tensors cost nothing; what is made one by one takes time and memory for each."""
-    most = MOST_PARTS if _MADE_ONE_BY_ONE.search(key) else MOST_LABELS if _LABELS.search(key) else None
+    most = next((most for pattern, most in _MOST.items() if pattern.search(key)), None)
     if most is not None and any(number > most for number in _numbers(value)):
         raise SourceError(f"{source}: {key} = {shortened(repr(value))} is more than the {most:,} that opcost makes")
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from opcost.core.report import Report
     from opcost.frontends.options import CountOptions
     from opcost.frontends.registry import FrontEnd
+    from opcost.frontends.source import PythonModel
     from opcost.recorders.options import ProfileOptions
     from opcost.rules.registry import Convention, Rule, Rules
 
@@ -73,16 +74,17 @@ def count(
 def _count(source: Any, options: CountOptions, rules: Rules, convention: Convention) -> Report:
     from opcost.analysis.price import price
     from opcost.frontends.registry import owner
-    from opcost.frontends.source import ModelFile, SavedReport, resolve
+    from opcost.frontends.source import ModelFile, PythonModel, SavedReport, resolve
 
     if isinstance(source, (str, Path)):
-        resolved = resolve(str(source))
-        if isinstance(resolved, SavedReport):
-            return load_report(resolved.path)
-        if isinstance(resolved, ModelFile):
-            graph = _load(resolved.frontend, resolved.path, options)
-        else:
-            model = resolved.build(real=options.real)
+        source = resolve(str(source))
+    if isinstance(source, SavedReport):
+        return load_report(source.path)
+    if isinstance(source, ModelFile):
+        graph = _load(source.frontend, source.path, options)
+    elif isinstance(source, PythonModel):
+        with source.guard():
+            model = source.build(real=options.real)
             graph = _load(owner(model), model, options)
     else:
         graph = _load(owner(source), source, options)
@@ -90,6 +92,7 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
+    from opcost.core.plugin import answering_for
     from opcost.errors import InputError
 
     given = options.params is not None or options.epoch is not None
@@ -98,7 +101,8 @@ def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
             f"a parameter file belongs to an MXNet symbol, and this source is read by the {frontend.name} front end",
             hint="leave --params and --epoch away",
         )
-    return frontend.load(source, options)
+    with answering_for(frontend, "reading the model"):
+        return frontend.load(source, options)
 
 
 def load_report(path: str | Path) -> Report:
@@ -154,12 +158,14 @@ def profile(
 
         return with_costs(record_onnx(source, options), default_rules())
     if isinstance(source, (str, Path)):
-        source = _model_of(str(source))
+        named = _python_model(str(source))
+        with named.guard():
+            return _profile_torch(named.build(real=True), options)
     return _profile_torch(source, options)
 
 
-def _model_of(source: str) -> Any:
-    """The model that a string names, made with its weights, for it is to run."""
+def _python_model(source: str) -> PythonModel:
+    """The model that a string names; it is to run, so a file that holds none of its code will not do."""
     from opcost.errors import UnknownSource
     from opcost.frontends.source import PythonModel, resolve
 
@@ -168,7 +174,7 @@ def _model_of(source: str) -> Any:
         raise UnknownSource(
             f"{source} cannot be run", hint="profile an .onnx file, or code that makes a model: path/to/file.py:Net"
         )
-    return resolved.build(real=True)
+    return resolved
 
 
 def _profile_torch(model: Any, options: ProfileOptions) -> Profile:

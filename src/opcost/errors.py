@@ -3,23 +3,28 @@
     OpcostError                 the root: catch this one
     ├── SourceError             the thing to read or count cannot be used
     │   ├── UnknownSource       nobody here reads it
-    │   └── AmbiguousSource     more than one front end claims it
+    │   ├── AmbiguousSource     more than one front end claims it
+    │   └── Refused             it would fetch something, unpickle something, or run foreign code
     ├── InputError              the inputs do not fit the model, or cannot be made
     ├── ForwardError            the user's model raised while it ran
     │   └── DataDependent       the model asks for a value that a count without data does not have
     ├── StateError              the model changed something that cannot be put back
     ├── MissingFramework        a framework or extra that the source needs is not installed
+    ├── BrokenPlugin            a plug-in that was asked for cannot be used
     ├── RuleError               a cost rule is wrong, or registered twice
     ├── GraphError              a graph contradicts itself
     ├── WriteError              a file cannot be written; what stood there before is as it was
     └── UnknownName             a name typed by the user is not known; carries the nearest ones
 
-A message says what was being done, to what, what was seen and what to do next.
+A message says what was being done, to what, what was seen and what to do next. A plug-in that is broken and was not asked for
+is a `PluginWarning`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from opcost.core.wording import shortened
 
 
 class OpcostError(Exception):
@@ -48,6 +53,13 @@ class AmbiguousSource(SourceError):
     """More than one front end claims this source."""
 
 
+class Refused(SourceError, FileNotFoundError):
+    """The source asks for something that opcost never fetches, unpickles or runs.
+
+    It is a missing file too: a library that knows how to do without one goes on.
+    """
+
+
 class InputError(OpcostError):
     """The inputs do not fit the model, or cannot be made from what was given."""
 
@@ -74,6 +86,14 @@ class MissingFramework(OpcostError):
     exit_code = 3
 
 
+class BrokenPlugin(OpcostError):
+    """A plug-in cannot be imported, lacks what its group demands, or failed at its task."""
+
+
+class PluginWarning(UserWarning):
+    """A plug-in is broken; everything else works without it."""
+
+
 class RuleError(OpcostError):
     """A cost rule is wrong, or is registered twice."""
 
@@ -93,12 +113,12 @@ class UnknownName(OpcostError):
         known = sorted(known)
         near = nearest(name, known)
         if near:
-            listed = f"did you mean {' or '.join(map(repr, near))}?"
+            listed = f"did you mean {' or '.join(shortened(repr(known)) for known in near)}?"
         elif len(known) <= 24:
-            listed = f"known: {', '.join(known) or 'none'}"
+            listed = f"known: {', '.join(map(shortened, known)) or 'none'}"
         else:
-            listed = f"{len(known)} names are known"
-        super().__init__(f"unknown {what} {name!r}; {listed}", hint=hint)
+            listed = f"{len(known):,} names are known"
+        super().__init__(f"unknown {what} {shortened(repr(name))}; {listed}", hint=hint)
         self.name = name
         self.near = near
 

@@ -11,6 +11,7 @@ from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import CountChoice, Quiet
 from opcost.cli.saying import warn
 from opcost.core.harmless import printable
+from opcost.core.wording import some
 from opcost.core.writing import check_writable, write_text
 from opcost.errors import OpcostError, UnknownName
 
@@ -61,8 +62,8 @@ def analyze(
         question = replace(question, aggregate_by=profile.usual_keys)
     written = _format(choice, profile)
     if written == "megengine":
-        for note in profile.notes:  # MegEngine's text has no place for them.
-            warn(note.text)
+        for text in some([note.text for note in profile.notes]):  # MegEngine's text has no place for them.
+            warn(text)
     text = _megengine(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
         write_text(choice.output, text)

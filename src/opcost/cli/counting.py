@@ -20,7 +20,7 @@ def report_of(source: str, choice: CountChoice, *, quiet: bool, data: Sequence[I
     `data` is what is known of input data, in place of `--input`.
     """
     from opcost.api import count, load_report
-    from opcost.frontends.source import ModelFile, SavedReport, resolve
+    from opcost.frontends.source import SavedReport, resolve
 
     specs = [*data] or [parse_input(text) for text in choice.inputs]
     arguments = parse_settings(choice.arguments, "--arg")
@@ -34,7 +34,7 @@ def report_of(source: str, choice: CountChoice, *, quiet: bool, data: Sequence[I
                 )
             return load_report(found.path)
         return count(
-            found.path if isinstance(found, ModelFile) else found.build(real=choice.real),
+            found,
             kwargs=arguments,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,

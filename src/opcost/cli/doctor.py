@@ -5,10 +5,13 @@ from __future__ import annotations
 import platform
 import re
 from importlib import metadata
+from pathlib import Path
 
 from opcost import __version__
 from opcost.cli.saying import say
-from opcost.core.plugin import FRONTENDS, RULES, VIEWS, find
+from opcost.core.plugin import FRONTENDS, GROUPS, RULES, checked, clashes, find
+from opcost.errors import OpcostError
+from opcost.rules.registry import Rules
 
 LIBRARIES = (
     "torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime", "tensorboard", "megengine", "mxnet", "numpy",
@@ -24,19 +27,35 @@ def doctor() -> int:
     )
     _section("libraries", [(name, _version(name) or "not installed") for name in LIBRARIES])
     _section("extras", [(name, _extra_state(name)) for name in _extras()])
-    broken = 0
-    for group in (FRONTENDS, RULES, VIEWS):
+    broken = False
+    for group in GROUPS:
         rows = []
         for name, entry in sorted(find(group).items()):
-            try:
-                entry.load()
-            except Exception as exc:  # noqa: BLE001 - whatever a plug-in raises, the others are still of interest
-                broken += 1
-                rows.append((name, f"{entry.value}  CANNOT BE LOADED: {type(exc).__name__}: {exc}"))
-            else:
-                rows.append((name, entry.value))
+            fault = _fault(entry)
+            broken |= fault is not None
+            rows.append((name, f"{entry.value}  CANNOT BE LOADED: {fault}" if fault is not None else entry.value))
+        for name, clash in sorted(clashes(group).items()):
+            broken = True
+            rows.append((name, f"CLASH: {clash.message}"))
         _section(group, rows)
     return 2 if broken else 0
+
+
+def _fault(entry: metadata.EntryPoint) -> str | None:
+    """Why a plug-in cannot be used, if it cannot: it is imported and asked an easy question."""
+    try:
+        part = checked(entry)
+        if entry.group == FRONTENDS:
+            part.sniff(b"", Path(f"model{next(iter(part.suffixes), '')}"))
+        elif entry.group == RULES:
+            part(Rules())
+    except KeyboardInterrupt:
+        raise
+    except OpcostError as exc:
+        return exc.message
+    except BaseException as exc:  # noqa: BLE001 - whatever a plug-in raises, the others are still of interest
+        return f"{type(exc).__name__}: {exc}"
+    return None
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from opcost.core.dtype import BITS
+from opcost.core.wording import shortened
 from opcost.errors import InputError, UnknownName
 
 ALIASES = {
@@ -22,6 +23,10 @@ ALIASES = {
 GRAMMAR = "write [name:]SIZExSIZE...[:type], such as 1x3x224x224, input_ids:1x128:int64 or scalar:float32"
 _SHAPE = re.compile(r"\d+(?:[x×,]\d+)*|scalar")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
+_DIMENSIONS = 64
+"""PyTorch indexes no more of them."""
+_DIGITS = 18
+"""More of them are more than a signed 64-bit number holds."""
 
 
 class InputSpec(NamedTuple):
@@ -37,11 +42,19 @@ def parse_input(text: str) -> InputSpec:
     fields = text.strip().split(":")
     at = next((i for i, part in enumerate(fields) if _SHAPE.fullmatch(part)), None)
     if at is None or at > 1 or len(fields) - at > 2:
-        raise InputError(f"--input {text!r} is not understood", hint=GRAMMAR)
+        raise InputError(f"--input {shortened(repr(text))} is not understood", hint=GRAMMAR)
     name = fields[0] if at else ""
     if at and not _NAME.fullmatch(name):
-        raise InputError(f"--input {text!r}: {name!r} cannot be the name of an argument", hint=GRAMMAR)
-    shape = () if fields[at] == "scalar" else tuple(int(size) for size in re.split("[x×,]", fields[at]))
+        raise InputError(
+            f"--input {shortened(repr(text))}: {shortened(repr(name))} cannot be the name of an argument", hint=GRAMMAR
+        )
+    sizes = [] if fields[at] == "scalar" else re.split("[x×,]", fields[at])
+    if len(sizes) > _DIMENSIONS:
+        raise InputError(f"--input {shortened(repr(text))}: no tensor has {len(sizes):,} dimensions")
+    for size in sizes:
+        if len(size.lstrip("0")) > _DIGITS:
+            raise InputError(f"--input {shortened(repr(text))}: no tensor has a size of {len(size):,} digits")
+    shape = tuple(int(size.lstrip("0") or "0") for size in sizes)
     return InputSpec(shape, name, parse_dtype(fields[at + 1]) if len(fields) > at + 1 else "")
 
 
@@ -60,9 +73,9 @@ def parse_settings(pairs: Iterable[str], option: str) -> dict[str, object]:
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not all(part.isidentifier() for part in name.split(".")):
-            raise InputError(f"{option} {pair!r} is not understood", hint=f"write {option} name=value")
+            raise InputError(f"{option} {shortened(repr(pair))} is not understood", hint=f"write {option} name=value")
         if name in settings:
-            raise InputError(f"{option} gives {name} twice")
+            raise InputError(f"{option} gives {shortened(name)} twice")
         settings[name] = _literal(value)
     return settings
 

@@ -11,14 +11,16 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opcost import __version__
 from opcost.cli.saying import say, warn
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, PluginWarning
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -61,7 +63,8 @@ def run(argv: Sequence[str]) -> int:
         say(__version__)
         return 0
     try:
-        code = _dispatch(words)
+        with _plugin_warnings():
+            code = _dispatch(words)
         sys.stdout.flush()
     except OpcostError as exc:
         if debug:
@@ -83,6 +86,23 @@ def run(argv: Sequence[str]) -> int:
         message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
         return _fail(message, INTERNAL_ERROR)
     return code
+
+
+@contextmanager
+def _plugin_warnings() -> Iterator[None]:
+    """Tell of a broken plug-in in one line; other warnings are the frameworks' own and are shown as ever."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PluginWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **further: Any) -> None:
+            if issubclass(category, PluginWarning):
+                warn(str(message))
+            else:
+                usual(message, category, *place, **further)
+
+        warnings.showwarning = show
+        yield
 
 
 def _dispatch(words: list[str]) -> int:

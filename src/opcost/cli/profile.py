@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +18,7 @@ from opcost.cli.progress import working
 from opcost.cli.saying import say
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
+from opcost.core.wording import some
 from opcost.core.writing import check_writable, write_text
 
 RUNNING = Group("What is run", sort_key=2)
@@ -128,27 +129,30 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
     settings = parse_settings(choice.settings, "--set")
     with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
         model: Any = source
+        guard: AbstractContextManager[None] = nullcontext()
         if is_onnx(source):
             if settings or choice.device:
                 raise InputError(f"{source} is a file: neither --set nor --device applies to it")
         else:
             found = resolve(source, settings)
             if isinstance(found, PythonModel):
+                guard = found.guard()
                 model = found.build(real=True)
                 if choice.device:
                     model = _moved(model, choice.device)
-        return record(
-            model,
-            kwargs=parse_settings(choice.arguments, "--arg"),
-            backward=choice.backward,
-            mode="train" if training else "eval",
-            host_only=choice.host_only,
-            warmup=choice.warmup,
-            repeat=choice.repeat,
-            seconds=choice.seconds,
-            cold_l2=choice.cold_l2,
-            **shapes_of([parse_input(text) for text in choice.inputs]),
-        )
+        with guard:
+            return record(
+                model,
+                kwargs=parse_settings(choice.arguments, "--arg"),
+                backward=choice.backward,
+                mode="train" if training else "eval",
+                host_only=choice.host_only,
+                warmup=choice.warmup,
+                repeat=choice.repeat,
+                seconds=choice.seconds,
+                cold_l2=choice.cold_l2,
+                **shapes_of([parse_input(text) for text in choice.inputs]),
+            )
 
 
 def _text(profile: Profile, layout: str) -> str:
@@ -169,7 +173,7 @@ def _tell(profile: Profile, output: Path, layout: str) -> None:
     say(
         f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run"
     )
-    for note in profile.notes:
-        say(f"note        {note.text}")
+    for note in some([note.text for note in profile.notes]):
+        say(f"note        {note}")
     hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"
     say(f"written     {output}{hint}")

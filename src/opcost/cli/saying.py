@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 
 from opcost.core.harmless import printable
+from opcost.core.wording import shortened
+
+LONG_LINE = 2000
+"""Characters of one line of a message; what is quoted in it may be a whole file."""
 
 
 def say(line: str) -> None:
@@ -13,5 +17,6 @@ def say(line: str) -> None:
 
 
 def warn(text: str) -> None:
-    """What else there is to know, on stderr; lines of the text stay lines."""
-    print(printable(f"opcost: {text}", keep="\n"), file=sys.stderr)
+    """What else there is to know, on stderr; lines of the text stay lines, and none fills the terminal."""
+    short = "\n".join(shortened(line, LONG_LINE) for line in text.split("\n"))
+    print(printable(f"opcost: {short}", keep="\n"), file=sys.stderr)

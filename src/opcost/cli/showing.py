@@ -11,8 +11,9 @@ from typing import Any
 from opcost.cli.options import ShowChoice
 from opcost.cli.saying import warn
 from opcost.core.harmless import printable
-from opcost.core.plugin import VIEWS, load, view_for_suffix
+from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
+from opcost.core.wording import shortened, some
 from opcost.core.writing import check_writable
 from opcost.errors import InputError
 
@@ -22,8 +23,12 @@ SAYS_WHAT_IS_MISSING = ("table", "text", "md")
 
 def check_choice(choice: ShowChoice) -> None:
     """Raise for a view or a suffix that nobody knows or a file that cannot be written, before a long count, not after it."""
-    load(VIEWS, choice.view).choose(**_wanted(choice))
+    view = load(VIEWS, choice.view)
+    with answering_for(view, "choosing its options"):
+        getattr(view, "choose", view.options)(**_wanted(choice))
     for path in choice.output:
+        if "\0" in str(path):
+            raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
         view_for_suffix(str(path))
         check_writable(path)
 
@@ -38,7 +43,8 @@ def show(report: Report, choice: ShowChoice) -> None:
         view = load(VIEWS, choice.view)
         if "color" in _names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             wanted["color"] = True
-        text = view.render(report, **wanted)
+        with answering_for(view, "drawing the report"):
+            text = view.render(report, **wanted)
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     if not (printed and choice.view in SAYS_WHAT_IS_MISSING):
         _warn_of_uncounted(report)
@@ -46,8 +52,10 @@ def show(report: Report, choice: ShowChoice) -> None:
 
 def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
     """Write the report to a file in the view of its suffix, under those options that this view has."""
-    names = _names(view_for_suffix(str(path)))
-    report.save(path, **{name: value for name, value in wanted.items() if name in names})
+    view = view_for_suffix(str(path))
+    names = _names(view)
+    with answering_for(view, "writing the report"):
+        report.save(path, **{name: value for name, value in wanted.items() if name in names})
 
 
 def _wanted(choice: ShowChoice) -> dict[str, Any]:
@@ -67,8 +75,8 @@ def _wanted(choice: ShowChoice) -> dict[str, Any]:
 def _depth(text: str) -> int | None:
     if text == "all":
         return None
-    if not text.isdecimal():
-        raise InputError(f"--depth {text!r} is neither a number nor 'all'")
+    if not text.isdecimal() or len(text) > 9:
+        raise InputError(f"--depth {shortened(repr(text))} is neither a number nor 'all'")
     return int(text)
 
 
@@ -77,6 +85,9 @@ def _names(view: Any) -> set[str]:
 
 
 def _warn_of_uncounted(report: Report) -> None:
-    for missed in report.coverage.uncounted:
-        times = f" ({missed.count} times)" if missed.count > 1 else ""
-        warn(f"not counted: {printable(missed.raw)}{times}: {printable(missed.reason)}")
+    lines = [
+        f"{printable(missed.raw)}{f' ({missed.count} times)' if missed.count > 1 else ''}: {printable(missed.reason)}"
+        for missed in report.coverage.uncounted
+    ]
+    for line in some(lines):
+        warn(f"not counted: {line}")

@@ -1,48 +1,203 @@
 """The doors for extensions: entry-point groups through which the project's own parts come in too.
 
-Entry points are read once, when first asked for, and each part is imported only when it is used.
+Entry points are read once, when first asked for, and each part is imported only when it is used. One that is broken, in
+whatever way, is told and left out: it costs itself and nothing else. Asked for by its name, it is an error that says why.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any
 
-from opcost.errors import OpcostError, UnknownName
+from opcost.core.wording import shortened
+from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName
 
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
 VIEWS = "opcost.views"
 PROFILE_VIEWS = "opcost.profile_views"
+GROUPS = (FRONTENDS, RULES, VIEWS, PROFILE_VIEWS)
+
+_WANTED: dict[str, tuple[str, ...]] = {
+    FRONTENDS: ("name", "framework", "suffixes", "sniff", "owns", "load"),
+    RULES: ("__call__",),
+    VIEWS: ("name", "suffix", "options", "render"),
+    PROFILE_VIEWS: ("render",),
+}
+"""What a part of each group must have; what is not listed below as data is called."""
+_TEXTS = ("name", "framework", "suffix")
 
 
-@cache
 def find(group: str) -> dict[str, EntryPoint]:
-    """The parts of a group by name, not yet imported. Two parts with one name are an error, not a guess."""
-    found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=group):
-        other = found.setdefault(entry.name, entry)
-        if other.value != entry.value:
-            raise OpcostError(f"two plug-ins of {group} are called {entry.name!r}: {other.value} and {entry.value}")
-    return found
+    """The parts of a group by name, not yet imported."""
+    return _scan(group)[0]
 
 
-@cache
+def clashes(group: str) -> dict[str, BrokenPlugin]:
+    """The names that two packages claim. The project's own part keeps its name; of two others neither is used."""
+    return _scan(group)[1]
+
+
 def load(group: str, name: str) -> Any:
     """Import one part by name."""
     parts = find(group)
+    if name in clashes(group) and not (name in parts and _is_own(parts[name])):
+        raise clashes(group)[name]
     if name not in parts:
         raise UnknownName(group.rpartition(".")[2].rstrip("s"), name, parts)
-    return parts[name].load()
+    part, fault = _imported(group, name)
+    if fault is not None:
+        raise fault
+    return part
+
+
+def usable(group: str) -> dict[str, Any]:
+    """All parts of a group that can be imported, by name; a warning tells of each that cannot."""
+    found: dict[str, Any] = {}
+    for clash in clashes(group).values():
+        _tell(clash.message)
+    for name in find(group):
+        part, fault = _imported(group, name)
+        if fault is None:
+            found[name] = part
+        else:
+            _tell(fault.message)
+    return found
 
 
 def view_for_suffix(path: str) -> Any:
     """The view that writes files with this path's suffix. A view's entry-point name is its suffix or an alias of it."""
     suffix = path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path else ""
-    for name in find(VIEWS):
-        view = load(VIEWS, name)
+    views = usable(VIEWS)
+    for view in views.values():
         if view.suffix == f".{suffix}":
             return view
-    known = sorted(view.suffix for view in (load(VIEWS, name) for name in find(VIEWS)) if view.suffix)
+    if suffix in find(VIEWS) or suffix in clashes(VIEWS):
+        load(VIEWS, suffix)  # says why it is not among them, if it is broken
+    known = sorted(view.suffix for view in views.values() if view.suffix)
     raise UnknownName("file suffix", f".{suffix}", known, hint=f"name the file with one of {', '.join(known)}")
+
+
+def checked(entry: EntryPoint) -> Any:
+    """Import a part and look whether it has what its group demands; whatever is wrong is a `BrokenPlugin`."""
+    try:
+        part = entry.load()
+        lack = _lack(entry.group, part)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:
+        raise BrokenPlugin(f"{_described(entry)} cannot be used: {_reason(exc)}") from exc
+    if lack is not None:
+        raise BrokenPlugin(f"{_described(entry)} cannot be used: {lack}")
+    return part
+
+
+def tell_fault(group: str, name: str, doing: str, exc: BaseException) -> None:
+    """Warn that a part failed at something that the others can do without it."""
+    _tell(f"{_described(find(group)[name])} failed when {doing}: {_reason(exc)}")
+
+
+@contextmanager
+def answering_for(part: object, doing: str) -> Iterator[None]:
+    """What a foreign part raises while it does what it was asked for is its fault, not ours; files and users have theirs."""
+    try:
+        yield
+    except (OpcostError, OSError, KeyboardInterrupt):
+        raise
+    except BaseException as exc:
+        home = type(part).__module__
+        if home.partition(".")[0] == "opcost":
+            raise
+        raise BrokenPlugin(
+            f"the plug-in {type(part).__qualname__} of {home} failed when {doing}: {_reason(exc)}",
+            hint="it is no part of opcost; --debug shows where it happened",
+        ) from exc
+
+
+@cache
+def _scan(group: str) -> tuple[dict[str, EntryPoint], dict[str, BrokenPlugin]]:
+    """The usable names, and those of which there are two."""
+    found: dict[str, EntryPoint] = {}
+    twice: dict[str, BrokenPlugin] = {}
+    for entry in sorted(_entries(group), key=_is_own, reverse=True):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            twice[entry.name] = BrokenPlugin(
+                f"two plug-ins of {group} are called {entry.name!r}: {other.value} of {_package(other)} and "
+                f"{entry.value} of {_package(entry)}; "
+                + (f"that of {_package(other)} is used" if _is_own(other) else "neither is used"),
+                hint="uninstall one of the packages",
+            )
+    return {name: entry for name, entry in found.items() if name not in twice or _is_own(entry)}, twice
+
+
+def _entries(group: str) -> Iterable[EntryPoint]:
+    try:
+        return entry_points(group=group)
+    except Exception:  # noqa: BLE001 - one package whose list cannot be parsed; the others' can
+        found: list[EntryPoint] = []
+        for package in distributions():
+            try:
+                found += package.entry_points.select(group=group)
+            except Exception as exc:  # noqa: BLE001 - as above
+                _tell(f"the plug-ins of the package {_name_of(package)} cannot be listed: {_reason(exc)}")
+        return found
+
+
+@cache
+def _imported(group: str, name: str) -> tuple[Any, BrokenPlugin | None]:
+    try:
+        return checked(find(group)[name]), None
+    except BrokenPlugin as fault:
+        return None, fault
+
+
+def _lack(group: str, part: Any) -> str | None:
+    for name in _WANTED.get(group, ()):
+        value = getattr(part, name, None)
+        if value is None:
+            return "it cannot be called" if name == "__call__" else f"it has no {name}"
+        if name in _TEXTS:
+            fits = isinstance(value, str)
+        elif name == "suffixes":
+            fits = isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value)
+        else:
+            fits = is_dataclass(value) if name == "options" else callable(value)
+        if not fits:
+            return f"its {name} is {shortened(repr(value))}"
+    return None
+
+
+@cache
+def _tell(text: str) -> None:
+    warnings.warn(PluginWarning(text), stacklevel=2)
+
+
+def _described(entry: EntryPoint) -> str:
+    return f"the plug-in {entry.name!r} of {entry.group} (package {_package(entry)}, {shortened(entry.value)})"
+
+
+def _package(entry: EntryPoint) -> str:
+    return _name_of(entry.dist)
+
+
+def _name_of(package: Any) -> str:
+    try:
+        return f"{package.metadata['Name']} {package.version}"
+    except Exception:  # noqa: BLE001 - a package may lack what describes it
+        return "without a name"
+
+
+def _is_own(entry: EntryPoint) -> bool:
+    return entry.value.partition(".")[0] == "opcost"
+
+
+def _reason(exc: BaseException) -> str:
+    if isinstance(exc, SystemExit):
+        return f"it ends the program (exit code {exc.code})"
+    return shortened(f"{type(exc).__name__}: {exc}", 500)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from opcost.core.wording import some
 from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
 
 
@@ -95,8 +96,8 @@ def check_call(factory: Callable[..., object], settings: Mapping[str, object], l
                 raise UnknownName(f"argument of {label}:", name, names)
     missing = [p.name for p in named if p.default is p.empty and p.name not in settings]
     if missing:
-        wanted = " ".join(f"--set {name}=..." for name in missing)
-        raise SourceError(f"{label} cannot be called without {', '.join(missing)}", hint=f"give it: {wanted}")
+        wanted = " ".join(some([f"--set {name}=..." for name in missing]))
+        raise SourceError(f"{label} cannot be called without {', '.join(some(missing))}", hint=f"give it: {wanted}")
 
 
 def misspelt_argument(exc: Exception) -> UnknownName | None:

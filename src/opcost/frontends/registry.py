@@ -6,12 +6,13 @@ Whose object this is, is asked without importing a framework: a live object's fr
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opcost.core.plugin import FRONTENDS, find, load
+from opcost.core.plugin import FRONTENDS, tell_fault, usable
 from opcost.errors import AmbiguousSource, UnknownSource
 
 if TYPE_CHECKING:
@@ -49,12 +50,31 @@ class FrontEnd(Protocol):
 
 def frontends() -> tuple[FrontEnd, ...]:
     """All front ends, in the order of their names."""
-    return tuple(load(FRONTENDS, name) for name in sorted(find(FRONTENDS)))
+    return tuple(_frontends().values())
+
+
+def _frontends() -> Mapping[str, FrontEnd]:
+    return dict(sorted(usable(FRONTENDS).items()))
+
+
+def _claims(asked: Mapping[str, FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:
+    """Those who say yes; one that fails to answer is told and not asked further."""
+    claims = []
+    for name, frontend in asked.items():
+        try:
+            if question(frontend):
+                claims.append(frontend)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
+            tell_fault(FRONTENDS, name, doing, exc)
+    return claims
 
 
 def owner(obj: object) -> FrontEnd:
     """The one front end that counts this object; none, or more than one, is an error and not a guess."""
-    claims = [frontend for frontend in frontends() if frontend.framework in sys.modules and frontend.owns(obj)]
+    asked = {name: frontend for name, frontend in _frontends().items() if frontend.framework in sys.modules}
+    claims = _claims(asked, lambda frontend: frontend.owns(obj), "asked whether an object is its own")
     if len(claims) == 1:
         return claims[0]
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
@@ -73,12 +93,16 @@ def owner(obj: object) -> FrontEnd:
 def reader(path: Path) -> FrontEnd | None:
     """The front end that reads this file: the suffix narrows, the content decides; None if nobody does."""
     suffixes = "".join(path.suffixes).lower()
-    asked = [frontend for frontend in frontends() if any(suffixes.endswith(suffix) for suffix in frontend.suffixes)]
+    asked = {
+        name: frontend
+        for name, frontend in _frontends().items()
+        if any(suffixes.endswith(suffix) for suffix in frontend.suffixes)
+    }
     if not asked:
         return None
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    claims = [frontend for frontend in asked if frontend.sniff(head, path)]
+    claims = _claims(asked, lambda frontend: frontend.sniff(head, path), "asked whether it reads a file")
     if len(claims) > 1:
         raise AmbiguousSource(f"{' and '.join(frontend.name for frontend in claims)} both claim the file {path}")
     return claims[0] if claims else None

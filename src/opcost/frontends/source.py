@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from opcost.core.wording import shortened, some
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
 from opcost.frontends.mxnet.checkpoint import symbol_beside
+from opcost.frontends.offline import offline
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS
@@ -45,6 +48,12 @@ class PythonModel:
     label: str
     target: Any
     settings: Mapping[str, object] = field(default_factory=dict)
+    from_collection: bool = False
+    """Its code is a library's and its making follows a name or a file, so it gets neither network nor pickles."""
+
+    def guard(self) -> AbstractContextManager[None]:
+        """To be entered wherever the model is made or runs."""
+        return offline(self.label) if self.from_collection else nullcontext()
 
     def build(self, *, real: bool = False) -> object:
         """The model; what makes it is called without allocating weights, unless it is to be `real`."""
@@ -68,7 +77,8 @@ class PythonModel:
 
     def _call(self, build: Builder) -> object:
         try:
-            return build(self.target, (), self.settings)
+            with self.guard():
+                return build(self.target, (), self.settings)
         except OpcostError:
             raise
         except Exception as exc:
@@ -76,7 +86,8 @@ class PythonModel:
                 raise misspelt from exc
             given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
             raise SourceError(
-                f"{self.label}{given if self.settings else ''} could not be made: {type(exc).__name__}: {exc}",
+                f"{self.label}{given if self.settings else ''} could not be made: "
+                f"{shortened(f'{type(exc).__name__}: {exc}', 2000)}",
                 hint="counting needs no GPU: make the model on the CPU"
                 if "cuda" in str(exc).lower()
                 else "arguments are given with --set name=value; --debug shows where it happened",
@@ -89,12 +100,31 @@ Builder: TypeAlias = Callable[[Callable[..., object], tuple[object, ...], Mappin
 
 def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
     """Decide what a SOURCE string is; a Python source is imported here and built later."""
-    settings = dict(settings or {})
+    _check_text(text)
+    try:
+        return _resolve(text, dict(settings or {}))
+    except OpcostError:
+        raise
+    except OSError as exc:  # what the file system says of a name, or of a file that cannot be read
+        raise UnknownSource(f"{shortened(text)} cannot be read: {exc.strerror or exc}") from exc
+
+
+def _check_text(text: str) -> None:
+    """No file and no Python name holds these, and what is asked of the file system would fail in other words."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as exc:
+        raise UnknownSource(f"{shortened(ascii(text))} is not text: it holds half a character") from exc
+    if "\0" in text:
+        raise UnknownSource(f"{shortened(ascii(text))} holds a NUL character, which no name has")
+
+
+def _resolve(text: str, settings: Mapping[str, object]) -> Source:
     prefix, colon, rest = text.partition(":")
     if colon and prefix in COLLECTIONS:
         if not rest:
             raise UnknownSource(f"{text!r} names no model", hint=f"write {prefix}:NAME")
-        return PythonModel(text, COLLECTIONS[prefix](rest, settings))
+        return PythonModel(text, COLLECTIONS[prefix](rest, settings), from_collection=True)
     path = Path(text)
     if not path.is_file() and (symbol := symbol_beside(text)) is not None:
         return _file(symbol, settings)
@@ -106,12 +136,13 @@ def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
             return _python_file(Path(before), name, settings)
         if all(part.isidentifier() for part in before.split(".")):
             if importlib.util.find_spec(before.partition(".")[0]) is None and (near := nearest(prefix, COLLECTIONS)):
-                raise UnknownSource(f"{text!r}: nothing is called {prefix!r}; did you mean '{near[0]}:{rest}'?")
+                wanted = shortened(f"{near[0]}:{rest}")
+                raise UnknownSource(f"{shortened(repr(text))}: nothing is called {prefix!r}; did you mean {wanted!r}?")
             module = import_module(before)
             return PythonModel(text, attribute(module, name, before), settings)
     if "/" in text or "\\" in text or path.suffix:
-        raise UnknownSource(f"there is no file {text}", hint=f"a source is {FORMS}")
-    raise UnknownSource(f"{text!r} is no source that opcost understands", hint=f"a source is {FORMS}")
+        raise UnknownSource(f"there is no file {shortened(text)}", hint=f"a source is {FORMS}")
+    raise UnknownSource(f"{shortened(repr(text))} is no source that opcost understands", hint=f"a source is {FORMS}")
 
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
@@ -124,7 +155,9 @@ def _file(path: Path, settings: Mapping[str, object]) -> Source:
             names = candidates(import_file(path))
             raise UnknownSource(
                 f"{path} is Python code; which of its names makes the model?",
-                hint=f"write one of {', '.join(f'{path}:{name}' for name in names)}" if names else "it defines none",
+                hint=f"write one of {', '.join(some([f'{path}:{name}' for name in names]))}"
+                if names
+                else "it defines none",
             )
         else:
             identity = identify(path)
@@ -140,7 +173,9 @@ def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> Pytho
     if not path.is_file():
         siblings = [str(found) for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
         near = nearest(str(path), siblings)
-        raise UnknownSource(f"there is no file {path}", hint=f"did you mean {near[0]}:{name}?" if near else "")
+        raise UnknownSource(
+            f"there is no file {shortened(str(path))}", hint=f"did you mean {near[0]}:{name}?" if near else ""
+        )
     if path.suffix != ".py":
         identity = identify(path)
         raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)
@@ -171,7 +206,7 @@ def _builder(target: object) -> Builder:
     """
     builders: dict[str, Builder] = {}
     for frontend in frontends():
-        if (build := getattr(sys.modules[type(frontend).__module__], "build", None)) is not None:
+        if (build := getattr(sys.modules.get(type(frontend).__module__), "build", None)) is not None:
             builders[frontend.framework] = build
     if isinstance(target, type):
         frameworks = {base.__module__.partition(".")[0] for base in target.__mro__}

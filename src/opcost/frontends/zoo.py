@@ -1,7 +1,7 @@
 """Model collections by name: `timm:vit_base_patch16_224`, `torchvision:resnet18`, `hf:path/to/config.json`.
 
 Each function turns the name and the user's settings into a function without arguments that makes the model. Nothing is
-downloaded: weights are not wanted, and configurations are local files.
+downloaded: weights are not wanted, configurations are local files, and what asks for more is refused.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from opcost.errors import MissingFramework, SourceError, UnknownName
+from opcost.core.wording import shortened
+from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
+from opcost.frontends.configuration import read_configuration, refuse_loads, without_loads
+from opcost.frontends.offline import offline
 from opcost.frontends.python import check_call
 
 Maker = Callable[[], object]
@@ -29,7 +32,8 @@ def timm(name: str, settings: Settings) -> Maker:
     known = library.list_models()
     if name.partition(".")[0] not in known:
         raise UnknownName("timm model", name, known, hint="`python -c 'import timm; print(timm.list_models())'`")
-    return partial(library.create_model, name, pretrained=False, **settings)
+    refuse_loads(settings, f"timm:{name}")
+    return partial(library.create_model, name, **{**settings, "pretrained": False})
 
 
 def torchvision(name: str, settings: Settings) -> Maker:
@@ -39,6 +43,7 @@ def torchvision(name: str, settings: Settings) -> Maker:
     known = models.list_models()
     if name not in known:
         raise UnknownName("torchvision model", name, known)
+    refuse_loads(settings, f"torchvision:{name}")
     builder = models.get_model_builder(name)
     # Without this, some builders fetch the weights of their backbone although the model's own are not wanted.
     absent = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
@@ -55,22 +60,19 @@ def huggingface(name: str, settings: Settings) -> Maker:
             f"there is no configuration file {path}",
             hint="hf: takes the path of a local config.json; nothing is fetched from the hub",
         )
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as exc:
-        raise SourceError(f"{path} is not JSON: {exc}") from exc
-    if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
-        raise SourceError(f"{path} is no Hugging Face configuration: it has no model_type")
+    entries = read_configuration(path)
     library = _library("transformers")
     known = library.CONFIG_MAPPING
     if entries["model_type"] not in known:
         raise UnknownName("model_type", entries["model_type"], known, hint=f"it stands in {path}")
-    config = _configure(library, entries)
-    if settings:
-        for key, value in settings.items():
-            _replace(entries, config, key, value)
+    with offline(f"hf:{path}"), _library_errors(path):
+        entries = without_loads(entries, str(path))
         config = _configure(library, entries)
-    return partial(_architecture(library, config, path)._from_config, config)
+        if settings:
+            for key, value in settings.items():
+                _replace(entries, config, key, value)
+            config = _configure(library, without_loads(entries, str(path)))
+        return partial(_architecture(library, config, path)._from_config, config)
 
 
 COLLECTIONS: dict[str, Callable[[str, Settings], Maker]] = {
@@ -82,10 +84,19 @@ COLLECTIONS: dict[str, Callable[[str, Settings], Maker]] = {
 
 def _configure(library: ModuleType, entries: dict[str, Any]) -> Any:
     arguments = {key: value for key, value in entries.items() if key != "model_type"}
+    return library.AutoConfig.for_model(entries["model_type"], **arguments)
+
+
+@contextmanager
+def _library_errors(path: Path) -> Iterator[None]:
+    """Whatever transformers raises about a configuration, as one of our errors that says which."""
     try:
-        return library.AutoConfig.for_model(entries["model_type"], **arguments)
-    except (TypeError, ValueError) as exc:
-        raise SourceError(f"the configuration does not fit {entries['model_type']!r}: {exc}") from exc
+        yield
+    except OpcostError:
+        raise
+    except Exception as exc:
+        said = shortened(f"{type(exc).__name__}: {exc}", 1000)
+        raise SourceError(f"transformers cannot use the configuration {path}: {said}") from exc
 
 
 def _replace(entries: dict[str, Any], config: Any, key: str, value: object) -> None:
@@ -111,16 +122,31 @@ def _known(config: Any) -> dict[str, Any]:
 
 
 def _architecture(library: ModuleType, config: Any, path: Path) -> Any:
-    """The class that the configuration names, else the causal language model or the bare model of its type."""
-    for name in config.architectures or ():
-        if (found := getattr(library, name, None)) is not None:
+    """The class that the configuration names; where it names none, the causal language model or the bare model of its type."""
+    names = config.architectures or ()
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise SourceError(
+            f"{path}: architectures is {shortened(repr(names))} and not a list of names",
+            hint='write a list: "architectures": ["LlamaForCausalLM"]',
+        )
+    for name in names:
+        found = getattr(library, name, None)
+        if isinstance(found, type) and issubclass(found, library.PreTrainedModel):
             return found
+    if names:
+        raise SourceError(
+            f"{path} names the architecture {shortened(', '.join(names))}, and transformers {library.__version__} has no "
+            "model of this name",
+            hint="code outside transformers is not run; --set architectures=None takes the usual model of this model_type",
+        )
     for mapping in (library.MODEL_FOR_CAUSAL_LM_MAPPING, library.MODEL_MAPPING):
         if type(config) in mapping:
             found = mapping[type(config)]
             return found[0] if isinstance(found, tuple) else found
-    named = ", ".join(config.architectures or ()) or "no architecture"
-    raise SourceError(f"{path} names {named}, and transformers has no model for {config.model_type!r}")
+    raise SourceError(
+        f"{path} names no architecture, and transformers has no usual model for {config.model_type!r}",
+        hint='name it in the file: "architectures": ["..."]',
+    )
 
 
 def _library(name: str) -> ModuleType:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.core.profile import Profile
+from opcost.core.wording import some
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
@@ -213,7 +214,9 @@ def _types(dtypes: Any, wanted: Mapping[str, Any]) -> dict[str, str]:
 
 def _by_name(what: str, values: Sequence[Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     if len(values) > len(wanted):
-        raise InputError(f"{len(values)} {what} are given, and the model takes {len(wanted)}: {', '.join(wanted)}")
+        raise InputError(
+            f"{len(values)} {what} are given, and the model takes {len(wanted)}: {', '.join(some(list(wanted)))}"
+        )
     return dict(zip(wanted, values, strict=False))
 
 

@@ -38,10 +38,20 @@ def add(rules: Rules) -> None:
 
 @cache
 def default_rules() -> Rules:
-    """The rules of every installed plug-in, the project's own among them."""
-    from opcost.core.plugin import RULES, find, load
+    """The rules of every installed plug-in, the project's own first; one that fails to add its rules adds none."""
+    from opcost.core.plugin import RULES, tell_fault, usable
 
     rules = Rules()
-    for name in find(RULES):
-        load(RULES, name)(rules)
+    for name, add_to in usable(RULES).items():
+        attempt = Rules(rules)
+        try:
+            add_to(attempt)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            if add_to is add:
+                raise
+            tell_fault(RULES, name, "adding its rules", exc)
+        else:
+            rules = attempt
     return rules

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from opcost.core.harmless import printable
 from opcost.core.report import ModuleCost, Report
 from opcost.core.units import format_count
+from opcost.core.wording import shortened, some
 from opcost.views.view import View
+
+MANY_LINES = 24
+"""Lines of a module's own words."""
 
 
 class Part(Protocol):
@@ -46,10 +50,20 @@ class ArchView(View[ArchOptions, Arch]):
     options = ArchOptions
 
     def build(self, report: Report, options: ArchOptions) -> Arch:
-        return Arch(report.modules, {module.path: _line(module, options) for module in report.modules})
+        return Arch(
+            tuple(map(_with_short_extra, report.modules)),
+            {module.path: _line(module, options) for module in report.modules},
+        )
 
     def write(self, data: Arch, options: ArchOptions) -> str:
         return arch_text(data.modules, data.lines.__getitem__) + "\n"
+
+
+def _with_short_extra(module: ModuleCost) -> ModuleCost:
+    """A module's own words, where they are few; a list of parameters has a line for each of them."""
+    lines = module.extra.split("\n")
+    short = "\n".join(shortened(line, 1000) for line in some(lines, MANY_LINES, kind="lines"))
+    return module if short == module.extra else replace(module, extra=short)
 
 
 def _line(module: ModuleCost, options: ArchOptions) -> str:

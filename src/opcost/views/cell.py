@@ -10,9 +10,12 @@ from itertools import groupby
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.units import format_bytes, format_count, format_time
+from opcost.core.wording import some
 from opcost.views.columns import Column, Unit, Value
 from opcost.views.listing import Listing
 
+MANY_SHAPES = 24
+"""Shapes of one cell; a module that gets a pyramid of features has about ten."""
 NOTHING = "–"
 """A zero in a column of quantities: it is counted, and it is nothing."""
 
@@ -70,7 +73,7 @@ def listing_texts(listing: Listing, place: int, *, exact: bool = False) -> list[
 
 def format_shapes(specs: Sequence[TensorSpec]) -> str:
     """`1x3x224x224, 2 × 1000`: a shape that comes several times in a row is written once."""
-    return ", ".join(in_runs(map(str, specs)))
+    return ", ".join(some(in_runs(map(str, specs)), MANY_SHAPES))
 
 
 def in_runs(words: Iterable[str]) -> list[str]:

@@ -7,11 +7,15 @@ from typing import Any, Literal
 
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.units import format_time
+from opcost.core.wording import shortened, some
 from opcost.errors import UnknownName
 from opcost.views.columns import Column, Value
 from opcost.views.listing import Line, Listing
 
 _NAMES = ("name", "module", "kernel")
+
+MANY_SAID = 64
+"""Lines about devices, and notes: as many as eight machines of eight devices have."""
 
 RANKED = (
     "time", "share", "count", "flops", "of_peak_flops", "bandwidth", "of_peak_bandwidth", "cumulative", "note", "in_shapes",
@@ -98,18 +102,20 @@ def summary_lines(answer: Answer) -> list[str]:
         said.append(" · ".join(known))
     if answer.unattributed_ns:
         said.append(f"unattributed device time {_time(answer.unattributed_ns)}")
+    uses: list[str] = []
     for use in answer.devices:
         rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
-        said.append(
+        uses.append(
             f"{rank}{use.device or 'device'}: busy {_time(use.busy_ns)} of {_time(use.span_ns)}, idle "
             f"{_percent(use.idle_ns, use.span_ns)}, overlap {_time(use.overlap_ns)}"
             + (f", {use.kernels:,} kernels, median {_time(use.median_ns)}" if use.kernels else "")
         )
         if use.launches:
-            said.append(f"{rank}{use.device or 'device'}: {launches_text(use)}")
+            uses.append(f"{rank}{use.device or 'device'}: {launches_text(use)}")
+    said += some(uses, MANY_SAID, kind="lines about devices")
     if answer.peak:
         said.append(f"peaks of {answer.peak}")
-    said += [note.text for note in answer.notes]
+    said += some([shortened(note.text, 1000) for note in answer.notes], MANY_SAID, kind="notes")
     return said
 
 

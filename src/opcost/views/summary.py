@@ -12,11 +12,11 @@ from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.report import Parameter, Report
 from opcost.core.units import format_count
+from opcost.core.wording import shortened, some
 from opcost.views.cell import in_runs
 
-MANY = 8
-"""Entries of one section that are named; the others are only counted."""
-
+LONG_LINE = 1000
+"""Characters of one entry below a table; a note is a sentence or two."""
 NO_RULE = "no rule"
 """The reason of `Uncounted` that a rule of the user's own removes."""
 
@@ -85,8 +85,7 @@ def _spec(spec: TensorSpec) -> str:
 
 
 def _some(words: list[str]) -> str:
-    shown = words if len(words) <= MANY else [*words[: MANY - 1], f"and {len(words) - MANY + 1} more"]
-    return ", ".join(_held(word) for word in shown)
+    return ", ".join(_held(word) for word in some(words))
 
 
 def _held(text: str) -> str:
@@ -179,7 +178,7 @@ def _unused(parameters: Iterable[Parameter]) -> list[str]:
     lines = []
     for pattern, found in groups.items():
         owners = list(dict.fromkeys(_owner(parameter.name) for parameter in found))
-        names = ", ".join(dict.fromkeys(parameter.name.rpartition(".")[2] for parameter in found))
+        names = ", ".join(some(list(dict.fromkeys(parameter.name.rpartition(".")[2] for parameter in found))))
         owner = owners[0] if len(owners) == 1 else pattern
         amount = _amount(len(owners), _elements(found))
         lines.append(f"{owner}: {names} {amount}" if owner else f"{names} {amount}")
@@ -198,7 +197,7 @@ def _shared(parameters: Iterable[Parameter]) -> list[str]:
 
 
 def _equal(names: tuple[str, ...]) -> str:
-    shown = names if len(names) <= 4 else (*names[:3], f"({len(names) - 3} more names)")
+    shown = names if len(names) <= 4 else (*names[:3], f"({len(names) - 3:,} more names)")
     return " = ".join(shown)
 
 
@@ -222,10 +221,8 @@ def _pattern(name: str) -> str:
 
 def _places(modules: tuple[str, ...]) -> str:
     named = [path or "the model itself" for path in modules]
-    return ", ".join(named) if len(named) <= 3 else f"{', '.join(named[:2])} and {len(named) - 2} more modules"
+    return ", ".join(named) if len(named) <= 3 else f"{', '.join(named[:2])} and {len(named) - 2:,} more modules"
 
 
 def _limited(lines: list[str]) -> tuple[str, ...]:
-    if len(lines) <= MANY:
-        return tuple(lines)
-    return (*lines[: MANY - 1], f"and {len(lines) - MANY + 1} more")
+    return tuple(shortened(line, LONG_LINE) for line in some(lines))

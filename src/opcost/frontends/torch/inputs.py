@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.core.wording import some
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.tree import tensors_in
@@ -186,7 +187,7 @@ def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...]
     ]
     if needed:
         raise InputError(
-            f"{type_name(model)}.forward needs {', '.join(needed)}, and nothing was given",
+            f"{type_name(model)}.forward needs {', '.join(some(needed))}, and nothing was given",
             hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
     return (), {}
@@ -203,7 +204,7 @@ def _hugging_face(model: nn.Module, device: torch.device) -> dict[str, Any] | No
     if main == "pixel_values" and (shape := _image_shape(getattr(model, "config", None))) is not None:
         return {main: _tensor(model, main, shape, None, device)}
     raise InputError(
-        f"{type_name(model)} takes {main}, which its own example inputs ({', '.join(dummy)}) do not have",
+        f"{type_name(model)} takes {main}, which its own example inputs ({', '.join(some(list(dummy)))}) do not have",
         hint=f"pass kwargs={{{main!r}: ...}}, or its shape (on the command line --input {main}:SHAPE)",
     )
 

@@ -18,8 +18,11 @@ from opcost.frontends.torch.state import random_state
 
 LARGE = 1 << 14
 """A tensor of more elements than this is made without memory."""
+LONG_RANGE = 1 << 24
+"""Ranges stay real up to more elements, because models look at their values: ten million positions have been seen."""
 META = torch.device("meta")
 _aten = torch.ops.aten
+_RANGES = (_aten.arange.start_step, _aten.arange.start, _aten.arange.default)
 
 
 class _Weightless(TorchDispatchMode):
@@ -38,9 +41,14 @@ class _Weightless(TorchDispatchMode):
         if args and isinstance(args[0], (list, tuple)) and _is_size(args[0]) and prod(args[0]) > LARGE:
             if any(argument.name == "device" for argument in func._schema.arguments):
                 kwargs = {**kwargs, "device": META}
-        elif func in (_aten.arange.start_step, _aten.arange.start, _aten.arange.default):
-            return func(*args, **kwargs)
+        elif func in _RANGES and _extent(*args) > LONG_RANGE:
+            kwargs = {**kwargs, "device": META}
         return func(*args, **kwargs)
+
+
+def _extent(first: float, end: float | None = None, step: float = 1) -> float:
+    start, end = (0, first) if end is None else (first, end)
+    return (end - start) / step if step else 0
 
 
 def _copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

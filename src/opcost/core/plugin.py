@@ -99,7 +99,9 @@ def checked(entry: EntryPoint) -> Any:
 
 def tell_fault(group: str, name: str, doing: str, exc: BaseException) -> None:
     """Warn that a part failed at something that the others can do without it."""
-    _tell(f"{_described(find(group)[name])} failed when {doing}: {_reason(exc)}")
+    entry = find(group).get(name)
+    who = _described(entry) if entry is not None else f"the plug-in {name!r} of {group}"
+    _tell(f"{who} failed when {doing}: {_reason(exc)}")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Translation, on
 
 _FUNCTIONS = {
     "all_reduce": "all_reduce",

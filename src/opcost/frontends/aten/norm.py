@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
 
 
 def norm(call: Call, fn: str, *, training: bool | None = None) -> Translation:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, always, on, per_axis
+from opcost.frontends.aten.call import Call, Translation, always, on, per_axis
+from opcost.frontends.aten.tensor import Tensor, type_name
 
 _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}
 """Half the width of an interpolation kernel, in source elements."""
@@ -59,7 +58,7 @@ _TAPS = {0: {2: 4, 3: 8}, 1: {2: 1, 3: 1}, 2: {2: 16, 3: 64}}
     "grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward",
 )  # fmt: skip
 def _grid_sampler(call: Call) -> Translation:
-    grid: torch.Tensor = call["grid"]
+    grid: Tensor = call["grid"]
     return _sample(call, taps=_TAPS[call["interpolation_mode"]][grid.shape[-1]])
 
 
@@ -82,7 +81,7 @@ always("distance", ["_cdist_backward", "_pdist_backward"], grad=True)
 
 @on("_fft_c2c", "_fft_r2c")
 def _fft(call: Call) -> Translation:
-    x: torch.Tensor = call["self"]
+    x: Tensor = call["self"]
     attrs: dict[str, Attr] = {"lengths": tuple(x.shape[d] for d in call["dim"])}
     if call.base == "_fft_r2c":
         attrs["real"] = True
@@ -92,7 +91,7 @@ def _fft(call: Call) -> Translation:
 @on("_fft_c2r")
 def _fft_to_real(call: Call) -> Translation:
     """The last transformed axis holds only half of the spectrum; its length is that of the result."""
-    x: torch.Tensor = call["self"]
+    x: Tensor = call["self"]
     *dims, _ = call["dim"]
     return Translation("fft", {"lengths": (*(x.shape[d] for d in dims), call["last_dim_size"]), "real": True})
 
@@ -101,7 +100,7 @@ def _fft_to_real(call: Call) -> Translation:
 def _fft_public(call: Call) -> Translation:
     """The public functions pad or cut the axes to the lengths asked for, then transform them."""
     name = call.base.removeprefix("fft_")
-    x: torch.Tensor = call["self"]
+    x: Tensor = call["self"]
     y = call.outs[0]
     wanted, dims = call.get("n", "s"), call["dim"]
     if dims is None:
@@ -120,7 +119,7 @@ def _fft_public(call: Call) -> Translation:
 def _stft(call: Call) -> Translation:
     """Frames of the signal, each transformed; a real signal has half of a spectrum."""
     attrs: dict[str, Attr] = {"lengths": (call["n_fft"],)}
-    if not call["self"].dtype.is_complex:
+    if not type_name(call["self"]).startswith("complex"):
         attrs["real"] = True
     return Translation("fft", attrs)
 

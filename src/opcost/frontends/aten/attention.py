@@ -7,10 +7,9 @@ as equally long, since only their number stands in the shapes.
 
 from __future__ import annotations
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.tensor import Tensor
 
 _CAUSAL_MASKS = (1, 2)
 """`custom_mask_type` of the efficient kernels: causal from the top left, or from the bottom right."""
@@ -42,7 +41,7 @@ def _causal(call: Call) -> dict[str, Attr]:
     return {"causal": True} if call["is_causal"] else {}
 
 
-def _mask(call: Call) -> tuple[torch.Tensor, ...]:
+def _mask(call: Call) -> tuple[Tensor, ...]:
     # the overrideable kernels hand an empty tensor to their gradient where there was no mask
     return tuple(mask for mask in call.tensors("attn_mask", "attn_bias", "bias") if mask.numel())
 
@@ -105,7 +104,7 @@ def _flex_backward(call: Call) -> Translation:
     return Translation("attention", {"grad": True, "products": 5}, call.tensors("5", "0", "1", "2"))
 
 
-def _layer_macs(query: torch.Tensor, key: torch.Tensor, embed_dim: int) -> int:
+def _layer_macs(query: Tensor, key: Tensor, embed_dim: int) -> int:
     """Projections of query, key and value, the two attention products, and the output projection."""
     batch, length, features = query.shape
     source = key.shape[1]
@@ -123,7 +122,7 @@ def _multi_head(call: Call) -> Translation:
 @on("_transformer_encoder_layer_fwd")
 def _encoder_layer(call: Call) -> Translation:
     """A whole encoder layer: attention layer and both products of the feed-forward part."""
-    source: torch.Tensor = call["src"]
+    source: Tensor = call["src"]
     hidden = call["ffn_weight_1"].shape[0]
     macs = _layer_macs(source, source, call["embed_dim"]) + 2 * source.numel() * hidden
     return Translation("matmul", {"depth": call["embed_dim"], "macs": macs, "bias": True})

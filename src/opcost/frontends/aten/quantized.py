@@ -6,9 +6,9 @@ from math import prod
 from typing import Any
 
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
-from opcost.frontends.torch.aten.contraction import product
-from opcost.frontends.torch.aten.convolution import conv
+from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.contraction import product
+from opcost.frontends.aten.convolution import conv
 
 always(
     "quantize",

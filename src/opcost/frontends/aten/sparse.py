@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
 
 always(
     "copy",

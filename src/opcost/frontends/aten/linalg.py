@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
 
 _FUNCTIONS = {
     "inverse": ("inverse", "linalg_inv", "linalg_inv_ex", "linalg_tensorinv"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
 
 _SAME = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "neg": "neg", "abs": "abs", "sign": "sign",

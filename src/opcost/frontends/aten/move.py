@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.strides import seen_as
+from opcost.frontends.aten.tensor import Tensor, type_name
 
 # -- lookups ----------------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ def _places(call: Call) -> int:
             kept *= x.shape[axis]
             axis += 1
             continue
-        mask = index.dtype in (torch.bool, torch.uint8)
+        mask = type_name(index) in ("bool", "uint8")
         axis += index.dim() if mask else 1
         extents = [index.numel()] if mask else list(index.shape)
         longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents)
@@ -225,6 +225,13 @@ def _perhaps(call: Call) -> Translation:
     x, y = next(iter(call.args.values())), call.outs[0]
     same = x.dtype == y.dtype and x.stride() == y.stride() and x.device == y.device
     return Translation("view" if same else "copy", {}, (x,))
+
+
+@on("reshape", "reshape_as", "flatten", "ravel")
+def _perhaps_seen(call: Call) -> Translation:
+    """A view where the memory can be seen with the other shape."""
+    x: Tensor = call["self"]
+    return Translation("copy" if seen_as(x, call.outs[0].shape) is None else "view", {}, (x,))
 
 
 # -- tensors filled with something ------------------------------------------------------------------------------------

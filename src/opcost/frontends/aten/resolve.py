@@ -1,12 +1,12 @@
-"""From an operator to its handler, by its name and schema; worked out once per overload."""
+"""From an operator to its handler, by its name and schema."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import torch
-
-from opcost.frontends.torch.aten.call import HANDLERS, Call, Handler, Translation, flat
+from opcost.frontends.aten.call import HANDLERS, Call, Handler, Translation, flat
+from opcost.frontends.aten.schema import Schema
+from opcost.frontends.aten.tensor import Tensor
 
 
 class Plan(NamedTuple):
@@ -23,7 +23,7 @@ class Plan(NamedTuple):
     """The arguments that are written, where the operator returns no tensor."""
     in_place: bool = False
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]) -> Call:
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Tensor, ...]) -> Call:
         if not self.parameters:
             named = {str(i): value for i, value in enumerate(args)}
         else:
@@ -38,42 +38,34 @@ class Plan(NamedTuple):
 _OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
 """PyTorch's libraries whose questions are known to be only that; anybody else's operator might do anything."""
 
-_PLANS: dict[Any, Plan] = {}
 
-
-def plan_of(func: Any) -> Plan:
-    """The plan of an operator overload or a higher-order operator."""
-    plan = _PLANS.get(func)
-    if plan is None:
-        plan = _PLANS[func] = _plan(func)
-    return plan
-
-
-def _plan(func: Any) -> Plan:
-    schema = getattr(func, "_schema", None)
-    if schema is None:
-        name = f"higher_order::{func.name()}"
-        return Plan(name, "", HANDLERS.get(name, _unknown), (), None, None)
-    arguments = schema.arguments
+def plan_of(schema: Schema) -> Plan:
+    """The plan of an operator with a schema."""
     name, handler = find_handler(schema)
-    written_only = {argument.name for argument in arguments if argument.is_out}
-    written = tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write)
+    written = schema.writes
+    outs = {argument.name for argument in schema.arguments if argument.out}
     return Plan(
         name,
-        schema.overload_name,
+        schema.overload,
         handler,
-        tuple((argument.name, argument.default_value) for argument in arguments),
-        tuple(argument.name for argument in arguments if argument.name not in written_only) if written_only else None,
-        written if written and not returns_tensor(schema) else None,
-        in_place=bool(written) and not written_only,
+        tuple((argument.name, argument.default) for argument in schema.arguments),
+        tuple(argument.name for argument in schema.arguments if argument.name not in outs) if outs else None,
+        written if written and not schema.returns_tensor else None,
+        in_place=bool(written) and not outs,
     )
 
 
-def find_handler(schema: Any) -> tuple[str, Handler]:
+def plan_without_schema(name: str, overload: str = "") -> Plan:
+    """The plan of an operator of which only the name is known: a higher-order one, or one of somebody else's library."""
+    handler = HANDLERS.get(f"{name}.{overload}") or HANDLERS.get(name, _unknown)
+    return Plan(name, overload, handler, (), None, None)
+
+
+def find_handler(schema: Schema) -> tuple[str, Handler]:
     """The handler of an operator and the name it stands under: its own entry, else what its name or schema says."""
     library, _, base = schema.name.partition("::")
     for spelling in _spellings(base):
-        for name in (f"{library}::{spelling}.{schema.overload_name}", f"{library}::{spelling}"):
+        for name in (f"{library}::{spelling}.{schema.overload}", f"{library}::{spelling}"):
             if name in HANDLERS:
                 return f"{library}::{spelling}", HANDLERS[name]
     if library == "aten" and base.endswith("_copy"):
@@ -92,26 +84,22 @@ def _spellings(base: str) -> tuple[str, ...]:
     return (base, plain, *repeated)
 
 
-def is_view(schema: Any) -> bool:
+def is_view(schema: Schema) -> bool:
     """Whether every result is a look at an argument's memory that the operator does not write."""
-    returns = schema.returns
-    return bool(returns) and all(
-        returned.alias_info is not None and not returned.alias_info.is_write for returned in returns
-    )
+    return bool(schema.returns) and all(returned.alias and not returned.writes for returned in schema.returns)
 
 
-def is_question(schema: Any) -> bool:
+def is_question(schema: Schema) -> bool:
     """Whether the operator neither returns nor writes a tensor: it asks for metadata, or checks something."""
-    return not returns_tensor(schema) and not schema.is_mutable
+    return not schema.returns_tensor and not schema.writes
 
 
-def returns_tensor(schema: Any) -> bool:
-    """Whether a tensor is among what comes back."""
-    return any("Tensor" in str(returned.type) for returned in schema.returns)
+def translate(plan: Plan, call: Call) -> Translation:
+    """What this call computes: kind, attributes, and its tensors in the order of the kind.
 
-
-def complete(plan: Plan, call: Call, found: Translation) -> Translation:
-    """Fill in what the schema tells and the handler left open: inputs without `out=`, outputs of in-place lists."""
+    The handler says it; the schema fills in what it leaves open: inputs without `out=`, outputs of in-place lists.
+    """
+    found = plan.handler(call)
     if found.ins is None and plan.reads is not None:
         found = found._replace(ins=call.tensors(*plan.reads))
     if found.outs is None and plan.writes is not None and not call.outs:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from math import prod
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.tensor import Tensor
+
+MOST_LAYERS = 4096
+"""A file may state any number; each layer is written out."""
 
 _MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 """The `mode` number of the cuDNN, MIOpen and oneDNN operators."""
@@ -20,16 +22,18 @@ def layer(
     call: Call,
     cell: str,
     *,
-    x: torch.Tensor,
+    x: Tensor,
     hidden: int,
     output: int,
     layers: int = 1,
     directions: int = 1,
     bias: bool,
-    ins: tuple[torch.Tensor, ...] | None = None,
+    ins: tuple[Tensor, ...] | None = None,
     grad: bool = False,
 ) -> Translation:
     """A stack of layers over all steps of `x`, whose last extent is the input size."""
+    if layers > MOST_LAYERS:
+        raise ValueError(f"a stack of {layers} layers")
     sizes = tuple(
         (x.shape[-1] if depth == 0 else output * directions, hidden, output)
         for depth in range(layers)
@@ -129,7 +133,7 @@ def _cell(call: Call) -> Translation:
     )
 
 
-def _input_first(call: Call, name: str) -> tuple[torch.Tensor, ...]:
+def _input_first(call: Call, name: str) -> tuple[Tensor, ...]:
     return call.tensors(name, *(other for other in call.args if other != name))
 
 
@@ -144,7 +148,7 @@ def _gru_gates(call: Call) -> Translation:
     return _gates(call, "gru", call.get("hx", "grad_hy"))
 
 
-def _gates(call: Call, cell: str, state: torch.Tensor) -> Translation:
+def _gates(call: Call, cell: str, state: Tensor) -> Translation:
     grad = call.base.endswith(("_backward", "_backward_impl"))
     return Translation(
         "elementwise", {"fn": f"{cell}_cell_grad" if grad else f"{cell}_cell", "elements": state.numel()}

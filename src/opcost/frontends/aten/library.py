@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.attention import heads_last
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
-from opcost.frontends.torch.aten.contraction import product
+from opcost.frontends.aten.attention import heads_last
+from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.contraction import product
 
 
 @on("transformers::grouped_mm_fallback")

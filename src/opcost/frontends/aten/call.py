@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-import torch
-
 from opcost.core.graph import Attr
+from opcost.frontends.aten.tensor import Tensor
 
 
 class Translation(NamedTuple):
@@ -17,9 +16,9 @@ class Translation(NamedTuple):
     kind: str
     """A key of `opcost.core.kinds.KINDS`."""
     attrs: dict[str, Attr]
-    ins: tuple[torch.Tensor, ...] | None = None
+    ins: tuple[Tensor, ...] | None = None
     """Tensors of the arguments in the order that the kind states; None: all tensor arguments as they come."""
-    outs: tuple[torch.Tensor, ...] | None = None
+    outs: tuple[Tensor, ...] | None = None
     """Tensors of the arguments that are written, for operators that return nothing; None: what was returned."""
 
 
@@ -29,7 +28,7 @@ class Call:
     __slots__ = ("args", "in_place", "name", "outs", "overload")
 
     def __init__(
-        self, name: str, overload: str, args: dict[str, Any], outs: tuple[torch.Tensor, ...], *, in_place: bool
+        self, name: str, overload: str, args: dict[str, Any], outs: tuple[Tensor, ...], *, in_place: bool
     ) -> None:
         self.name = name
         """Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`."""
@@ -49,7 +48,7 @@ class Call:
                 return value
         return None
 
-    def tensors(self, *names: str) -> tuple[torch.Tensor, ...]:
+    def tensors(self, *names: str) -> tuple[Tensor, ...]:
         """The tensors among these arguments, in this order; absent ones are left out."""
         return tuple(flat(self.args.get(name) for name in names))
 
@@ -95,10 +94,10 @@ def always(kind: str, names: Iterable[str], **attrs: Attr) -> None:
     on(*names)(Constant(kind, attrs))
 
 
-def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+def flat(values: Iterable[Any]) -> Iterator[Tensor]:
     """The tensors in nested lists, in order."""
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
             yield from flat(value)

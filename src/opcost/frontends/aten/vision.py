@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.tensor import Tensor
 
 _BILINEAR_TAPS = 4
 
@@ -35,7 +34,7 @@ def _ps_roi_align(call: Call) -> Translation:
 def _roi_pool(call: Call) -> Translation:
     """Boxes lie in data; a window is taken as its share of the whole image."""
     fn = "adaptive_avg" if call.base == "ps_roi_pool" else "adaptive_max"
-    x: torch.Tensor = call["input"]
+    x: Tensor = call["input"]
     window = prod(-(-n // m) for n, m in zip(x.shape[-2:], call.outs[0].shape[-2:], strict=True) if m)
     return Translation("pool", {"fn": fn, "window": window})
 
@@ -43,7 +42,7 @@ def _roi_pool(call: Call) -> Translation:
 @on("torchvision::_roi_pool_backward", "torchvision::_ps_roi_pool_backward")
 def _roi_pool_backward(call: Call) -> Translation:
     fn = "adaptive_avg" if "ps_" in call.base else "adaptive_max"
-    grad: torch.Tensor = call["grad"]
+    grad: Tensor = call["grad"]
     window = prod(-(-n // m) for n, m in zip(call.outs[0].shape[-2:], grad.shape[-2:], strict=True) if m)
     return Translation("pool", {"fn": fn, "window": window, "grad": True})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.frontends.torch.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Translation, on
 
 _STATE = {
     "_fused_adam": ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.frontends.torch.aten.call import always
+from opcost.frontends.aten.call import always
 
 _LOSSES = {
     "mse": ("mse_loss",),

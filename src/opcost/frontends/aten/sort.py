@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.tensor import Tensor
 
 
-def sort(length: int, selected: int | None = None, ins: tuple[torch.Tensor, ...] | None = None) -> Translation:
+def sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
     """So many elements compared together, all of them ordered or only some kept."""
     attrs: dict[str, Attr] = {"length": length}
     if selected is not None:
@@ -18,7 +17,7 @@ def sort(length: int, selected: int | None = None, ins: tuple[torch.Tensor, ...]
 
 def _extent(call: Call) -> int:
     """Elements along the axis that is compared; the whole tensor where there is no axis."""
-    x: torch.Tensor = call["self"]
+    x: Tensor = call["self"]
     dim = call.get("dim")
     if dim is None:
         return x.numel() if call.base in _WHOLE else x.shape[-1] if x.dim() else 1

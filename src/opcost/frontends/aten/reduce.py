@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.frontends.torch.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, always, on
 
 _REDUCTIONS = {
     "sum": ("sum", "_sparse_sum", "_sparse_csr_sum", "sum_to_size"),

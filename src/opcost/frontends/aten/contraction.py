@@ -9,12 +9,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on
-
-_PACKED_PAIRS = getattr(torch, "float4_e2m1fn_x2", None)
+from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.tensor import Tensor, layout_name, type_name
 
 
 def product(
@@ -29,7 +26,7 @@ def product(
     then: tuple[str, ...] = (),
 ) -> Translation:
     """A product of two named arguments, plus a third one if it is there; the depth is the first one's last extent."""
-    left: torch.Tensor = call[a]
+    left: Tensor = call[a]
     attrs: dict[str, Attr] = {"depth": left.shape[-1] if depth is None else depth}
     if added and call[added] is not None:
         attrs["bias"] = True
@@ -101,7 +98,7 @@ def _linear(call: Call) -> Translation:
 @on("linear_backward", "mkldnn_linear_backward")
 def _linear_backward(call: Call) -> Translation:
     """The input's gradient and the weight's gradient are one product each, as large as the forward one."""
-    weight: torch.Tensor = call["weight"]
+    weight: Tensor = call["weight"]
     wants_input, wants_weight, _ = call["output_mask"]
     forward = call["grad_output"].numel() * weight.shape[-1]
     attrs: dict[str, Attr] = {"depth": weight.shape[0], "macs": forward * (bool(wants_input) + bool(wants_weight))}
@@ -131,9 +128,9 @@ def _scaled_mm(call: Call) -> Translation:
     return product(call, "self", "mat2", "bias", depth=_depth_of(call["self"]))
 
 
-def _depth_of(a: torch.Tensor) -> int:
+def _depth_of(a: Tensor) -> int:
     """The summed extent of a left operand; four-bit floats lie two to an element."""
-    return int(a.shape[-1]) * (2 if a.dtype is _PACKED_PAIRS else 1)
+    return int(a.shape[-1]) * (2 if type_name(a) == "float4_e2m1fn_x2" else 1)
 
 
 @on("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2")
@@ -214,7 +211,7 @@ def _affine_grid(call: Call) -> Translation:
 
 @on("affine_grid_generator_backward", "cudnn_affine_grid_generator_backward")
 def _affine_grid_backward(call: Call) -> Translation:
-    grad: torch.Tensor = call["grad"]
+    grad: Tensor = call["grad"]
     return Translation("matmul", {"depth": prod(grad.shape[1:-1])})
 
 
@@ -246,7 +243,7 @@ def _trilinear(call: Call) -> Translation:
 
 @on("einsum")
 def _einsum(call: Call) -> Translation:
-    from opcost.frontends.torch.aten.equation import explicit
+    from opcost.frontends.aten.equation import explicit
 
     operands = call.tensors("tensors")
     equation = explicit(call["equation"], [operand.dim() for operand in operands])
@@ -283,7 +280,7 @@ def _mm_plus_mm(call: Call) -> Translation:
 
 def is_sparse(tensor: Any) -> bool:
     """Whether only some of a tensor's elements are stored."""
-    return isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided
+    return isinstance(tensor, Tensor) and layout_name(tensor) != "strided"
 
 
 def sparse_product(call: Call, a: str, b: str, added: str = "") -> Translation:
@@ -301,9 +298,9 @@ def sparse_product(call: Call, a: str, b: str, added: str = "") -> Translation:
     return product(call, a, b, added, macs=macs)
 
 
-def stored(tensor: torch.Tensor) -> int:
+def stored(tensor: Any) -> int:
     """The explicitly stored values of a sparse tensor."""
-    if tensor.layout is torch.sparse_coo:
+    if layout_name(tensor) == "sparse_coo":
         return int(tensor._values().numel())  # `values` refuses tensors with repeated indices
     return int(tensor.values().numel())
 

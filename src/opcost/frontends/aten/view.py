@@ -7,7 +7,7 @@ which memory a tensor looks at, not what lies in it.
 
 from __future__ import annotations
 
-from opcost.frontends.torch.aten.call import always
+from opcost.frontends.aten.call import always
 
 always(
     "view",

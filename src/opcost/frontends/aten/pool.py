@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import torch
-
 from opcost.core.graph import Attr
-from opcost.frontends.torch.aten.call import Call, Translation, on, per_axis
+from opcost.frontends.aten.call import Call, Translation, on, per_axis
+from opcost.frontends.aten.tensor import Tensor
 
 
 def pool(fn: str, window: int, *, grad: bool = False, **geometry: Attr) -> Translation:
@@ -55,7 +54,7 @@ def _adaptive(call: Call) -> Translation:
     fn = "adaptive_avg" if "avg" in call.base else "adaptive_max"
     axes = _axes(call)
     grad = call.base.endswith("_backward")
-    large: torch.Tensor = call["self"]
+    large: Tensor = call["self"]
     small: Sequence[int] = call["grad_output"].shape if grad else call.outs[0].shape
     extents = [(n, m) for n, m in zip(large.shape[-axes:], small[-axes:], strict=True) if m]
     kernel = tuple(-(-n // m) for n, m in extents)

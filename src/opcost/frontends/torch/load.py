@@ -1,11 +1,10 @@
-"""From a live model or an exported file, and what was asked, to a graph."""
+"""From a live model, and what was asked, to a graph."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,12 +23,6 @@ from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
 
 def load(source: Any, options: CountOptions) -> Graph:
     """Record one run of a model."""
-    label = ""
-    if isinstance(source, (str, Path)):
-        from opcost.frontends.torch.pt2 import read
-
-        label = Path(source).name
-        source = read(Path(source))
     model = unwrap(source)
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
@@ -48,7 +41,7 @@ def load(source: Any, options: CountOptions) -> Graph:
         else:
             recorder = Recorder(device)
         graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
-    return dataclasses.replace(graph, source=label or type_name(model))
+    return dataclasses.replace(graph, source=type_name(model))
 
 
 def _with_example(program: torch.export.ExportedProgram, options: CountOptions) -> CountOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from opcost.core.checked import Bad, short
 from opcost.core.graph import Call, Module
@@ -14,15 +15,24 @@ _AGAIN = re.compile(r"@\d+(?=\.|$)")
 """What a path has where a module is called once more."""
 
 
-def stack_of(text: str) -> tuple[tuple[str, str], ...]:
-    """The modules around an operator: the path, marked if it is called again, and the type."""
+class Entry(NamedTuple):
+    """A module around an operator."""
+
+    key: str
+    """Another one for each call."""
+    path: str
+    type: str
+
+
+def stack_of(text: str) -> tuple[Entry, ...]:
+    """The modules around an operator."""
     found = []
     for entry in text.split(";") if text else ():
-        _, _, rest = entry.partition(",")
+        key, _, rest = entry.partition(",")
         path, _, kind = rest.rpartition(",")
-        if path.startswith("_empty_nn_module_stack"):
+        if key.startswith("_empty_nn_module_stack"):
             return ()
-        found.append((_checked(path), kind.rpartition(".")[2] or "Module"))
+        found.append(Entry(key, again_removed(_checked(path)), kind.rpartition(".")[2] or "Module"))
     return tuple(found)
 
 
@@ -57,24 +67,23 @@ class Modules:
         self.declare(path)
         self.held.setdefault(path, ([], []))[0 if parameter else 1].append((own, value))
 
-    def enter(self, stack: tuple[tuple[str, str], ...], at: int) -> str:
+    def enter(self, stack: tuple[Entry, ...], at: int) -> str:
         """The module of the next operator, which is the `at`-th; no stack means that it has no place of its own."""
         if not stack:
             return ""
         same = 0
-        for (path, _), (opened, _) in zip(stack, self._open, strict=False):
-            if path != opened:
+        for entry, (opened, _) in zip(stack, self._open, strict=False):
+            if entry.key != opened:
                 break
             same += 1
         self.leave(at, same)
-        for path, kind in stack[same:]:
-            plain = again_removed(path)
-            self.declare(plain)
-            if self.types[plain] == "Module":
-                self.types[plain] = kind
-            self._open.append((path, len(self.calls)))
-            self.calls.append(Call(plain, (), (), at, at))
-        return again_removed(stack[-1][0])
+        for key, path, kind in stack[same:]:
+            self.declare(path)
+            if self.types[path] == "Module":
+                self.types[path] = kind
+            self._open.append((key, len(self.calls)))
+            self.calls.append(Call(path, (), (), at, at))
+        return stack[-1].path
 
     def leave(self, at: int, depth: int = 0) -> None:
         """Close the modules below a depth."""

@@ -97,10 +97,8 @@ class Run:
             self.scope.argument(argument, found.append)
             yield from found
 
-    def inside(self, graph: Any, operands: list[Any], *, turns: int = 1) -> list[Made]:
+    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[Made]:
         """The operators of a graph that an operator is given, and what it returns; its inputs are the operands in order."""
-        if not isinstance(graph, Subgraph):
-            raise Bad("an operator has no graph where it needs one")
         inner = Run(
             self.builder, graph.content, {}, module=self.module, repeat=self.repeat * turns, depth=self.depth + 1
         )

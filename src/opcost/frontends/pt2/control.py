@@ -25,6 +25,14 @@ def run(outer: Run, operator: Operator, arguments: list[Any], results: list[str]
     return handler(outer, operator, arguments, results)
 
 
+def _expect(operator: Operator, arguments: list[Any], *kinds: type) -> list[Any]:
+    """The arguments, each of its type; lists at the end may be left away."""
+    given = [*arguments, *([] for kind in kinds[len(arguments) :] if kind is list)]
+    if len(given) < len(kinds) or not all(map(isinstance, given, kinds)):
+        raise Bad(f"{operator.name} is not given what it needs")
+    return given[: len(kinds)]
+
+
 def _return(outer: Run, made: list[Made], results: list[str]) -> None:
     if len(made) < len(results):
         raise Bad(f"a graph returns {len(made)} tensors where {len(results)} are expected")
@@ -44,10 +52,10 @@ def _wrap(outer: Run, operator: Operator, arguments: list[Any], results: list[st
 
 
 def _cond(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
-    chosen, true, false, *rest = arguments
+    chosen, true, false, operands = _expect(operator, arguments, object, Subgraph, Subgraph, list)
     if not isinstance(chosen, bool):
         outer.builder.note("branch", "torch.cond depends on data: the true branch is counted")
-    _return(outer, outer.inside(false if chosen is False else true, rest[0] if rest else []), results)
+    _return(outer, outer.inside(false if chosen is False else true, operands), results)
     return True
 
 
@@ -57,25 +65,25 @@ def _while(outer: Run, operator: Operator, arguments: list[Any], results: list[s
 
 
 def _map(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
-    body, xs, *rest = arguments
+    body, xs, rest = _expect(operator, arguments, Subgraph, list, list)
     turns, steps = _slices(outer, operator, xs)
-    made = outer.inside(body, [*steps, *(rest[0] if rest else [])], turns=turns)
+    made = outer.inside(body, [*steps, *rest], turns=turns)
     _return(outer, _stacked(outer, operator, made, turns), results)
     return True
 
 
 def _scan(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
-    body, start, xs, *rest = arguments
+    body, start, xs, rest = _expect(operator, arguments, Subgraph, list, list, list)
     turns, steps = _slices(outer, operator, xs)
-    made = outer.inside(body, [*start, *steps, *(rest[0] if rest else [])], turns=turns)
+    made = outer.inside(body, [*start, *steps, *rest], turns=turns)
     carried = len(start)
     _return(outer, [*made[:carried], *_stacked(outer, operator, made[carried:], turns)], results)
     return True
 
 
-def _slices(outer: Run, operator: Operator, xs: list[Made]) -> tuple[int, list[Made]]:
+def _slices(outer: Run, operator: Operator, xs: list[Any]) -> tuple[int, list[Made]]:
     """How often a loop runs, and one step of each tensor that it walks along."""
-    if not xs or not xs[0].tensor.shape or xs[0].tensor.shape[0] is None:
+    if not xs or not all(isinstance(x, Made) and x.tensor.shape and x.tensor.shape[0] is not None for x in xs):
         raise Bad(f"{operator.name} has nothing to walk along")
     turns = xs[0].tensor.shape[0]
     steps = []

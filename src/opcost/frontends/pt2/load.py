@@ -93,7 +93,8 @@ def _argument_names(module: Mapping[str, Any]) -> list[str]:
     for entry in get(module, "module_call_graph", list):
         signature = instance(entry, dict).get("signature")
         if get(entry, "fqn", str) == "" and signature is not None:
-            return [text_of(name) for name in instance(signature, dict).get("forward_arg_names") or ()]
+            names = instance(signature, dict).get("forward_arg_names")
+            return [text_of(name) for name in instance(names, list)] if names is not None else []
     return []
 
 

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 
 class TorchFrontEnd:
-    """Live `torch.nn.Module` objects, functions of tensors, and exported programs (`.pt2`)."""
+    """Live `torch.nn.Module` objects, functions of tensors, and exported programs in memory."""
 
     name = "torch"
     framework = "torch"
-    suffixes = (".pt2",)
+    suffixes = ()
 
     def sniff(self, head: bytes, path: Path) -> bool:
-        """Exported programs are zip archives; what is inside is checked when it is read."""
-        return head.startswith(b"PK\x03\x04")
+        return False
 
     def owns(self, obj: object) -> bool:
         torch = sys.modules["torch"]

@@ -1,11 +1,10 @@
-"""From a live model or an exported file, and what was asked, to a graph."""
+"""From a live model, and what was asked, to a graph."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,15 +28,8 @@ from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
 
 def load(source: Any, options: CountOptions) -> Graph:
     """Record one run of a model."""
-    label = ""
-    if isinstance(source, (str, Path)):
-        from opcost.frontends.torch.pt2 import read
-
-        label = Path(source).name
-        source = read(Path(source))
     with held_back(), no_surrounding_modes():
-        graph = _record(source, options)
-    return dataclasses.replace(graph, source=label) if label else graph
+        return _record(source, options)
 
 
 def _record(source: Any, options: CountOptions) -> Graph:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcost.errors import DataDependent
-from opcost.frontends.torch.aten import translate
 from opcost.frontends.torch.closed_form import closed_form
 from opcost.frontends.torch.entry import Entry, Leaf, Out, State
+from opcost.frontends.torch.operators import translate
 from opcost.frontends.torch.packages import has_package
 from opcost.frontends.torch.strict import refuse
 from opcost.frontends.torch.tensor import QUANTIZED

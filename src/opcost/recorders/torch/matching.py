@@ -160,7 +160,7 @@ def _where(node: Node) -> tuple[int | None, str, str]:
 
 def family_of(operator: str) -> int | str:
     """What is the same for operators that cost by the same formula: their translation, or else the name itself."""
-    from opcost.frontends.torch.aten.call import HANDLERS
+    from opcost.frontends.aten import HANDLERS
 
     operator = _SAME.get(operator, operator)
     plain = operator.removesuffix("_")

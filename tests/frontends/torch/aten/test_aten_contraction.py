@@ -93,7 +93,7 @@ def test_einsum_gets_an_explicit_equation(translated: Any, meta: Any) -> None:
     ],
 )
 def test_an_equation_is_written_out(equation: str, ranks: list[int], explicit: str | None) -> None:
-    from opcost.frontends.torch.aten.equation import explicit as write_out
+    from opcost.frontends.aten.equation import explicit as write_out
 
     assert write_out(equation, ranks) == explicit
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from opcost.core.kinds import KINDS
-from opcost.frontends.torch.aten.call import HANDLERS, Constant
-from opcost.frontends.torch.aten.resolve import find_handler
+from opcost.frontends.aten.call import HANDLERS, Constant
+from opcost.frontends.aten.resolve import find_handler
+from opcost.frontends.aten.schema import parse
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 from opcost.rules.linalg import THIRDS
 from opcost.rules.loss import LOSSES
@@ -70,7 +71,7 @@ def test_every_operator_that_can_reach_a_dispatch_mode_is_translated_or_excluded
         # a composite operator is taken apart above every dispatch mode, so only its parts arrive
         if torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd"):
             continue
-        handler = find_handler(schema)[1]
+        handler = find_handler(parse(str(schema)))[1]
         if getattr(handler, "__name__", "") == "_unknown":
             unknown.add(schema.name.removeprefix("aten::"))
     assert unknown == set(UNKNOWN)
@@ -89,7 +90,7 @@ def test_every_operator_that_can_reach_a_dispatch_mode_is_translated_or_excluded
 def test_composite_operators_that_traces_name_are_translated(name: str) -> None:
     for schema, _ in _schemas():
         if schema.name == f"aten::{name}":
-            assert getattr(find_handler(schema)[1], "__name__", "") != "_unknown"
+            assert getattr(find_handler(parse(str(schema)))[1], "__name__", "") != "_unknown"
 
 
 def test_every_entry_of_the_table_is_an_operator() -> None:
@@ -135,7 +136,7 @@ def test_an_operator_of_a_stranger_is_unknown(translated: Any, meta: Any) -> Non
 
 def test_importing_the_translation_loads_nothing_slow() -> None:
     code = (
-        "import sys, torch; before = set(sys.modules); import opcost.frontends.torch.aten; "
+        "import sys, torch; before = set(sys.modules); import opcost.frontends.torch.operators; "
         "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

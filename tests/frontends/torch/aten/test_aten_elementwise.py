@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from opcost.frontends.torch.aten.call import Constant
-from opcost.frontends.torch.aten.resolve import find_handler
+from opcost.frontends.aten.call import Constant
+from opcost.frontends.aten.resolve import find_handler
+from opcost.frontends.aten.schema import parse
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 
 aten = torch.ops.aten
@@ -29,7 +30,7 @@ def _pointwise() -> list[Any]:
 
 @pytest.mark.parametrize("operator", _pointwise(), ids=str)
 def test_every_pointwise_operator_has_a_known_function(operator: Any, translated: Any, meta: Any) -> None:
-    handler = find_handler(operator._schema)[1]
+    handler = find_handler(parse(str(operator._schema)))[1]
     if isinstance(handler, Constant):
         kind, attrs = handler.kind, handler.attrs
     else:

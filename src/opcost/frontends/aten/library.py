@@ -1,0 +1,80 @@
+"""Operators that well-known libraries register beside PyTorch's own."""
+
+from __future__ import annotations
+
+from opcost.core.graph import Attr
+from opcost.frontends.aten.attention import heads_last
+from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.contraction import product
+
+
+@on("transformers::grouped_mm_fallback")
+def _grouped_mm(call: Call) -> Translation:
+    """Each row meets the matrix of its own group."""
+    return product(call, "input", "weight")
+
+
+@on("torch_nn::_linear_cross_entropy_batch_chunked")
+def _linear_cross_entropy(call: Call) -> Translation:
+    """The logits are one product; the gradients asked for are worked out in the same pass."""
+    return _logits(call, 1 + bool(call["compute_input_grad"]) + bool(call["compute_linear_weight_grad"]))
+
+
+@on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+def _linear_cross_entropy_each(call: Call) -> Translation:
+    return _logits(call, 1)
+
+
+def _logits(call: Call, products: int) -> Translation:
+    features = call["input"].shape[-1]
+    macs = products * call["input"].numel() * call["linear_weight"].shape[0]
+    return Translation("matmul", {"depth": features, "macs": macs})
+
+
+@on("symm_mem::fused_all_gather_matmul", "symm_mem::fused_all_gather_scaled_matmul")
+def _gathered_matmul(call: Call) -> Translation:
+    """Rows are gathered from all ranks, then multiplied with each of several matrices."""
+    macs = sum(out.numel() * b.shape[0] for out, b in zip(call.outs[-len(call["Bs"]) :], call["Bs"], strict=True))
+    return Translation("matmul", {"depth": call["A"].shape[-1], "macs": macs})
+
+
+@on("symm_mem::fused_matmul_reduce_scatter", "symm_mem::fused_scaled_matmul_reduce_scatter")
+def _scattered_matmul(call: Call) -> Translation:
+    """The whole product is worked out here, its sum over the ranks is left in parts."""
+    a, b = call["A"], call["B"]
+    return product(call, "A", "B", macs=a.numel() * b.shape[-1])
+
+
+@on("symm_mem::_async_input_mm")
+def _async_mm(call: Call) -> Translation:
+    return product(call, "a", "b")
+
+
+@on("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward")
+def _flash(call: Call) -> Translation:
+    return Translation("attention", heads_last(call), call.tensors("q", "k", "v"))
+
+
+@on("flash_attn::_flash_attn_backward", "flash_attn::_flash_attn_varlen_backward")
+def _flash_backward(call: Call) -> Translation:
+    attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
+    outs = call.tensors("dq", "dk", "dv") or None
+    return Translation("attention", attrs, call.tensors("dout", "q", "k", "v"), outs)
+
+
+# PyTorch's own that are registered only when a part of it is imported: sharded parameters, offloading, streams.
+always("copy", ["fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "fsdp::copy"])
+always(
+    "copy", ["ao::offload", "ao::reload", "bucketing::_pre_bucket_reduce_scatter", "bucketing::_pre_bucket_all_gather"]
+)
+always("scatter", ["flex_lib::zeros_and_scatter"], fn="add")
+always(
+    "view",
+    [
+        f"streams::{name}"
+        for name in (
+            "fork", "join", "record_event", "wait_event", "synchronize_event", "synchronize_device",
+            "synchronize_stream", "wait_stream", "sync_dealloc", "record_stream",
+        )
+    ],
+)  # fmt: skip

@@ -1,0 +1,253 @@
+"""Data movement: lookups, gathers, scatters, copies, and tensors filled with a constant or a range."""
+
+from __future__ import annotations
+
+from opcost.core.graph import Attr
+from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.strides import seen_as
+from opcost.frontends.aten.tensor import Tensor, type_name
+
+# -- lookups ----------------------------------------------------------------------------------------------------------
+
+always("embedding", ["embedding"])
+always(
+    "embedding",
+    ["embedding_dense_backward", "embedding_backward", "embedding_sparse_backward"],
+    grad=True,
+)
+
+_BAG_MODES = ("sum", "mean", "max")
+
+
+@on(
+    "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only",
+    "quantized::embedding_bag_byte_rowwise_offsets", "quantized::embedding_bag_4bit_rowwise_offsets",
+    "quantized::embedding_bag_2bit_rowwise_offsets",
+)  # fmt: skip
+def _embedding_bag(call: Call) -> Translation:
+    attrs: dict[str, Attr] = {"reduce": _BAG_MODES[call["mode"]]}
+    if call["per_sample_weights"] is not None:
+        attrs["weighted"] = True
+    return Translation("embedding", attrs)
+
+
+@on("_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_sparse_backward")
+def _embedding_bag_backward(call: Call) -> Translation:
+    return _into_table(call, call["grad"].shape[-1])
+
+
+@on("_embedding_bag_per_sample_weights_backward")
+def _per_sample_weights_backward(call: Call) -> Translation:
+    """For each index the product of its row with its bag's gradient, summed."""
+    return Translation("elementwise", {"fn": "fma", "elements": call["indices"].numel() * call["weight"].shape[-1]})
+
+
+def _into_table(call: Call, width: int) -> Translation:
+    """Every looked-up element is added to its row of a new table."""
+    elements = call["indices"].numel() * width
+    return Translation("scatter", {"fn": "add", "elements": elements})
+
+
+# -- gathers ----------------------------------------------------------------------------------------------------------
+
+always(
+    "gather",
+    (
+        "index", "index_select", "gather", "take", "take_along_dim", "masked_select", "_unsafe_masked_index",
+        "repeat_interleave", "nonzero", "nonzero_numpy", "nonzero_static", "argwhere", "masked_scatter_backward",
+        "sparse_mask", "_sparse_mask_projection",
+    ),
+)  # fmt: skip
+
+# -- scatters ---------------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+    "mean": "mean",
+}
+
+
+def scatter(call: Call, fn: str, indices: str, source: str = "", elements: int | None = None) -> Translation:
+    """Elements put into the first argument; in place only these move."""
+    attrs: dict[str, Attr] = {"fn": fn}
+    if elements is not None:
+        attrs["elements"] = elements
+    if call.in_place:
+        attrs["overwrites"] = True
+    return Translation("scatter", attrs, call.tensors("self", indices, source))
+
+
+@on("index_put", "_index_put_impl")
+def _index_put(call: Call) -> Translation:
+    """The values are broadcast to the places that the indices name."""
+    return scatter(call, "add" if call["accumulate"] else "copy", "indices", "values", _places(call))
+
+
+@on("_unsafe_masked_index_put_accumulate")
+def _masked_index_put(call: Call) -> Translation:
+    return scatter(call, "add", "indices", "values", call["values"].numel())
+
+
+def _places(call: Call) -> int:
+    """Elements that an index names: its own extents, broadcast, times the axes that are not indexed.
+
+    How many a mask names stands in its data; all of it is counted.
+    """
+    x = call["self"]
+    shape: list[int] = []
+    kept = 1
+    axis = 0
+    for index in call["indices"]:
+        if index is None:
+            kept *= x.shape[axis]
+            axis += 1
+            continue
+        mask = type_name(index) in ("bool", "uint8")
+        axis += index.dim() if mask else 1
+        extents = [index.numel()] if mask else list(index.shape)
+        longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents)
+        offset = len(longer) - len(shorter)
+        shape = [max(n, shorter[i - offset]) if i >= offset else n for i, n in enumerate(longer)]
+    for n in x.shape[axis:]:
+        kept *= n
+    for n in shape:
+        kept *= n
+    return kept
+
+
+@on("scatter", "scatter_reduce")
+def _scatter(call: Call) -> Translation:
+    fn = _REDUCTIONS[call["reduce"]] if call.get("reduce") else "copy"
+    return scatter(call, fn, "index", "src")
+
+
+@on("scatter_add")
+def _scatter_add(call: Call) -> Translation:
+    return scatter(call, "add", "index", "src")
+
+
+@on("index_add")
+def _index_add(call: Call) -> Translation:
+    return scatter(call, "add", "index", "source")
+
+
+@on("index_copy")
+def _index_copy(call: Call) -> Translation:
+    return scatter(call, "copy", "index", "source")
+
+
+@on("index_reduce")
+def _index_reduce(call: Call) -> Translation:
+    return scatter(call, _REDUCTIONS[call["reduce"]], "index", "source")
+
+
+@on("index_fill")
+def _index_fill(call: Call) -> Translation:
+    x, index = call["self"], call["index"]
+    extent = x.shape[call["dim"]] if x.dim() else 1
+    return scatter(call, "copy", "index", elements=x.numel() // max(extent, 1) * index.numel())
+
+
+@on("put")
+def _put(call: Call) -> Translation:
+    return scatter(call, "add" if call["accumulate"] else "copy", "index", "source")
+
+
+@on("masked_scatter")
+def _masked_scatter(call: Call) -> Translation:
+    return scatter(call, "copy", "mask", "source", call["mask"].numel())
+
+
+@on("gather_backward", "index_select_backward", "value_selecting_reduction_backward", "masked_select_backward")
+def _gather_backward(call: Call) -> Translation:
+    """The gradient is added to a new tensor at the places it was picked from."""
+    return Translation("scatter", {"fn": "add", "elements": call["grad"].numel()})
+
+
+@on("col2im", "unfold_backward")
+def _overlapping(call: Call) -> Translation:
+    """Windows are laid back into a new tensor and added where they overlap."""
+    x = call.get("self", "grad_in")
+    return Translation("scatter", {"fn": "add", "elements": x.numel()})
+
+
+@on(*(f"{mode}_pad{axes}d_backward" for mode in ("reflection", "replication") for axes in (1, 2, 3)))
+def _pad_backward(call: Call) -> Translation:
+    """The gradient of the border is added to that of the elements it was copied from."""
+    return Translation("scatter", {"fn": "add", "elements": call["grad_output"].numel()}, call.tensors("grad_output"))
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+always(
+    "copy",
+    (
+        "cat", "concat", "concatenate", "stack", "_stack", "hstack", "vstack", "dstack", "row_stack", "column_stack",
+        "_chunk_cat", "block_diag", "clone", "_lazy_clone", "_to_copy", "_to_cpu", "_pin_memory", "pin_memory",
+        "constant_pad_nd", "pad", "_pad_enum", "_pad_circular", "pad_sequence",
+        "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
+        "replication_pad1d", "replication_pad2d", "replication_pad3d",
+        "repeat", "tile", "roll", "flip", "fliplr", "flipud", "rot90", "im2col",
+        "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
+        "diag", "diag_embed", "diagflat", "complex", "cartesian_prod", "combinations", "meshgrid",
+        "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter",
+        "slice_backward", "select_backward", "diagonal_backward", "trace_backward",
+        "fft_fftshift", "fft_ifftshift", "one_hot", "flatten_dense_tensors",
+        "_cast_Byte", "_cast_Char", "_cast_Double", "_cast_Float", "_cast_Half", "_cast_Int", "_cast_Long",
+        "_cast_Short", "_reshape_copy", "lift_fresh_copy", "chalf",
+    ),
+)  # fmt: skip
+
+
+@on("copy", "_copy_from", "_copy_from_and_resize", "copy_sparse_to_sparse", "set_data")
+def _copy(call: Call) -> Translation:
+    """The destination is written, not read."""
+    names = ("self",) if call.base.startswith("_copy_from") else ("src", "other", "new_data")
+    return Translation("copy", {}, call.tensors(*names))
+
+
+@on(
+    "contiguous",
+    "to",
+    "type_as",
+    "resolve_conj",
+    "resolve_neg",
+    "_autocast_to_reduced_precision",
+    "_autocast_to_full_precision",
+)
+def _perhaps(call: Call) -> Translation:
+    """Nothing happens if the result looks as the argument did."""
+    x, y = next(iter(call.args.values())), call.outs[0]
+    same = x.dtype == y.dtype and x.stride() == y.stride() and x.device == y.device
+    return Translation("view" if same else "copy", {}, (x,))
+
+
+@on("reshape", "reshape_as", "flatten", "ravel")
+def _perhaps_seen(call: Call) -> Translation:
+    """A view where the memory can be seen with the other shape."""
+    x: Tensor = call["self"]
+    return Translation("copy" if seen_as(x, call.outs[0].shape) is None else "view", {}, (x,))
+
+
+# -- tensors filled with something ------------------------------------------------------------------------------------
+
+always(
+    "create",
+    (
+        "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "zero",
+        "arange", "range", "linspace", "logspace", "eye", "scalar_tensor", "tril_indices", "triu_indices", "_dim_arange",
+        "_efficientzerotensor", "_new_zeros_with_same_feature_meta", "fft_fftfreq", "fft_rfftfreq", "fill_diagonal",
+        "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "vander",
+        "_shape_as_tensor", "from_file", "inductor_prims::inductor_reserve_rng_state",
+    ),
+)  # fmt: skip
+
+
+@on("fill")
+def _fill(call: Call) -> Translation:
+    return Translation("create", {}, call.tensors("value"))

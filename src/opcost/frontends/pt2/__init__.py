@@ -1,0 +1,34 @@
+"""Programs exported by PyTorch (`.pt2`), read as the data they are: PyTorch is not imported, and nothing in them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+
+class Pt2FrontEnd:
+    """Files written by `torch.export.save`."""
+
+    name = "pt2"
+    framework = "torch"
+    suffixes = (".pt2",)
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """Exported programs are zip archives; what is inside is checked when it is read."""
+        return head.startswith(b"PK\x03\x04")
+
+    def owns(self, obj: object) -> bool:
+        """A program in memory is the torch front end's."""
+        return False
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.pt2.load import load
+
+        return load(source, options)
+
+
+FRONTEND = Pt2FrontEnd()

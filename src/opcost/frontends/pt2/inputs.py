@@ -1,0 +1,213 @@
+"""The sizes that a program is counted with: those it was exported with, or others where it left dimensions open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opcost.core.checked import Bad, get, instance, short
+from opcost.core.dtype import BITS
+from opcost.errors import InputError, UnknownName
+from opcost.frontends.options import CountOptions
+from opcost.frontends.pt2.program import TYPES, one
+from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
+
+_SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
+
+
+class Input(NamedTuple):
+    """An argument of the program: a tensor with its description, or a constant, which has none."""
+
+    name: str
+    tensor: dict[str, Any] | None
+
+
+def bind(
+    inputs: Sequence[Input], names: Sequence[str], program: Mapping[str, Any], options: CountOptions
+) -> dict[str, int]:
+    """The value of every symbol; `names` are the arguments of the model that was exported, in order."""
+    given = _given(inputs, names, options)
+    _check_types(inputs, options)
+    ranges = instance(program.get("range_constraints", {}), dict)
+    symbols: dict[str, int] = {}
+    for entry in inputs:
+        if entry.name in given:
+            _bind_shape(entry, given[entry.name], symbols)
+    for name, value in symbols.items():
+        _check_range(name, value, ranges)
+    for entry in inputs:
+        for expression, hint in _open_dimensions(entry):
+            if type(hint) is int:
+                _solve(expression, hint, symbols)
+            if missing := symbols_in(expression) - symbols.keys():
+                raise InputError(
+                    f"the program leaves a dimension of its input {entry.name!r} open ({min(missing)}) and does not say "
+                    "with which size it was exported",
+                    hint=f"give it: shapes={{{entry.name!r}: (1, 3, 224, 224)}} or --input {entry.name}:1x3x224x224",
+                )
+    return symbols
+
+
+def _open_dimensions(entry: Input) -> Iterator[tuple[str, object]]:
+    """The dimensions that depend on symbols, with the sizes of export."""
+    for size in get(entry.tensor, "sizes", list) if entry.tensor is not None else ():
+        kind, value = one(size)
+        if kind == "as_expr":
+            hint = instance(value, dict).get("hint")
+            yield get(value, "expr_str", str), None if hint is None else one(hint)[1]
+
+
+def _bind_shape(entry: Input, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
+    assert entry.tensor is not None
+    sizes = get(entry.tensor, "sizes", list)
+    if len(sizes) != len(shape):
+        raise InputError(f"the input {entry.name!r} has {len(sizes)} dimensions in the program, not {len(shape)}")
+    for axis, (size, extent) in enumerate(zip(sizes, shape, strict=True)):
+        kind, value = one(size)
+        where = f"dimension {axis} of the input {entry.name!r}"
+        if kind != "as_expr":
+            if value != extent:
+                raise InputError(
+                    f"{where} is fixed at {short(value)} in the program, not {extent}",
+                    hint="export the model with dynamic_shapes, so that this dimension stays open",
+                )
+            continue
+        text = get(value, "expr_str", str)
+        _solve(text, extent, symbols)
+        try:
+            meant = evaluate(text, symbols)
+        except UnknownSymbol as exc:
+            raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which that does not tell") from exc
+        if meant != extent:
+            raise InputError(f"{where} cannot be {extent}: other dimensions make it {meant}")
+
+
+def _solve(text: str, extent: int, symbols: dict[str, int]) -> None:
+    """Find the one symbol of an expression that has no value yet; sizes are sums and multiples of symbols."""
+    unknown = symbols_in(text) - symbols.keys()
+    if len(unknown) != 1:
+        return
+    (name,) = unknown
+    try:
+        at_two, at_three = (evaluate(text, {**symbols, name: n}) for n in (2, 3))
+        slope = at_three - at_two
+        value = 2 + int((extent - at_two) // slope) if slope else 0
+        if evaluate(text, {**symbols, name: value}) == extent:
+            symbols[name] = value
+    except (Bad, OverflowError, ValueError):
+        return
+
+
+def _check_range(name: str, value: int, ranges: Mapping[str, Any]) -> None:
+    limits = instance(ranges.get(name, {}), dict)
+    low, high = limits.get("min_val"), limits.get("max_val")
+    if (isinstance(low, int) and value < low) or (isinstance(high, int) and value > high):
+        wanted = " and ".join(
+            f"at {word} {limit}" for word, limit in (("least", low), ("most", high)) if isinstance(limit, int)
+        )
+        raise InputError(
+            f"a dimension of {value} was given where the program takes {wanted}",
+            hint="export the model with another range in dynamic_shapes",
+        )
+
+
+# -- what the user gave -------------------------------------------------------------------------------------------------
+
+
+def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, tuple[int, ...]]:
+    """Shapes by the name of the input."""
+    if options.inputs is not None and options.shapes is not None:
+        raise InputError("both inputs and shapes were given", hint="pass one of them")
+    if options.inputs is not None or options.kwargs:
+        return _of_tensors(inputs, names, options)
+    shapes = options.shapes
+    if shapes is None:
+        return {}
+    tensors = [entry.name for entry in inputs if entry.tensor is not None]
+    if isinstance(shapes, Mapping):
+        for name in shapes:
+            if name not in tensors:
+                raise UnknownName("input", str(name), tensors)
+        return {str(name): _shape(shape) for name, shape in shapes.items()}
+    several = [shapes] if _is_shape(shapes) else list(shapes)
+    if len(several) > len(tensors):
+        raise InputError(
+            f"{len(several)} shapes were given, and the program has {len(tensors)} inputs: {', '.join(tensors) or 'none'}"
+        )
+    return {name: _shape(shape) for name, shape in zip(tensors, several, strict=False)}
+
+
+def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, tuple[int, ...]]:
+    """The shapes of arrays of whatever framework, nested as the model takes them."""
+    by_name: dict[str, Any] = dict(options.kwargs)
+    args: Any = () if options.inputs is None else options.inputs
+    if isinstance(args, Mapping) and (set(args) <= set(names) or set(args) <= {entry.name for entry in inputs}):
+        args, by_name = (), {**args, **by_name}
+    args = args if isinstance(args, tuple) else (args,)
+    ordered = sorted(by_name, key=lambda name: names.index(name) if name in names else len(names))
+    leaves = list(_leaves((*args, *(by_name[name] for name in ordered))))
+    if len(leaves) != len(inputs):
+        listed = ", ".join(entry.name for entry in inputs)
+        raise InputError(f"{len(leaves)} inputs were given, and the program takes {len(inputs)}: {listed or 'none'}")
+    found = {}
+    for entry, leaf in zip(inputs, leaves, strict=True):
+        if entry.tensor is None:
+            continue
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise InputError(
+                f"the input {entry.name!r} is of type {type(leaf).__name__}, not an array", hint=_SHAPE_HINT
+            )
+        _check_type(entry, leaf.dtype)
+        found[entry.name] = tuple(int(extent) for extent in leaf.shape)
+    return found
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, Mapping):
+        tree = tuple(tree.values())
+    if isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from _leaves(item)
+    else:
+        yield tree
+
+
+def _check_types(inputs: Sequence[Input], options: CountOptions) -> None:
+    """Element types are the program's own; another one is refused."""
+    tensors = {entry.name: entry for entry in inputs if entry.tensor is not None}
+    asked = options.dtypes
+    if asked is None:
+        return
+    if isinstance(asked, Mapping):
+        for name in asked:
+            if name not in tensors:
+                raise UnknownName("input to give an element type", str(name), tensors)
+    elif isinstance(asked, (list, tuple)):
+        asked = dict(zip(tensors, asked, strict=False))
+    else:
+        asked = dict.fromkeys(tensors, asked)
+    for name, dtype in asked.items():
+        if dtype is not None:
+            _check_type(tensors[name], dtype)
+
+
+def _check_type(entry: Input, dtype: Any) -> None:
+    name = str(getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or dtype).rpartition(".")[2]
+    if name not in BITS:
+        raise UnknownName("element type", name, BITS)
+    meant = TYPES.get(get(entry.tensor, "dtype", int))
+    if name != meant:
+        raise InputError(
+            f"the input {entry.name!r} is {meant} in the program, not {name}",
+            hint="leave the type away, or export the model with inputs of that type",
+        )
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if not _is_shape(value) or any(extent < 0 for extent in value):
+        raise InputError(f"{short(value)} is not a shape", hint=_SHAPE_HINT)
+    return tuple(value)

@@ -1,0 +1,207 @@
+"""The schema of `model.json`: tensors, arguments and graphs, each field checked to be what it must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from opcost.core.checked import Bad, get, instance, short
+from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
+
+TYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 9: "complex32",
+    10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16", 29: "float8_e4m3fn", 30: "float8_e5m2",
+    31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu", 34: "uint32", 35: "uint64",
+}  # fmt: skip
+LAYOUTS = {
+    1: "sparse_coo", 2: "sparse_csr", 3: "sparse_csc", 4: "sparse_bsr", 5: "sparse_bsc", 6: "_mkldnn", 7: "strided",
+}  # fmt: skip
+_FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
+_FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+
+MOST_AXES = 64
+LARGEST_EXTENT = 1 << 63
+
+
+class Meta(NamedTuple):
+    """A tensor as the file describes it; extents that depend on data are None."""
+
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    dtype: str
+    device: str
+    layout: str
+    requires_grad: bool
+
+
+class Subgraph(NamedTuple):
+    """A graph that is given to an operator as an argument."""
+
+    content: dict[str, Any]
+
+
+def one(data: object, known: str = "") -> tuple[str, Any]:
+    """The one field of a union, by name."""
+    entries = instance(data, dict)
+    if len(entries) != 1:
+        raise Bad(f"{short(data)} stands where one of several things belongs")
+    name, value = next(iter(entries.items()))
+    if known and name != known:
+        raise Bad(f"{short(name)} stands where {known!r} belongs")
+    return name, value
+
+
+def name_of(data: object) -> str:
+    """The name in a reference to a tensor."""
+    return get(data, "name", str)
+
+
+class Scope:
+    """The numbers of one graph: sizes that depend on symbols are worked out when they are asked for."""
+
+    def __init__(self, graph: Mapping[str, Any], symbols: Mapping[str, int]) -> None:
+        self.symbols = symbols
+        self.tensors = get(graph, "tensor_values", dict)
+        self.numbers = {
+            **_optional(graph, "sym_int_values"),
+            **_optional(graph, "sym_bool_values"),
+            **_optional(graph, "sym_float_values"),
+        }
+
+    def meta(self, name: str) -> Meta:
+        """What the file says of a tensor."""
+        if name not in self.tensors:
+            raise Bad(f"the tensor {short(name)} is not described")
+        return self.describe(self.tensors[name])
+
+    def describe(self, data: object) -> Meta:
+        """A description of a tensor, checked."""
+        shape = tuple(self.extent(size) for size in get(data, "sizes", list))
+        strides = tuple(self.extent(size) for size in get(data, "strides", list))
+        if len(shape) > MOST_AXES or len(strides) not in (0, len(shape)):
+            raise Bad(f"a tensor has {len(shape)} axes and {len(strides)} strides")
+        if None not in shape and math.prod(shape) > LARGEST_EXTENT:  # type: ignore[arg-type]
+            raise Bad(f"a tensor has the shape {short(shape)}, which no memory holds")
+        return Meta(
+            shape,
+            strides,
+            _word(TYPES, get(data, "dtype", int), "element type"),
+            _device(get(data, "device", dict)),
+            _word(LAYOUTS, get(data, "layout", int), "layout"),
+            get(data, "requires_grad", bool),
+        )
+
+    def extent(self, data: object) -> int | None:
+        """A size or a stride."""
+        value = self.number(data)
+        if value is not None and (type(value) is not int or not 0 <= value <= LARGEST_EXTENT):
+            raise Bad(f"{short(data)} is no size of a tensor")
+        return value
+
+    def number(self, data: object) -> Any:
+        """A number that may depend on symbols; None where only data could tell."""
+        kind, value = one(data)
+        if kind != "as_expr":
+            return _PLAIN[kind](value) if kind in _PLAIN else _refuse(kind)
+        try:
+            return evaluate(get(value, "expr_str", str), self.symbols)
+        except UnknownSymbol:
+            hint = instance(value, dict).get("hint")
+            return self.number(hint) if hint is not None else None
+
+    def named(self, data: object) -> Any:
+        """A number that is given by name, or as it is."""
+        kind, value = one(data)
+        if kind != "as_name":
+            return self.number(data)
+        if instance(value, str) not in self.numbers:
+            raise Bad(f"the number {short(value)} is not described")
+        return self.number(self.numbers[value])
+
+    def argument(self, data: object, tensor: Callable[[str], Any]) -> Any:
+        """An argument as a plain value; `tensor` gives the tensors by name."""
+        kind, value = one(data)
+        if kind == "as_none":
+            return None
+        if kind in ("as_tensor", "as_optional_tensor") and "as_none" in instance(value, dict):
+            return None
+        if kind == "as_optional_tensor":
+            return tensor(name_of(one(value, "as_tensor")[1]))
+        if kind == "as_tensor":
+            return tensor(name_of(value))
+        if kind == "as_tensors":
+            return [tensor(name_of(item)) for item in instance(value, list)]
+        if kind == "as_nested_tensors":
+            return [[tensor(name_of(item)) for item in instance(items, list)] for items in instance(value, list)]
+        if kind == "as_optional_tensors":
+            return [self.argument(item, tensor) for item in instance(value, list)]
+        if kind in _NAMED:
+            return self.named(value)
+        if kind.removesuffix("s") in _NAMED:
+            return [self.named(item) for item in instance(value, list)]
+        if kind in _PLAIN:
+            return _PLAIN[kind](value)
+        if kind.endswith("_lists") and kind.removesuffix("_lists") in _PLAIN:
+            plain = _PLAIN[kind.removesuffix("_lists")]
+            return [[plain(item) for item in instance(items, list)] for items in instance(value, list)]
+        if kind.removesuffix("s") in _PLAIN:
+            return [_PLAIN[kind.removesuffix("s")](item) for item in instance(value, list)]
+        if kind == "as_graph":
+            return Subgraph(get(value, "graph", dict))
+        if kind == "as_string_to_argument":
+            return {name: self.argument(item, tensor) for name, item in instance(value, dict).items()}
+        return _refuse(kind)
+
+
+def _optional(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return instance(data.get(name, {}), dict)
+
+
+def _word(table: Mapping[int, str], number: int, what: str) -> str:
+    if number not in table:
+        raise Bad(f"{short(number)} is no {what} that is known")
+    return table[number]
+
+
+def _device(data: object) -> str:
+    kind = get(data, "type", str)
+    index = instance(data, dict).get("index")
+    return kind if index is None else f"{kind}:{instance(index, int)}"
+
+
+def _float(value: object) -> float:
+    if isinstance(value, str) and value in _FLOATS:
+        return _FLOATS[value]
+    return float(instance(value, float if isinstance(value, float) else int))
+
+
+def _complex(value: object) -> complex:
+    entries = instance(value, dict)
+    return complex(_float(entries.get("real")), _float(entries.get("imag")))
+
+
+def _integer(value: object) -> int:
+    if not -LARGEST_EXTENT <= instance(value, int) <= LARGEST_EXTENT:
+        raise Bad(f"{short(value)} is no number that a program holds")
+    return value  # type: ignore[return-value]
+
+
+def _refuse(kind: str) -> Any:
+    raise Bad(f"{short(kind)} is no argument that is known")
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "as_int": _integer,
+    "as_float": _float,
+    "as_bool": lambda value: instance(value, bool),
+    "as_string": lambda value: instance(value, str),
+    "as_operator": lambda value: instance(value, str),
+    "as_complex": _complex,
+    "as_scalar_type": lambda value: _word(TYPES, instance(value, int), "element type"),
+    "as_memory_format": lambda value: _word(_FORMATS, instance(value, int), "memory format"),
+    "as_layout": lambda value: _word(LAYOUTS, instance(value, int), "layout"),
+    "as_device": _device,
+    "as_custom_obj": lambda value: None,
+}
+_NAMED = ("as_sym_int", "as_sym_float", "as_sym_bool")

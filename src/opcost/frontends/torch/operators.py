@@ -1,0 +1,36 @@
+"""PyTorch's operators as objects, translated by the table of `frontends.aten`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from opcost.frontends import aten
+from opcost.frontends.aten.schema import parse
+from opcost.frontends.aten.tensor import Tensor
+
+Tensor.register(torch.Tensor)
+
+
+def translate(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]
+) -> aten.Translation:
+    """What this call of an operator overload or a higher-order operator computes.
+
+    `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
+    operator that nobody knows is of the kind `unknown`.
+    """
+    plan = _plan(func)
+    return aten.translate(plan, plan.call(args, kwargs, outs))  # type: ignore[arg-type]
+
+
+@cache
+def _plan(func: Any) -> aten.Plan:
+    schema = getattr(func, "_schema", None)
+    return (
+        aten.plan_of(parse(str(schema)))
+        if schema is not None
+        else aten.plan_without_schema(f"higher_order::{func.name()}")
+    )

@@ -9,16 +9,14 @@ import contextvars
 import gc
 import os
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
-import torch
 from stateful import process
 from stateful.doors import COMPAT, COUNTS, RUNS, through
-from stateful.registry import ALL, Made, made, seed
+from stateful.registry import ALL, made
 from stateful.snapshot import Snapshot, differences, set_aside, without_data
-from torch import Tensor
+from stateful.twins import expected, once, outputs, warm_doors
 
 import opcost
 from opcost.core.report import Report
@@ -43,9 +41,7 @@ def _pairs(doors: Any) -> list[Any]:
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> Iterator[None]:
     """The first use of a door imports what it needs; test_first_use looks at that."""
-    for door in (*COUNTS, *RUNS, *COMPAT):
-        with process.kept(), made("caches", "KeysInBuffers") as twin:
-            through(door, twin.model, twin.case.inputs())
+    warm_doors()
     yield
     gc.unfreeze()
 
@@ -54,35 +50,6 @@ def warm() -> Iterator[None]:
 def process_kept() -> Iterator[None]:
     with process.kept():
         yield
-
-
-def outputs(twin: Made) -> list[Any]:
-    """What a model answers when it is called twice, as its user would."""
-    return [_once(twin), _once(twin)]
-
-
-def _once(twin: Made) -> Any:
-    seed()
-    try:
-        return _plain(twin())
-    except (RuntimeError, ValueError) as exc:
-        return f"{type(exc).__name__}: {exc}"
-
-
-def _plain(result: Any) -> Any:
-    if isinstance(result, Tensor):
-        assert type(result) is Tensor, f"a {type(result).__name__} came out"
-        return str(result.dtype), result.detach().to(torch.float64).tolist()
-    if isinstance(result, dict):
-        return {name: _plain(value) for name, value in result.items()}
-    return [_plain(item) for item in result] if isinstance(result, (tuple, list)) else result
-
-
-@cache
-def expected(family: str, name: str) -> list[Any]:
-    """What an untouched twin answers."""
-    with process.kept(), made(family, name) as twin:
-        return contextvars.copy_context().run(outputs, twin)
 
 
 @pytest.mark.parametrize(("family", "name", "door"), _pairs({**COUNTS, **RUNS, **COMPAT}))
@@ -173,7 +140,7 @@ def _is_compared(family: str, name: str) -> None:
     with made(family, name) as twin:
         before = Snapshot(twin)
         assert differences(before, Snapshot(twin)) == []
-        _once(twin)
+        once(twin)
         assert bool(differences(before, Snapshot(twin))) == twin.case.restless
 
 

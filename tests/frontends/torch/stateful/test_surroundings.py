@@ -100,12 +100,12 @@ class Outer(nn.Module):
 
 def _in_a_count(do: Do) -> None:
     report = opcost.count(Outer(do), torch.ones(2, 3))
-    assert report.totals.macs == 2 * 3 * 3
+    assert report.totals.macs == 2 * 3 * 3, f"the outer count has {report.totals.macs} MACs"
 
 
 def _in_a_real_count(do: Do) -> None:
     report = opcost.count(Outer(do), torch.ones(2, 3), real=True)
-    assert report.totals.macs == 2 * 3 * 3
+    assert report.totals.macs == 2 * 3 * 3, f"the outer count has {report.totals.macs} MACs"
 
 
 class InForward(torch.autograd.Function):
@@ -268,12 +268,13 @@ def here() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm() -> None:
-    """The surroundings themselves import more of torch when they are first used."""
-    warm_doors()
+def warm() -> Iterator[None]:
+    """The surroundings themselves import more of torch when they are first used, and a compiler sets the environment."""
     with process.kept():
+        warm_doors()
         _compiled(lambda: None)
         _exported(lambda: None)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -308,17 +309,21 @@ def _surrounded(name: str, door: str) -> None:
         SURROUNDINGS[name](do)
         if changed := differences(before, Snapshot(subject)):
             pytest.fail("not as before:\n" + "\n".join(changed[:12]))
-        assert found
-        for answer in found:
-            if isinstance(answer, OpcostError):
-                assert len(str(answer)) > 20
-            elif isinstance(outside, Report):
-                if answer != outside and name not in ANOTHER_ANSWER:
-                    pytest.fail(f"another count than outside:\n{outside}\n{answer}")
-            else:
-                assert isinstance(answer, Profile)
+        _check(name, found, outside)
         del found[:], do, before
         if alive := list(map(repr, without_data())):
             pytest.fail(f"tensors without data are alive: {alive[:5]}")
         if outputs(subject) != expected(*SUBJECT):
             pytest.fail("the model answers otherwise")
+
+
+def _check(name: str, found: list[Any], outside: Any) -> None:
+    assert found
+    for answer in found:
+        if isinstance(answer, OpcostError):
+            assert len(str(answer)) > 20
+        elif isinstance(outside, Report):
+            if answer != outside and name not in ANOTHER_ANSWER:
+                pytest.fail(f"another count than outside:\n{outside}\n{answer}")
+        else:
+            assert isinstance(answer, Profile)

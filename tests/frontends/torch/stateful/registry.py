@@ -127,7 +127,7 @@ def _forget(module: ModuleType | None) -> None:
     for value in list(vars(module).values()) if module is not None else ():
         inside = vars(value).values() if isinstance(value, type) else (value,)
         for function in inside:
-            for cell in getattr(function, "__closure__", None) or ():
+            for cell in getattr(getattr(function, "__func__", function), "__closure__", None) or ():
                 if hasattr(cell.cell_contents, "cache_clear"):
                     cell.cell_contents.cache_clear()
 

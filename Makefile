@@ -1,7 +1,7 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
-# make fuzz    20,000 changes of every file format that is read
+# make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
 # Needs python3 with pip, and make. Everything is installed into $(VENV); a stamp per set of dependencies keeps the
@@ -35,7 +35,7 @@ test-mxnet:
 	tests/live/mxnet.sh
 
 fuzz: $(STAMPS)/test
-	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz $(ARGS)
+	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz tests/frontends/torch/stateful/test_interrupts.py $(ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

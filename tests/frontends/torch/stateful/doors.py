@@ -1,0 +1,114 @@
+"""Every way into opcost by which a live PyTorch model passes, each as one call."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import opcost
+from opcost.errors import OpcostError
+
+Door = Callable[[nn.Module, tuple[Any, ...]], Any]
+
+COUNTS: dict[str, Door] = {
+    "count": opcost.count,
+    "real": lambda model, args: opcost.count(model, args, real=True),
+    "backward": lambda model, args: opcost.count(model, args, backward=True),
+}
+
+
+def _fvcore(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.fvcore import FlopCountAnalysis
+
+    return FlopCountAnalysis(model, args).total()
+
+
+def _mmengine(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.mmengine import get_model_complexity_info
+
+    return get_model_complexity_info(model, inputs=args, show_table=False, show_arch=False)
+
+
+def _torchinfo(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.torchinfo import summary
+
+    return summary(model, input_data=args, verbose=0)
+
+
+def _torchsummary(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.torchsummary import summary
+
+    return summary(model, tuple(args[0].shape[1:]), device="cpu")
+
+
+def _torchstat(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.torchstat import stat
+
+    return stat(model, tuple(args[0].shape[1:]))
+
+
+def _thop(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.thop import profile
+
+    return profile(model, args, verbose=False)
+
+
+def _thop_with_rules(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    """With rules of the caller's the model runs for real."""
+    from opcost.compat.thop import profile
+
+    def rule(module: Any, given: Any, result: Any) -> None:
+        module.total_ops += torch.DoubleTensor([1])
+
+    return profile(model, args, custom_ops={nn.Linear: rule}, verbose=False)
+
+
+def _ptflops(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.ptflops import get_model_complexity_info
+
+    shape = tuple(args[0].shape[1:])
+    return get_model_complexity_info(model, shape, as_strings=False, print_per_layer_stat=False)
+
+
+def _megengine(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.megengine import module_stats
+
+    return module_stats(model, inputs=list(args), logging_to_stdout=False)
+
+
+COMPAT: dict[str, Door] = {
+    "fvcore": _fvcore,
+    "mmengine": _mmengine,
+    "torchinfo": _torchinfo,
+    "torchsummary": _torchsummary,
+    "torchstat": _torchstat,
+    "thop": _thop,
+    "thop with rules": _thop_with_rules,
+    "ptflops": _ptflops,
+    "megengine": _megengine,
+}
+
+RUNS: dict[str, Door] = {
+    "profile": lambda model, args: opcost.profile(model, args, warmup=1, repeat=1),
+    "profile backward": lambda model, args: opcost.profile(model, args, warmup=0, repeat=1, backward=True),
+}
+
+DOORS = {**COUNTS, **RUNS, **COMPAT}
+
+
+def through(door: str, model: nn.Module, args: tuple[Any, ...]) -> Any:
+    """What a door answers; where it refuses, the error itself."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            return DOORS[door](model, args)
+        except OpcostError as exc:
+            return exc
+        except RuntimeError as exc:  # the error of the tool that is answered for
+            if door in COMPAT and isinstance(exc.__cause__, OpcostError):
+                return exc.__cause__
+            raise

@@ -1,0 +1,511 @@
+"""Containers and objects of the standard library that the instance holds, and that forward changes."""
+
+from __future__ import annotations
+
+import array
+import enum
+import heapq
+import io
+import itertools
+import logging
+import queue
+import types
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from stateful.registry import D, stateful
+from torch import Tensor, nn
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(D, D)
+
+
+@stateful("a deque with a bound, which drops its first")
+class BoundedDeque(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.window: deque[Any] = deque([torch.zeros(D), torch.ones(D)], maxlen=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.window.append(self.layer(x).mean(0).detach())
+        return self.layer(x) + sum(self.window)
+
+
+@stateful("a ring buffer with a position")
+class RingBuffer(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ring: list[Any] = [torch.zeros(D) for _ in range(3)]
+        self.at = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.ring[self.at % 3] = x.mean(0)
+        self.at += 1
+        return self.layer(x) + sum(self.ring)
+
+
+@stateful("a queue.Queue")
+class Queue(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: queue.Queue[Any] = queue.Queue()
+        self.queue.put(torch.ones(D))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x) + self.queue.get()
+        self.queue.put(y.mean(0).detach())
+        return y
+
+
+@stateful("a queue.SimpleQueue, which shows nothing of what it holds", holder="simple")
+class SimpleQueue(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.simple: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.simple.put(self.layer(x))
+        return self.layer(x) * self.simple.qsize()
+
+
+@stateful("a heap of numbers and tensors")
+class Heap(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heap: list[Any] = [(0, torch.zeros(D)), (5, torch.ones(D))]
+
+    def forward(self, x: Tensor) -> Tensor:
+        count, least = heapq.heappop(self.heap)
+        heapq.heappush(self.heap, (count + 2, x.mean(0)))
+        return self.layer(x) + least
+
+
+@stateful("a defaultdict that grows when it is asked")
+class Defaults(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_length: defaultdict[int, list[Any]] = defaultdict(list)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.by_length[x.shape[1]].append(self.layer(x))
+        return self.layer(x) * len(self.by_length[x.shape[1]])
+
+
+@stateful("a Counter of lengths")
+class Lengths(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: Counter[int] = Counter()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.lengths[x.shape[1]] += 1
+        return self.layer(x) * self.lengths[x.shape[1]]
+
+
+@stateful("an OrderedDict whose order changes")
+class Order(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.recent = OrderedDict(a=torch.ones(D), b=torch.zeros(D))
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = next(iter(self.recent))
+        self.recent.move_to_end(first)
+        return self.layer(x) + self.recent[first]
+
+
+@stateful("a UserDict and a UserList")
+class UserContainers(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mapping: UserDict[str, Any] = UserDict(scale=torch.ones(D))
+        self.sequence: UserList[Any] = UserList()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.sequence.append(self.layer(x))
+        self.mapping["scale"] = self.mapping["scale"] + 1
+        return self.layer(x) * self.mapping["scale"]
+
+
+@dataclass
+class Plain:
+    last: Any = None
+    seen: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Slotted:
+    last: Any = None
+    seen: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    last: Any = None
+    seen: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSlotted:
+    last: Any = None
+    seen: list[Any] = field(default_factory=list)
+
+
+@stateful("dataclasses, with slots, frozen, and both")
+class DataClasses(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = [Plain(), Slotted(), Frozen(), FrozenSlotted()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        for holder in self.kept:
+            object.__setattr__(holder, "last", y)
+            holder.seen.append(y)
+        return y * len(self.kept[0].seen)
+
+
+class State(NamedTuple):
+    mean: Any
+    steps: int
+
+
+@stateful("a named tuple that is replaced by the next one")
+class NamedTupleState(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = State(torch.zeros(D), 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state = self.state._replace(mean=self.state.mean + x.mean(0), steps=self.state.steps + 1)
+        return self.layer(x) + self.state.mean * self.state.steps
+
+
+@stateful("a list inside a tuple")
+class ListInTuple(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair: tuple[Any, ...] = ([], {})
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.pair[0].append(self.layer(x))
+        self.pair[1][len(self.pair[0])] = x
+        return self.layer(x) * len(self.pair[0])
+
+
+class Stage(enum.Enum):
+    WARM = 1
+    HOT = 2
+
+
+@stateful("attributes of the members of an enumeration")
+class EnumMembers(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = Stage.WARM
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        Stage.HOT.last = y  # type: ignore[attr-defined]
+        self.stage = Stage.HOT if self.stage is Stage.WARM else Stage.WARM
+        return y * self.stage.value
+
+
+class Word:
+    """A key of a mapping that can itself be changed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.uses: list[Any] = []
+
+
+@stateful("keys of a dictionary that are changed")
+class ChangedKeys(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = {Word("a"): torch.ones(D)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        for word, scale in self.scales.items():
+            word.uses.append(y)
+            y = y * scale * len(word.uses)
+        return y
+
+
+@stateful("a set whose members are changed")
+class ChangedMembers(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = {Word("a"), Word("b")}
+        self.frozen = frozenset({Word("c")})
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        for word in (*self.words, *self.frozen):
+            word.uses.append(y)
+        self.words.add(Word("d"))
+        return y * len(self.words)
+
+
+@stateful("a set that holds tensors")
+class SetOfTensors(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: set[Any] = {torch.ones(D)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.tensors.add(self.layer(x).mean(0).detach())
+        return self.layer(x) * len(self.tensors)
+
+
+@stateful("a dictionary whose keys are tensors")
+class TensorsAsKeys(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[Any, Any] = {torch.ones(D): "first"}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.names[self.layer(x)] = "later"
+        return self.layer(x) * len(self.names)
+
+
+@stateful("a SimpleNamespace")
+class Namespace(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = types.SimpleNamespace(steps=0, nested=types.SimpleNamespace(last=None))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.config.steps += 1
+        self.config.nested.last = y = self.layer(x) * self.config.steps
+        return y
+
+
+@stateful("a list that holds itself")
+class Cycle(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ring: list[Any] = []
+        self.ring.append(self.ring)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.ring.append(self.layer(x))
+        return self.layer(x) * len(self.ring)
+
+
+# -- bytes and files --------------------------------------------------------------------------------------------------------
+
+
+@stateful("a bytearray, a view of it, and an array.array")
+class Bytes(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = bytearray(4)
+        self.view = memoryview(bytearray(4))
+        self.numbers = array.array("d", [1.0, 2.0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.bytes[0] += 1
+        self.bytes.append(1)
+        self.view[1] += 1
+        self.numbers[0] += 1
+        self.numbers.append(3.0)
+        return self.layer(x) * self.bytes[0] * self.view[1] + self.numbers[0] + len(self.numbers)
+
+
+@stateful("a BytesIO and a StringIO with positions")
+class Files(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.binary = io.BytesIO(bytes(range(8)))
+        self.text = io.StringIO()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.text.write(f"{len(x)} rows\n")
+        return self.layer(x) * self.binary.read(1)[0] + self.text.tell()
+
+
+class Logged(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Any] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@stateful("records of a log whose arguments are tensors")
+class Log(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.handler = Logged()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        self.handler.handle(logging.LogRecord("model", logging.INFO, "", 0, "output %s", (y,), None))
+        return y * len(self.handler.records)
+
+
+# -- iterators: they have no way back, so a count may refuse and say which -----------------------------------------------------
+
+
+def tokens() -> Iterator[Tensor]:
+    scale = torch.ones(D)
+    while True:
+        yield scale
+        scale = scale + 1
+
+
+@stateful("a suspended generator that makes tensors", holder="tokens")
+class Generator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = tokens()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * next(self.tokens)
+
+
+@stateful("a generator that was begun before", holder="tokens")
+class BegunGenerator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = tokens()
+        next(self.tokens)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * next(self.tokens)
+
+
+@stateful("a generator that forward does not touch", restless=False)
+class IdleGenerator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = tokens()
+        next(self.tokens)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+@stateful("an itertools.count", holder="steps")
+class CountingIterator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = itertools.count(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * next(self.steps)
+
+
+@stateful("an itertools.cycle", holder="turns")
+class CyclingIterator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = itertools.cycle([1, 2, 3])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * next(self.turns)
+
+
+@stateful("an iterator over a list", holder="rest")
+class ListIterator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rest = iter([1, 2, 3, 4, 5, 6, 7, 8])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * next(self.rest)
+
+
+@stateful("iterators that others are made of", holder="pairs")
+class NestedIterator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs = enumerate(zip(range(9), map(abs, range(-9, 0)), strict=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        index, (first, second) = next(self.pairs)
+        return self.layer(x) * (index + first + second)
+
+
+class Countdown:
+    """An iterator written as a class: it can be put back like any object."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __iter__(self) -> Countdown:
+        return self
+
+    def __next__(self) -> int:
+        self.left -= 1
+        return self.left
+
+
+@stateful("an iterator that is an object")
+class ObjectIterator(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.countdown = Countdown(9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * next(self.countdown)
+
+
+# -- what frames hold ----------------------------------------------------------------------------------------------------------
+
+
+@stateful("an exception that is kept, with its traceback and the tensors of its frames")
+class KeptException(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[Any] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        try:
+            raise ValueError("too large", y)  # noqa: TRY301 - the frame is what is kept
+        except ValueError as exc:
+            self.errors.append(exc)
+        return y * len(self.errors)
+
+
+class Twice(torch.autograd.Function):
+    contexts: list[Any] = []  # noqa: RUF012
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.given = x
+        Twice.contexts.append(ctx)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] * 2
+
+
+@stateful("contexts of an autograd function that are kept")
+class KeptContext(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return Twice.apply(self.layer(x))
+
+
+@stateful("a lambda that holds a tensor")
+class KeptLambda(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.later: list[Any] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        self.later.append(lambda: y)
+        return y * len(self.later)

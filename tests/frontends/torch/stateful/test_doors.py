@@ -1,0 +1,160 @@
+"""Whichever door a stateful model goes through, it, everything reachable from it, and the process are then as before.
+
+Three counts and, in turn, some of the other doors are tried on every model; OPCOST_FULL=1 tries every door on every model.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from stateful import process
+from stateful.doors import COUNTS, DOORS, through
+from stateful.registry import ALL, made
+from stateful.snapshot import Snapshot, differences, set_aside, without_data
+from stateful.twins import expected, once, outputs, warm_doors
+
+import opcost
+from opcost.core.report import Report
+from opcost.errors import OpcostError
+
+FULL = bool(os.environ.get("OPCOST_FULL"))
+EVERY = 9
+"""Each of the other doors is tried on every ninth model, beginning at another one."""
+LARGE = ("count", "real", "profile")
+"""The doors that models of libraries, which take longer, go through."""
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def _pairs(doors: Iterable[str], *, always: Iterable[str] = COUNTS) -> list[Any]:
+    """Models and doors: those of `always` on all models, the others in turn."""
+    return [
+        pytest.param(family, name, door, id=f"{name}-{door}", marks=[pytest.mark.zoo] if family == "libraries" else [])
+        for start, door in enumerate(doors)
+        for index, (family, name) in enumerate(ALL)
+        if FULL or (door in LARGE if family == "libraries" else door in always or index % EVERY == start % EVERY)
+    ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> Iterator[None]:
+    """The first use of a door imports what it needs; test_first_use looks at that."""
+    warm_doors()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def process_kept() -> Iterator[None]:
+    with process.kept():
+        yield
+
+
+@pytest.mark.parametrize(("family", "name", "door"), _pairs(DOORS))
+def test_everything_is_as_before(family: str, name: str, door: str) -> None:
+    contextvars.copy_context().run(_goes_through, family, name, door)
+
+
+def _goes_through(family: str, name: str, door: str) -> None:
+    set_aside()
+    with made(family, name) as twin:
+        given = twin.case.inputs()
+        before = Snapshot(twin)
+        answer = through(door, twin.model, given)
+        refused = twin.case.holder if isinstance(answer, OpcostError) else ""
+        if refused and refused not in str(answer):
+            pytest.fail(f"the error does not name {refused}: {answer}")
+        if changed := differences(before, Snapshot(twin), holder=refused):
+            pytest.fail("not as before:\n" + "\n".join(changed[:12]))
+        del answer, before, given
+        if refused:
+            return
+        if alive := list(map(repr, without_data())):
+            pytest.fail(f"tensors without data are alive: {alive[:5]}")
+        with process.kept():
+            answers = outputs(twin)
+    if answers != expected(family, name):
+        pytest.fail(f"the model answers otherwise: {str(answers)[:300]}")
+
+
+@pytest.mark.parametrize(("family", "name", "door"), _pairs(COUNTS, always=("count",)))
+def test_the_same_count_comes_again(family: str, name: str, door: str) -> None:
+    contextvars.copy_context().run(_is_counted_thrice, family, name, door)
+
+
+def _is_counted_thrice(family: str, name: str, door: str) -> None:
+    with process.kept(), made(family, name) as twin:
+        first = through(door, twin.model, twin.case.inputs())
+        second = through(door, twin.model, twin.case.inputs())
+    with made(family, name) as other:
+        third = through(door, other.model, other.case.inputs())
+    if _words(second) != _words(first):
+        pytest.fail(f"the second count is another one:\n{first}\n{second}")
+    if _words(third) != _words(first):
+        pytest.fail(f"the count of a twin is another one:\n{first}\n{third}")
+
+
+def _words(answer: Any) -> Any:
+    return answer if isinstance(answer, Report) else f"{type(answer).__name__}: {answer}"
+
+
+@pytest.mark.parametrize(("family", "name", "door"), _pairs(("measure",)))
+def test_measuring_adds_nothing_to_what_the_calls_do(family: str, name: str, door: str) -> None:
+    contextvars.copy_context().run(_is_measured, family, name)
+
+
+def _is_measured(family: str, name: str) -> None:
+    with made(family, name) as plain:
+        if plain.case.fails:
+            pytest.skip("what the function raises reaches the caller")
+        with process.kept():
+            given = plain.case.inputs()
+            for _ in range(2):
+                plain.model(*given)
+            called = process.look()
+            called_answers = outputs(plain)
+    with made(family, name) as measured:
+        opcost.measure(measured.model, *measured.case.inputs(), warmup=1, repeat=1)
+        assert _but_modules(process.look()) == _but_modules(called)
+        assert outputs(measured) == called_answers
+
+
+def _but_modules(found: dict[str, Any]) -> dict[str, Any]:
+    """The names of the two files differ, and so does what points into them."""
+    return {name: value for name, value in found.items() if name not in _OF_THE_FILE}
+
+
+_OF_THE_FILE = ("process: modules of the user's", "process: exception hook")
+
+
+# -- the comparison itself -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "name"), [pytest.param(*pair, id=pair[1]) for pair in ALL])
+def test_the_comparison_sees_what_the_model_changes_when_it_runs(family: str, name: str) -> None:
+    contextvars.copy_context().run(_is_compared, family, name)
+
+
+def _is_compared(family: str, name: str) -> None:
+    with made(family, name) as twin:
+        before = Snapshot(twin)
+        assert differences(before, Snapshot(twin)) == []
+        once(twin)
+        assert bool(differences(before, Snapshot(twin))) == twin.case.restless
+
+
+@pytest.mark.parametrize(("family", "name"), [pytest.param(*pair, id=pair[1]) for pair in ALL])
+def test_twins_answer_alike_and_fail_only_where_it_is_said(family: str, name: str) -> None:
+    first = expected(family, name)
+    assert first == expected.__wrapped__(family, name)
+    with made(family, name) as twin:
+        assert isinstance(first[0], str) == twin.case.fails, first[0]
+
+
+def test_there_are_more_than_a_hundred_models() -> None:
+    assert len({name for _, name in ALL}) == len(ALL) >= 110

@@ -6,7 +6,7 @@ Whose object this is, is asked without importing a framework: a live object's fr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -50,30 +50,26 @@ class FrontEnd(Protocol):
 
 def frontends() -> tuple[FrontEnd, ...]:
     """All front ends, in the order of their names."""
-    return tuple(_frontends().values())
+    return tuple(frontend for _, frontend in sorted(usable(FRONTENDS).items()))
 
 
-def _frontends() -> Mapping[str, FrontEnd]:
-    return dict(sorted(usable(FRONTENDS).items()))
-
-
-def _claims(asked: Mapping[str, FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:
+def _claims(asked: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:
     """Those who say yes; one that fails to answer is told and not asked further."""
     claims = []
-    for name, frontend in asked.items():
+    for frontend in asked:
         try:
             if question(frontend):
                 claims.append(frontend)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-            tell_fault(FRONTENDS, name, doing, exc)
+            tell_fault(FRONTENDS, frontend, doing, exc)
     return claims
 
 
 def owner(obj: object) -> FrontEnd:
     """The one front end that counts this object; none, or more than one, is an error and not a guess."""
-    asked = {name: frontend for name, frontend in _frontends().items() if frontend.framework in sys.modules}
+    asked = [frontend for frontend in frontends() if frontend.framework in sys.modules]
     claims = _claims(asked, lambda frontend: frontend.owns(obj), "asked whether an object is its own")
     if len(claims) == 1:
         return claims[0]
@@ -93,11 +89,7 @@ def owner(obj: object) -> FrontEnd:
 def reader(path: Path) -> FrontEnd | None:
     """The front end that reads this file: the suffix narrows, the content decides; None if nobody does."""
     suffixes = "".join(path.suffixes).lower()
-    asked = {
-        name: frontend
-        for name, frontend in _frontends().items()
-        if any(suffixes.endswith(suffix) for suffix in frontend.suffixes)
-    }
+    asked = [frontend for frontend in frontends() if any(suffixes.endswith(suffix) for suffix in frontend.suffixes)]
     if not asked:
         return None
     with path.open("rb") as file:

@@ -156,26 +156,26 @@ def test_a_view_that_works_is_used_and_one_that_fails_at_drawing_is_named(
     ],
 )
 def test_a_front_end_that_lacks_something_is_left_out(install: Install, change: tuple[str, str]) -> None:
+    before = frontends()
     install("evil-parts", FRONTENDS, "evil", FRONT_END.replace(*change) + "PART = FrontEnd()\n")
     with pytest.warns(PluginWarning, match="evil-parts"):
-        assert [frontend.name for frontend in frontends()] == ["megengine", "mxnet", "torch"]
+        assert frontends() == before
 
 
 @pytest.mark.parametrize("raised", ["ValueError('no')", "SystemExit(3)"])
 def test_a_front_end_that_fails_when_it_is_asked_costs_itself(install: Install, tmp_path: Path, raised: str) -> None:
     import torch
 
-    install(
-        "evil-parts", FRONTENDS, "evil", FRONT_END.replace("return False", f"raise {raised}") + "PART = FrontEnd()\n"
-    )
     path = tmp_path / "model.pt2"
     path.write_bytes(b"PK\x03\x04")
+    before = reader(path)
+    assert before is not None
+    code = FRONT_END.replace("return False", f"raise {raised}") + "PART = FrontEnd()\n"
+    install("evil-parts", FRONTENDS, "evil", code)
     with pytest.warns(PluginWarning, match="failed when asked whether an object is its own"):
         assert owner(torch.nn.Linear(1, 1)).name == "torch"
     with pytest.warns(PluginWarning, match="failed when asked whether it reads a file"):
-        found = reader(path)
-    assert found is not None
-    assert found.name == "torch"
+        assert reader(path) is before
 
 
 def test_doctor_asks_a_front_end_an_easy_question(install: Install, opcost_command: Command) -> None:

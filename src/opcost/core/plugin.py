@@ -97,11 +97,10 @@ def checked(entry: EntryPoint) -> Any:
     return part
 
 
-def tell_fault(group: str, name: str, doing: str, exc: BaseException) -> None:
+def tell_fault(group: str, part: object, doing: str, exc: BaseException) -> None:
     """Warn that a part failed at something that the others can do without it."""
-    entry = find(group).get(name)
-    who = _described(entry) if entry is not None else f"the plug-in {name!r} of {group}"
-    _tell(f"{who} failed when {doing}: {_reason(exc)}")
+    name = next(name for name, other in usable(group).items() if other is part)
+    _tell(f"{_described(find(group)[name])} failed when {doing}: {_reason(exc)}")
 
 
 @contextmanager

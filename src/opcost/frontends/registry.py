@@ -63,7 +63,7 @@ def _claims(asked: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doi
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-            tell_fault(FRONTENDS, frontend.name, doing, exc)
+            tell_fault(FRONTENDS, frontend, doing, exc)
     return claims
 
 

@@ -42,7 +42,7 @@ def default_rules() -> Rules:
     from opcost.core.plugin import RULES, tell_fault, usable
 
     rules = Rules()
-    for name, add_to in usable(RULES).items():
+    for add_to in usable(RULES).values():
         attempt = Rules(rules)
         try:
             add_to(attempt)
@@ -51,7 +51,7 @@ def default_rules() -> Rules:
         except BaseException as exc:
             if add_to is add:
                 raise
-            tell_fault(RULES, name, "adding its rules", exc)
+            tell_fault(RULES, add_to, "adding its rules", exc)
         else:
             rules = attempt
     return rules

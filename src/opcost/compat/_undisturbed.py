@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
+from typing import Any
 
 import torch
 from torch import nn
 
 from opcost.core.interrupts import let_through
 from opcost.frontends.torch.unchanged.runs import real_runs
-from opcost.frontends.torch.unchanged.written import KeepWritten
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[KeepWritten]:
-    """Evaluation mode without gradients, for runs of which the first is made within the mode that is handed over."""
-    with real_runs(model) as keep_written, torch.no_grad():
+def undisturbed(model: nn.Module) -> Iterator[Callable[..., Any]]:
+    """Evaluation mode without gradients; what is handed over runs the model, the first time to see what it writes to."""
+    with real_runs(model) as first_run, torch.no_grad():
         for module in model.modules():
             module.training = False
+        contexts = iter((first_run(),))
+
+        def run(*args: Any) -> Any:
+            with next(contexts, nullcontext()):
+                return copy_context().run(model, *args)  # with context variables of its own
+
         with let_through():
-            yield keep_written
+            yield run

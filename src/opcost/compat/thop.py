@@ -94,14 +94,13 @@ def _operations(layers: Layers, inputs: tuple[Any, ...], custom_ops: CustomOps) 
 def _ask_custom_rules(model: nn.Module, inputs: tuple[Any, ...], custom_ops: CustomOps) -> dict[str, float]:
     """Run the model with the caller's rules as forward hooks; they add to `total_ops` of the layer they are given."""
     ruled = {path: module for path, module in model.named_modules() if type(module) in custom_ops}
-    with undisturbed(model) as keep_written, ExitStack() as undo:
+    with undisturbed(model) as run, ExitStack() as undo:
         for module in ruled.values():
             for name in ("total_ops", "total_params"):
-                module.register_buffer(name, torch.zeros(1, dtype=torch.float64))
+                module.register_buffer(name, torch.zeros(1, dtype=torch.float64), persistent=False)
                 undo.callback(delattr, module, name)
             undo.callback(module.register_forward_hook(custom_ops[type(module)]).remove)
-        with keep_written:
-            model(*map_tensors(inputs, lambda tensor: tensor.detach().clone()))
+        run(*map_tensors(inputs, lambda tensor: tensor.detach().clone()))
         return {path: float(module.total_ops) for path, module in _outermost(ruled)}
 
 

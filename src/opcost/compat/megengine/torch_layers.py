@@ -187,11 +187,10 @@ def _run(layers: Layers, args: tuple[Any, ...]) -> Values:
     if any(tensor.device.type == "meta" for tensor in layers.model.parameters()):
         return values
     with ExitStack() as undo:
-        keep_written = undo.enter_context(undisturbed(layers.model))
+        run = undo.enter_context(undisturbed(layers.model))
         for module in modules.values():
             undo.callback(module.register_forward_hook(note).remove)
-        with keep_written:
-            layers.model(*args)
+        run(*args)
     return values
 
 

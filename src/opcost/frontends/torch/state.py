@@ -58,8 +58,7 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(no_sharing())
-        # Inference mode hands over composite operators whole, which hides what they consist of.
-        undo.enter_context(replaced(torch.inference_mode, "__enter__", _without_grad))
+        undo.enter_context(no_inference_mode())
         yield
 
 
@@ -71,6 +70,11 @@ def as_written() -> Iterator[None]:
             undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
         undo.enter_context(replaced(torch, "compile", _uncompiled))
         yield
+
+
+def no_inference_mode() -> AbstractContextManager[None]:
+    """Inference mode as `no_grad`: it hands over composite operators whole, and left open it would keep a dispatch mode on."""
+    return replaced(torch.inference_mode, "__enter__", _without_grad)
 
 
 def no_sharing() -> AbstractContextManager[None]:

@@ -19,7 +19,7 @@ from opcost.frontends.torch.inputs import make_inputs
 from opcost.frontends.torch.lazy import is_waiting, settled_apart
 from opcost.frontends.torch.load import device_of, in_mode
 from opcost.frontends.torch.scope import Paths, intercept_calls
-from opcost.frontends.torch.state import as_written, checkpoints_for_grad
+from opcost.frontends.torch.state import checkpoints_for_grad
 from opcost.frontends.torch.subclass import has_data
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.frontends.torch.unchanged.runs import real_runs
@@ -77,12 +77,12 @@ class Runner:
     @contextmanager
     def prepared(self) -> Iterator[None]:
         """The model in the wanted mode, after a first run; on leaving, it and the process are as they were."""
-        with real_runs(self.inner, self.model) as keep_written, ExitStack() as undo:
+        with real_runs(self.inner, self.model) as first_run, ExitStack() as undo:
             undo.enter_context(in_mode(self.inner, self._options.mode))
             undo.enter_context(torch.set_grad_enabled(self._options.backward))
             if self._options.backward:
                 undo.enter_context(checkpoints_for_grad())
-            with as_written(), keep_written, let_through():
+            with first_run(), let_through():
                 self._told(self._forward_and_backward, _no_scope, self.inner)
             yield
 

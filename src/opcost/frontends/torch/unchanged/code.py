@@ -6,6 +6,7 @@ thousands of functions, of which a model names a few dozen.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import _lru_cache_wrapper, lru_cache
@@ -54,12 +55,12 @@ class Code:
 
     def take_class(self, cls: type) -> None:
         """Keep the attributes of a class and of those above it, where they are somebody's own."""
-        if cls in self._classes or not is_users(cls.__module__):
+        if cls in self._classes:
             return
         for base in cls.__mro__:
             if base not in self._classes:
                 self._classes[base] = {}
-                if is_users(base.__module__):
+                if is_users(base.__module__) or _is_made_on_the_way(base):
                     self._take_namespace(base)
 
     def _take_namespace(self, cls: type) -> None:
@@ -110,7 +111,9 @@ class Code:
 
     def _scratch(self, cache: Any) -> Any:
         """For the time of the run, what stands in the place of a cache that could not be put back."""
-        self._push(cache.__wrapped__)
+        for held in gc.get_referents(cache):  # results and what they were asked with, among other things
+            if type(held) is not dict and not isinstance(held, type):
+                self._push(held)
         return self._scratches.setdefault(id(cache), scratch(cache))
 
     # -- putting back -------------------------------------------------------------------------------------------
@@ -129,6 +132,11 @@ class Code:
         for space, kept, _ in self._globals.values():
             if len(space) != len(kept) or not all(map(is_, space.values(), kept.values())):
                 _put_back_globals(space, kept)
+
+
+def _is_made_on_the_way(cls: type) -> bool:
+    """Whether a class does not stand in its module under its name: parametrizations make one for every module."""
+    return getattr(sys.modules.get(cls.__module__), cls.__qualname__.partition(".")[0], None) is None
 
 
 def _put_back_globals(space: dict[str, Any], kept: dict[str, Any]) -> None:

@@ -175,7 +175,9 @@ def test_a_number_of_a_million_digits_is_refused_at_once(program: Path, rewritte
 
 
 NAMES: dict[str, Callable[[Model], None]] = {
-    "an argument": lambda m: m["graph_module"]["module_call_graph"][0]["signature"]["forward_arg_names"].append(EVIL),
+    "an argument": lambda m: m["graph_module"]["module_call_graph"][0]["signature"].update(
+        forward_arg_names=[f"input={EVIL}"]
+    ),
     "the tree of inputs": lambda m: m["graph_module"]["module_call_graph"][0]["signature"].update(in_spec=EVIL),
     "a named tuple": lambda m: m["graph_module"].update(treespec_namedtuple_fields={EVIL: {"field_names": [EVIL]}}),
     "a parameter": lambda m: m["graph_module"]["signature"]["input_specs"][0]["parameter"].update(parameter_name=EVIL),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ def parse(text: str) -> Schema:
     )
 
 
-@cache
+@lru_cache(maxsize=4096)
 def shipped(name: str, overload: str) -> Schema | None:
     """The schema of one of PyTorch's own operators."""
     text = _text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
@@ -36,7 +36,7 @@ class Operator(NamedTuple):
     schema: Schema | None
 
 
-@cache
+@lru_cache(maxsize=4096)  # a file may name any number of operators
 def operator_of(target: str) -> Operator | None:
     """The operator of a target such as `torch.ops.aten.add.Tensor`; None for arithmetic on sizes."""
     if target.startswith("torch.ops."):

@@ -141,7 +141,7 @@ class KinetoStream:
 
     def _salvage(self) -> bytes:
         """What can be unpacked of the block in which unpacking failed."""
-        return self.file.unpackable()[self._read :] if self.file.packed else b""
+        return self.file.unpackable(self._read) if self.file.packed else b""
 
     def _header(self, stream: BinaryIO) -> bytes:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -124,7 +123,7 @@ def _sums(entries: Iterable[tuple[str, str, int, Decimal]]) -> Iterator[ProfileR
 def _aggregate(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
     """Domain, name, executions and milliseconds."""
     try:
-        domains = json.loads(file.text(), parse_float=Decimal, parse_int=Decimal)["Time"]
+        domains = file.json(parse_float=Decimal, parse_int=Decimal)["Time"]
         return [
             (domain, name, int(entry["Count"]), entry["Total"] + 0)
             for domain, table in domains.items()

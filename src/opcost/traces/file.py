@@ -21,12 +21,14 @@ HEAD_BYTES = 1 << 16
 """How much of a file, unpacked, a reader sees when it is asked whether it reads it."""
 
 GZIP = b"\x1f\x8b"
-SMALL_UNPACKED = 64 << 20
+SMALL_UNPACKED = 32 << 20
 MOST_PACKING = 100
 """Real traces are packed to a fortieth at the most. More than a hundred times its size is believed of no file that unpacks to
 more than the bytes above: it was made to fill the memory."""
 LARGEST_WHOLE = 128 << 20
 """Unpacked bytes of a trace that is not read as a stream."""
+
+_PIECE = 1 << 20
 
 DAMAGE = (OSError, EOFError, zlib.error)
 """What reading a damaged gzip file raises; `gzip.BadGzipFile` is an OSError."""
@@ -97,23 +99,30 @@ class TraceFile:
                 self.believe(size)
                 yield piece
 
+    @property
+    def most_unpacked(self) -> int:
+        """Bytes that a file of this size may be unpacked to."""
+        return max(SMALL_UNPACKED, MOST_PACKING * self.size)
+
     def believe(self, size: int) -> None:
         """Raise if so many bytes came out of a file that is far too small for them."""
-        if self.packed and size > max(SMALL_UNPACKED, MOST_PACKING * self.size):
+        if self.packed and size > self.most_unpacked:
             raise SourceError(
                 f"{self.path} unpacks to more than {size >> 20} MiB from {self.size} bytes, which no trace does",
                 hint="it was made to fill the memory; if it is a real trace after all, unpack it first",
             )
 
-    def content(self) -> bytes:
+    def content(self) -> bytearray:
         """Everything, unpacked."""
+        found = bytearray()  # which grows without a second one beside it
         with self.open() as stream:
             try:
-                found = stream.read(LARGEST_WHOLE + 1)
+                while piece := stream.read(_PIECE):
+                    found += piece
+                    self.check_whole(len(found))
             except DAMAGE as exc:
                 fault = self.fault() or str(exc)
                 raise SourceError(f"{self.path} cannot be unpacked to its end: {fault}", hint=TRUNCATED) from exc
-        self._check_whole(len(found))
         return found
 
     def unpackable(self, after: int = 0) -> bytes:
@@ -124,10 +133,11 @@ class TraceFile:
             size += len(piece)
             if size > after:
                 found.append(piece[max(len(piece) - (size - after), 0) :])
-            self._check_whole(size - after)
+            self.check_whole(size - after)
         return b"".join(found)
 
-    def _check_whole(self, size: int) -> None:
+    def check_whole(self, size: int) -> None:
+        """Raise if so many bytes are more than is read as a whole."""
         if size > LARGEST_WHOLE:
             raise SourceError(
                 f"{self.path} has more than {LARGEST_WHOLE >> 20} MiB, and a trace of this format is read as a whole",
@@ -204,7 +214,8 @@ class _Believed(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        found = self._stream.read(size)
+        most = self._file.most_unpacked - self._size + 1
+        found = self._stream.read(most if size < 0 else min(size, most))
         self._count(len(found))
         return found
 

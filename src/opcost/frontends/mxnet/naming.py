@@ -19,6 +19,9 @@ ANONYMOUS = re.compile(r"node_\d+")
 DEEPEST = 32
 """Modules inside one another; what a name says beyond is the name of the last. Real ones go down to a dozen."""
 
+MOST_WORDS = 256
+"""Words of a level that are looked at; the rest is one word."""
+
 _SEPARATORS = re.compile(r"[./]+")
 _WORDS = re.compile(r"(?<=[^_])_(?=.)")
 
@@ -43,10 +46,11 @@ def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=65536)
 def _words(name: str) -> tuple[str, ...]:
     """A name's words; one that ends in a dot begins a level whether it is shared or not."""
-    parts = [part for part in _SEPARATORS.split(name) if part]
+    *parts, rest = _SEPARATORS.split(name, DEEPEST)
+    parts = [part for part in (*parts, _SEPARATORS.sub("_", rest)) if part]
     words: list[str] = []
     for place, part in enumerate(parts):
-        *first, last = _WORDS.split(part)
+        *first, last = _WORDS.split(part, MOST_WORDS)
         words.extend(first)
         words.append(f"{last}." if place < len(parts) - 1 else last)
     return tuple(words) or ("unnamed",)

@@ -48,6 +48,7 @@ def count(
     them it is found beside the symbol.
     """
     from opcost.core.collector import without_collector
+    from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
     from opcost.frontends.options import CountOptions
     from opcost.rules import default_rules
@@ -67,7 +68,7 @@ def count(
         params=params,
         epoch=epoch,
     )
-    with without_collector():
+    with pipes_kept(), without_collector():
         return _count(source, options, default_rules().with_rules(rules), Convention(causal=causal))
 
 
@@ -213,6 +214,8 @@ def read_profile(path: str | Path, *, partial: bool = False) -> Profile:
 
     A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so.
     """
+    from opcost.core.reading import pipes_kept
     from opcost.traces.registry import read
 
-    return read(path, partial=partial)
+    with pipes_kept():
+        return read(path, partial=partial)

@@ -80,7 +80,7 @@ def test_two_traces_in_one_file_are_an_error(tmp_path: Path, name: str) -> None:
 def test_an_empty_file_a_directory_and_no_file_are_told_apart(tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.touch()
-    with pytest.raises(SourceError, match="is empty"):
+    with pytest.raises(SourceError, match="is an empty file"):
         opcost.read_profile(empty)
     with pytest.raises(SourceError, match="is a directory"):
         opcost.read_profile(tmp_path)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from opcost.core.answer import AnswerLine
+from opcost.core.checked import LARGEST
 from opcost.core.cost import Cost
 from opcost.core.devices import Device
 from opcost.core.graph import Note, UnknownExtent
@@ -54,10 +55,14 @@ def _price(row: ProfileRow, rules: Rules) -> Cost | None:
     if found is None or not (row.outs or row.kind == "view"):
         return None  # a rule would find nothing to count where only the kind is known
     try:
-        return found[1](OpView(row.kind, row.type, row.ins, row.outs, row.attrs))
+        cost = found[1](OpView(row.kind, row.type, row.ins, row.outs, row.attrs))
     except (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
         # A trace may leave out an attribute or a tensor that a model always has.
         return None
+    # Beyond is damage, and no rate can be made of it.
+    if cost is None or max(cost.macs, cost.flops, cost.bytes_read, cost.bytes_written) > LARGEST:
+        return None
+    return cost
 
 
 # -- modules of a report -----------------------------------------------------------------------------------------------

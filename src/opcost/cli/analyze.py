@@ -101,7 +101,7 @@ def _read_one(path: str, *, partial: bool) -> Profile:
     from opcost.traces.registry import read, reader_of
 
     file = TraceFile(path)
-    size = file.path.stat().st_size * (_PACKING if file.packed else 1)
+    size = file.size * (_PACKING if file.packed else 1)
     if size >= LARGE and reader_of(file).name == "kineto":
         from opcost.traces.table import read_table
 

@@ -56,7 +56,7 @@ def _relative(before: int, after: int) -> str:
 
 def is_profile(path: str) -> bool:
     """Whether this is a file that a reader of traces claims."""
-    if not Path(path).is_file():
+    if not Path(path).exists() or Path(path).is_dir():
         return False
     from opcost.traces.file import TraceFile
     from opcost.traces.registry import readers

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost import __version__
 from opcost.cli.saying import say, warn
+from opcost.core.reading import STDIN, pipes_kept
 from opcost.errors import OpcostError, PluginWarning
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
         say(__version__)
         return 0
     try:
-        with _plugin_warnings():
+        with _plugin_warnings(), pipes_kept():
             code = _dispatch(words)
         sys.stdout.flush()
     except OpcostError as exc:
@@ -109,13 +110,23 @@ def _dispatch(words: list[str]) -> int:
     from cyclopts import CycloptsError
 
     try:
-        code = app()(_name_optimizer(words), exit_on_error=False, print_error=False, result_action="return_value")
+        code = app()(
+            _name_optimizer(_name_stdin(words)), exit_on_error=False, print_error=False, result_action="return_value"
+        )
     except CycloptsError as exc:
         exc.verbose = False
         command = next((word for word in words if word in COMMANDS), "")
         usage = f"opcost {command} --help" if command else "opcost --help"
         raise OpcostError(str(exc).strip(), hint=f"see `{usage}`") from exc
     return code if isinstance(code, int) else 0
+
+
+def _name_stdin(words: list[str]) -> list[str]:
+    """`-` is the standard input wherever something is read; the library below takes it for an option without a name."""
+    before = ["", *words]
+    return [
+        STDIN if word == "-" and before[place] not in ("-o", "--output") else word for place, word in enumerate(words)
+    ]
 
 
 def _name_optimizer(words: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, Literal, TypeVar, overload
 
 from opcost.core.cost import Cost
@@ -12,6 +13,8 @@ COST_FIELDS = ("macs", "flops", "bytes_read", "bytes_written")
 
 LARGEST = 2**128
 """No count of a real model comes near this; a larger one is damage, and could take for ever to print."""
+
+MOST_AXES = 64
 
 _NON_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -27,6 +30,10 @@ def read_spec(entry: object) -> TensorSpec:
     data = instance(entry, dict)
     extents = get(data, "shape", list, optional=True)
     shape = None if extents is None else tuple(None if extent is None else count_of(extent) for extent in extents)
+    if (shape is not None and prod(extent or 1 for extent in shape[:MOST_AXES]) > LARGEST) or len(
+        shape or ()
+    ) > MOST_AXES:
+        raise Bad(f"{short(extents)} is no shape")
     return TensorSpec(shape, get(data, "dtype", str))
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from opcost.core.checked import Bad, short
 from opcost.core.collector import without_collector
 from opcost.core.harmless import json_text
+from opcost.core.parsing import parse
+from opcost.core.reading import pipes_kept, whole
 from opcost.errors import SourceError
 
 T = TypeVar("T")
+
+LARGEST = 128 << 20
+"""Bytes of the largest file that is believed: a report of a hundred thousand operators has a tenth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,9 @@ class Document(Generic[T]):
     def load(self, path: str | PathLike[str]) -> T:
         """What is saved in this file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, ValueError) as exc:
+            with pipes_kept():
+                text = whole(path, LARGEST, f"saved {self.noun}").decode("utf-8")
+        except UnicodeDecodeError as exc:
             raise SourceError(f"the {self.noun} {fspath(path)!r} cannot be read: {exc}") from exc
         try:
             return self.loads(text)
@@ -43,8 +47,8 @@ class Document(Generic[T]):
         """What is saved in this text; anything else raises `SourceError`."""
         with without_collector():
             try:
-                data = json.loads(text, parse_constant=_no_constant)
-            except (ValueError, RecursionError) as exc:
+                data = parse(text)
+            except ValueError as exc:
                 raise SourceError(f"this is not a saved {self.noun}: the JSON cannot be read ({exc})") from exc
             return self.from_dict(data)
 
@@ -66,7 +70,3 @@ class Document(Generic[T]):
 def dumps(data: dict[str, Any]) -> str:
     """Dictionaries as the text of such a file."""
     return json_text(data, allow_nan=False, separators=(",", ":"))
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
+
+from opcost.core.archives import BadArchive, archive_in
+from opcost.core.parsing import parse
+from opcost.core.reading import head_of, opened, whole
+from opcost.errors import SourceError
 
 
 class Identity(NamedTuple):
@@ -20,6 +23,9 @@ _WEIGHTS_ONLY = f"it holds weights and no operators; {_COUNT_THE_CODE}"
 _NO_READER = "no installed front end reads it; `opcost doctor` lists the front ends"
 _MEGENGINE = "give the file the suffix .mge"
 _PAGE = "the download went wrong: fetch the file itself"
+
+LARGEST_JSON = 16 << 20
+"""Bytes of a JSON file that are looked through for what it may be."""
 
 _BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
     (0, b"version https://git-lfs", Identity("a Git LFS pointer, not the file itself", "run `git lfs pull`")),
@@ -62,16 +68,13 @@ def identify(path: Path) -> Identity:
         if (path / "config.json").is_file():
             return Identity("a directory with a config.json", f"count the configuration: hf:{path / 'config.json'}")
         return Identity("a directory", _COUNT_THE_CODE)
-    with path.open("rb") as file:
-        head = file.read(4096)
-    if not head:
-        return Identity("an empty file", "")
+    head = head_of(path, 4096)
     for offset, beginning, identity in _BEGINNINGS:
         if head[offset:].startswith(beginning):
             return identity
-    if zipfile.is_zipfile(path):
+    if head.startswith(b"PK"):
         return _identify_zip(path)
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+    if head[8:9] == b"{" and not any(head[4:8]):
         return Identity("a safetensors checkpoint", _WEIGHTS_ONLY)
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith((b"<!doctype html", b"<html")):
@@ -86,8 +89,11 @@ def identify(path: Path) -> Identity:
 
 
 def _identify_zip(path: Path) -> Identity:
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    try:
+        with opened(path) as file, archive_in(file) as archive:
+            names = archive.namelist()
+    except BadArchive:
+        return Identity("a damaged zip archive", _PAGE)
     if any("/code/" in name for name in names):
         return Identity("a TorchScript archive", _COUNT_THE_CODE)
     if path.suffix == ".pt2" or any(name.endswith("exported_program.json") for name in names):
@@ -102,12 +108,16 @@ def _identify_zip(path: Path) -> Identity:
 
 def _identify_json(path: Path) -> Identity:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError):
+        content = parse(whole(path, LARGEST_JSON, "model").decode("utf-8-sig"))
+    except SourceError:
+        return Identity("a very large JSON file", "")
+    except ValueError:
         return Identity("text that looks like JSON but cannot be parsed", "")
     keys = content if isinstance(content, dict) else {}
     if "model_type" in keys or "architectures" in keys:
         return Identity("a Hugging Face configuration", f"write hf:{path}")
+    if str(keys.get("schema")).startswith("opcost.report/"):
+        return Identity("a report of opcost", "`opcost show` prints it")
     for key, identity in _JSON_KEYS:
         if key in keys:
             return identity

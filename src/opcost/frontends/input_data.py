@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import ast
 import pickletools
-import zipfile
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from opcost.errors import InputError
+from opcost.core.archives import BadArchive, archive_in
+from opcost.core.reading import length_of, opened, pipes_kept
+from opcost.errors import InputError, SourceError
 
 MAGIC = b"\x93NUMPY"
 LONGEST_HEAD = 1 << 16
 """Bytes of the description of one array that are believed."""
 MOST_ARRAYS = 10_000
+MOST_AXES = 64
+LARGEST_EXTENT = 1 << 63
+LARGEST_PICKLE = 64 << 20
+"""Bytes of a pickle, which holds its arrays among its steps and so is read as a whole."""
+MOST_STEPS = 50 * MOST_ARRAYS
+"""Steps of a pickle: some twenty-five make an array."""
 
 _HINT = "save the data with numpy.save or numpy.savez, or pickle a numpy array or a dict of them"
 _DTYPES = {
@@ -40,33 +47,38 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
     """The one array of a file, or its arrays by name; what the file is, its content decides."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with pipes_kept(), opened(path) as file:
+            size = length_of(file)
             head = file.read(8)
             file.seek(0)
             if head.startswith(MAGIC):
-                return _npy(file, path.stat().st_size, str(path))
+                return _npy(file, size, str(path))
             if head.startswith(b"PK"):
-                return _npz(path)
-            return _Pickle(str(path)).read(file.read())
-    except OSError as exc:
-        raise InputError(f"the input data {path} cannot be read: {exc.strerror or exc}") from exc
+                return _npz(file, str(path))
+            if size > LARGEST_PICKLE:
+                raise InputError(
+                    f"{path} is no array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB", hint=_HINT
+                )
+            return _Pickle(str(path), size).read(file.read(size))
+    except SourceError as exc:
+        raise InputError(f"the input data cannot be read: {exc.message}", hint=exc.hint) from exc
 
 
 # -- numpy's own files -------------------------------------------------------------------------------------------------
 
 
-def _npz(path: Path) -> dict[str, InputArray]:
+def _npz(file: BinaryIO, path: str) -> dict[str, InputArray]:
     found = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with archive_in(file) as archive:
             members = archive.infolist()
             if len(members) > MOST_ARRAYS:
                 raise InputError(f"{path} claims {len(members)} arrays", hint=_HINT)
             for member in members:
-                with archive.open(member) as file:
+                with archive.open(member) as content:
                     name = member.filename.removesuffix(".npy")
-                    found[name] = _npy(file, member.file_size, f"{path}: {member.filename}")
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
+                    found[name] = _npy(content, member.file_size, f"{path}: {member.filename}")
+    except BadArchive as exc:
         raise InputError(f"{path} is no archive of arrays: {exc}", hint=_HINT) from exc
     return found
 
@@ -100,7 +112,11 @@ def _array(shape: object, descr: object, what: str) -> tuple[InputArray, int]:
     if code not in _DTYPES:
         named = repr(descr)[:40] if isinstance(descr, str) else "that has several parts"
         raise InputError(f"{what} holds elements of a type {named}, not numbers", hint=_HINT)
-    if not isinstance(shape, tuple) or any(type(extent) is not int or extent < 0 for extent in shape):
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > MOST_AXES
+        or any(type(extent) is not int or not 0 <= extent < LARGEST_EXTENT for extent in shape)
+    ):
         raise InputError(f"{what} holds an array whose shape is no tuple of counts", hint=_HINT)
     return InputArray(tuple(shape), _DTYPES[code]), int(code[1:])
 
@@ -136,14 +152,18 @@ _MARK = object()
 class _Pickle:
     """Follows a pickle step by step, on a stack of plain values."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, size: int) -> None:
         self.what = what
+        self.left = size
+        """Bytes that may still be made of text: no more than the file has."""
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
     def read(self, data: bytes) -> InputArray | dict[str, InputArray]:
         try:
-            for opcode, argument, _ in pickletools.genops(data):
+            for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+                if number > MOST_STEPS:
+                    raise self._refuse(f"it has more than {MOST_STEPS} steps")
                 if opcode.name == "STOP":
                     return self._result(self.stack.pop())
                 self._step(opcode.name, argument)
@@ -265,6 +285,9 @@ class _Pickle:
             ):
                 return self._planned(_Plan(), shape, dtype, data)
             case (_Name("_codecs", "encode"), (str(text), "latin1" | "latin-1")):
+                self.left -= len(text)
+                if self.left < 0:
+                    raise self._refuse("it makes more of its text than it has")
                 return text.encode("latin1")
             case (_Name("builtins", "bytes"), ()):  # an array without elements
                 return b""

@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opcost.core.plugin import FRONTENDS, tell_fault, usable
+from opcost.core.reading import head_of, is_nameless
 from opcost.errors import AmbiguousSource, UnknownSource
 
 if TYPE_CHECKING:
@@ -87,13 +88,20 @@ def owner(obj: object) -> FrontEnd:
 
 
 def reader(path: Path) -> FrontEnd | None:
-    """The front end that reads this file: the suffix narrows, the content decides; None if nobody does."""
+    """The front end that reads this file: the suffix narrows, the content decides; None if nobody does.
+
+    What comes through a pipe has no suffix, so that everybody is asked who reads files.
+    """
     suffixes = "".join(path.suffixes).lower()
-    asked = [frontend for frontend in frontends() if any(suffixes.endswith(suffix) for suffix in frontend.suffixes)]
+    nameless = is_nameless(path)
+    asked = [
+        frontend
+        for frontend in frontends()
+        if any(nameless or suffixes.endswith(suffix) for suffix in frontend.suffixes)
+    ]
     if not asked:
         return None
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
+    head = head_of(path, HEAD_BYTES)
     claims = _claims(asked, lambda frontend: frontend.sniff(head, path), "asked whether it reads a file")
     if len(claims) > 1:
         raise AmbiguousSource(f"{' and '.join(frontend.name for frontend in claims)} both claim the file {path}")

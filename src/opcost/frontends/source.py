@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from opcost.core.reading import head_of, is_nameless
 from opcost.core.wording import shortened, some
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
@@ -146,8 +147,8 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
 
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
-    if path.is_file():
-        if path.suffix == ".json" and _is_report(path):
+    if not path.is_dir():
+        if (path.suffix == ".json" or is_nameless(path)) and _is_report(path):
             found: Source = SavedReport(path)
         elif (frontend := reader(path)) is not None:
             found = ModelFile(path, frontend)
@@ -184,8 +185,7 @@ def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> Pytho
 
 def _is_report(path: Path) -> bool:
     """Whether a JSON file calls itself a report of ours within its first bytes."""
-    with path.open("rb") as file:
-        return b'"opcost.report/' in file.read(512)
+    return b'"opcost.report/' in head_of(path, 512)
 
 
 def _is_model(obj: object) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
+from opcost.core.parsing import parse
+from opcost.traces.values import is_shape
 
 DTYPES: dict[str, str] = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool",
@@ -37,14 +38,14 @@ Translator: TypeAlias = Callable[[list[Argument], list[str]], "Meaning"]
 def arguments_of(dims: bytes, types: bytes) -> list[Argument]:
     """Each argument's tensor, None where it is none; lists of tensors are spread out, their type is not recorded."""
     try:
-        shapes, names = json.loads(dims or b"[]"), json.loads(types or b"[]")
+        shapes, names = _parsed(dims), _parsed(types)
     except ValueError:
         return []
     if not isinstance(shapes, list) or not isinstance(names, list):
         return []
     found: list[Argument] = []
     for place, shape in enumerate(shapes):
-        word = names[place] if place < len(names) else ""
+        word = str(names[place]) if place < len(names) else ""
         if not isinstance(shape, list):
             found.append(None)
         elif shape and isinstance(shape[0], list):
@@ -58,13 +59,18 @@ def arguments_of(dims: bytes, types: bytes) -> list[Argument]:
     return found
 
 
+def _parsed(written: bytes) -> Any:
+    """What the trace spells; whatever is wrong with it is a ValueError."""
+    return parse(written.decode("utf-8")) if written else []
+
+
 def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list) and all(type(extent) is int and 0 <= extent < 2**63 for extent in shape)
+    return is_shape(shape) and min(shape, default=0) >= 0  # type: ignore[call-overload]
 
 
 def values_of(concrete: bytes) -> list[str]:
     """Plain arguments as the trace writes them, empty for tensors."""
-    found = json.loads(concrete or b"[]")
+    found = _parsed(concrete)
     return found if isinstance(found, list) else []
 
 
@@ -78,7 +84,7 @@ def tensor(arguments: list[Argument], place: int) -> TensorSpec:
 
 def numbers(values: list[str], place: int, rank: int) -> list[int]:
     """A list argument such as "[2, 2]"; one number stands for all axes."""
-    found = json.loads(values[place])
+    found = parse(values[place])
     numbers = found if isinstance(found, list) else [found]
     return numbers * rank if len(numbers) == 1 else numbers
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
+from opcost.core.parsing import parse
 from opcost.traces.aten_call import Argument, Meaning, Told, Translator, broadcast, numbers, of, tensor
 
 
@@ -79,7 +79,7 @@ def _convolution(places: _Places) -> Translator:
 
 def _convolution_backward(arguments: list[Argument], values: list[str]) -> Meaning:
     grad_y, x, weight = (tensor(arguments, place) for place in range(3))
-    mask = json.loads(values[-1].lower())
+    mask = parse(values[-1].lower())
     grads = tuple(name for name, wanted in zip(("input", "weight", "bias"), mask, strict=True) if wanted)
     made = {"input": x, "weight": weight, "bias": TensorSpec(grad_y.dims[1:2], grad_y.dtype)}
     attrs: dict[str, bool | tuple[str, ...]] = {"grads": grads}

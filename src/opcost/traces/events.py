@@ -8,6 +8,9 @@ from typing import Any
 
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
+from opcost.traces.values import LATEST_NS
+
+NS_PER_US = 1000
 
 _LIST = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
 
@@ -19,7 +22,9 @@ def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str,
     except SourceError as exc:
         if not partial:
             raise
-        return _before_damage(file), f"{exc.message}; this is what stands before it"
+        fault = exc.message
+    # Not above, where the error still holds what was read of the file.
+    return _before_damage(file), f"{fault}; this is what stands before it"
 
 
 def _whole(file: TraceFile) -> list[dict[str, Any]]:
@@ -61,8 +66,8 @@ def text(event: dict[str, Any], key: str) -> str:
 
 
 def integer(event: dict[str, Any], key: str) -> int | None:
-    """A field that is a whole number, also one written as text; None where it is not."""
+    """A field that is a whole number such as a clock gives, also one written as text; None where it is not."""
     value = event.get(key)
     if isinstance(value, str) and value.isdecimal() and len(value) <= 30:
-        return int(value)
-    return value if type(value) is int else None
+        value = int(value)
+    return value if type(value) is int and abs(value) <= LATEST_NS // NS_PER_US else None

@@ -47,7 +47,7 @@ class KinetoReader:
         return start == b"[" and _CATEGORY.search(head) is not None
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        if file.path.stat().st_size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES):
+        if file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES):
             from opcost.traces.table import read_table
 
             return read_table(file.path, partial=partial).profile()

@@ -10,8 +10,10 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from opcost.core.parsing import mended, parse
 from opcost.errors import MissingFramework, SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
 from opcost.traces.kineto_categories import IGNORED
@@ -26,6 +28,11 @@ LARGEST_HEAD = 1 << 24
 """If fields before the events are damaged, so much of the file is looked through before that is said."""
 LARGEST_FIRST = 1 << 22
 """In so many bytes the first event must end."""
+LARGEST_EVENT = 1 << 24
+"""In so many bytes an event must end; a text or a list that never does is not waited for."""
+LARGEST_TRAILER = 1 << 26
+SMALLEST_EVENT = 32
+"""Bytes that an event has at the least, taken over many: with a name and a time it has twice as many."""
 LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 """The key, and not a text that holds its name."""
 BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
@@ -88,7 +95,7 @@ class KinetoStream:
             read, broken = self._more(stream, window)
             cut = window.rfind(separator) if separator else -1
             if cut >= 0 and (found := self._straight(window, cut + separator.index(b"}") + 1)):
-                self.events += len(found)
+                self._count(len(found))
                 yield found
                 used = cut + len(separator) - 1
                 self._position += used
@@ -99,12 +106,17 @@ class KinetoStream:
             if read:
                 cut = buffer.rfind(separator) if separator else -1
                 if cut < 0:
+                    if len(buffer) > LARGEST_EVENT:
+                        raise _Damage(
+                            f"no event ends in the {len(buffer)} bytes after event {self.events}, at byte {self._position}",
+                            REPAIR,
+                        )
                     continue
                 events, used, ended = self._decode(buffer, cut, separator)
             else:
                 events, used, ended = self._last(buffer, separator, broken)
             if events:
-                self.events += len(events)
+                self._count(len(events))
                 yield events
             if broken and not ended:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
@@ -113,6 +125,12 @@ class KinetoStream:
             if ended:
                 self._trailer(window.content(), stream)
                 return
+
+    def _count(self, events: int) -> None:
+        """Count the events of a block; more than such bytes can hold are made to keep a reader busy."""
+        self.events += events
+        if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:
+            raise _Damage(f"{self.events} events stand in the first {self._position} bytes", REPAIR)
 
     def _straight(self, window: Window, end: int) -> list[Event]:
         """The events before `end`, decoded where they lie.
@@ -141,7 +159,7 @@ class KinetoStream:
 
     def _salvage(self) -> bytes:
         """What can be unpacked of the block in which unpacking failed."""
-        return self.file.unpackable()[self._read :] if self.file.packed else b""
+        return self.file.unpackable(self._read) if self.file.packed else b""
 
     def _header(self, stream: BinaryIO) -> bytes:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""
@@ -161,7 +179,7 @@ class KinetoStream:
                     continue
                 self._position = found.end()
                 return buffer[found.end() :]
-            if not read or (fault and len(buffer) > LARGEST_HEAD):
+            if not read or len(buffer) > LARGEST_HEAD:
                 fault = fault or _Damage('the list "traceEvents" is missing', REPAIR)
                 raise _Damage(broken, TRUNCATED) if broken else fault
 
@@ -277,6 +295,8 @@ class KinetoStream:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
             if not read:
                 break
+            if len(window) > LARGEST_TRAILER:
+                raise _Damage(f"the fields behind the events have more than {LARGEST_TRAILER >> 20} MiB", REPAIR)
         text = window.content().strip()
         if text.startswith(b","):
             self._keep(b"{" + text[1:], self._position)
@@ -287,7 +307,7 @@ class KinetoStream:
 
     def _keep(self, text: bytes, position: int) -> None:
         try:
-            found = json.loads(text)
+            found = parse(mended(text.decode("utf-8")), parse_constant=lambda _: None)
         except json.JSONDecodeError as exc:
             if exc.msg == "Extra data":
                 raise _Damage(
@@ -296,7 +316,7 @@ class KinetoStream:
                 ) from exc
             hint = TRUNCATED if "Unterminated" in exc.msg or exc.pos >= len(text.rstrip()) - 1 else REPAIR
             raise _Damage(f"the fields at byte {position + exc.pos} are damaged: {exc.msg}", hint) from exc
-        except (ValueError, RecursionError) as exc:
+        except ValueError as exc:
             raise _Damage(f"the fields at byte {position} are damaged: {exc}", REPAIR) from exc
         if "traceEvents" in found:
             raise _Damage('there is a second list "traceEvents"', "two traces were put into one file: separate them")
@@ -332,11 +352,16 @@ class _Decoders:
 
 def _decoders() -> _Decoders:
     try:
-        return _Decoders()
+        import msgspec  # noqa: F401
     except ModuleNotFoundError as exc:
-        if exc.name != "msgspec":
-            raise
         raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install 'opcost[traces]'") from exc
+    return _made()
+
+
+@cache
+def _made() -> _Decoders:
+    """Their types are put together once: that takes as long as a small trace."""
+    return _Decoders()
 
 
 def _blank(found: re.Match[bytes]) -> bytes:

@@ -36,20 +36,24 @@ class MegEngineReader:
         if not _GRAPH.match(file.head):
             events, damage = events_of(file, partial=partial)
             return read_timeline(events, file.name, damage=damage)
+        fault = ""
         try:
             data = file.json()
-        except SourceError as fault:
+        except SourceError as exc:
             if not partial:
                 raise
-            from opcost.traces.megengine_damage import LOST, read_before_damage
+            fault = exc.message
+        if not fault:
+            return read_graph_profile(data, file.name)
+        # Not above, where the error still holds what was read of the file.
+        from opcost.traces.megengine_damage import LOST, read_before_damage
 
-            profile = read_graph_profile(read_before_damage(file), file.name)
-            nameless = sum(row.type == LOST for row in profile.rows)
-            said = f"{fault.message}; this is what stands before it: times of {len(profile.rows)} operators"
-            if nameless:
-                said += f", of which {nameless} have lost their names, for those stand at the end of the file"
-            return replace(profile, notes=(*profile.notes, Note("partial", said)))
-        return read_graph_profile(data, file.name)
+        profile = read_graph_profile(read_before_damage(file), file.name)
+        nameless = sum(row.type == LOST for row in profile.rows)
+        said = f"{fault}; this is what stands before it: times of {len(profile.rows)} operators"
+        if nameless:
+            said += f", of which {nameless} have lost their names, for those stand at the end of the file"
+        return replace(profile, notes=(*profile.notes, Note("partial", said)))
 
 
 READER = MegEngineReader()

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, TypeAlias
 
+from opcost.core.parsing import parse
 from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, TraceFile
 
@@ -33,22 +34,23 @@ def read_before_damage(file: TraceFile) -> Json:
 
 
 def _readable(file: TraceFile) -> str:
-    found = []
+    found = bytearray()
     try:
         for piece in file.pieces():
-            found.append(piece)  # noqa: PERF402 - one after the other, so that those before the damage are kept
+            found += piece
+            file.check_whole(len(found))
     except DAMAGE:
         pass  # the pieces before are what this is about
-    return b"".join(found).decode("utf-8-sig", "ignore")
+    return found.decode("utf-8-sig", "ignore")
 
 
 def _salvaged(text: str) -> tuple[Any, int]:
     """The document with everything closed that is open where it breaks off, and how many containers those are."""
     try:
-        return json.loads(text), 0
+        return parse(text, parse_constant=lambda _: None), 0
     except json.JSONDecodeError as fault:
         text = text[: fault.pos]
-    except RecursionError:
+    except ValueError:
         return None, 0
     end = 0
     opened: list[str] = []
@@ -62,8 +64,9 @@ def _salvaged(text: str) -> tuple[Any, int]:
             continue
         end = found.start() if mark == "," else found.end()
     try:
-        return json.loads(text[:end] + "".join(_CLOSING[mark] for mark in reversed(opened))), len(opened)
-    except (ValueError, RecursionError):
+        closed = text[:end] + "".join(_CLOSING[mark] for mark in reversed(opened))
+        return parse(closed, parse_constant=lambda _: None), len(opened)
+    except ValueError:
         return None, 0
 
 
@@ -79,7 +82,10 @@ def _completed(data: Json, file: TraceFile) -> Json:
         raise SourceError(f"{file.path}: nothing stands before the damage")
     operators = graph.setdefault("operator", {})
     graph.setdefault("var", {})
-    timed = [key for side in ("host", "device") for key in (profiler.get(side) or {})]
+    sides = [profiler.get(side) for side in ("host", "device")]
+    timed = [key for side in sides if isinstance(side, dict) for key in side]
+    if not isinstance(operators, dict):
+        raise SourceError(f"{file.path}: no operator stands before the damage")
     if not timed:
         raise SourceError(f"{file.path}: no time of an operator stands before the damage")
     for key in timed:

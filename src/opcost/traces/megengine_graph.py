@@ -22,6 +22,7 @@ from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.params import Param
 from opcost.frontends.megengine.scopes import Scopes
 from opcost.traces.megengine_meaning import dtype_of, translate
+from opcost.traces.values import is_shape
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -136,9 +137,7 @@ class _Reader:
 
     def _shapes(self, key: str, name: str) -> list[tuple[int, ...]]:
         shapes = self._footprint(key).get(name) or []
-        if not isinstance(shapes, list) or not all(
-            isinstance(shape, list) and all(isinstance(extent, int) for extent in shape) for shape in shapes
-        ):
+        if not isinstance(shapes, list) or not all(map(is_shape, shapes)):
             raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is no list of shapes")
         return [tuple(shape) for shape in shapes]
 

@@ -16,6 +16,7 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.megengine.params import ENUMS
 from opcost.traces.megengine_meaning import dtype_of, translate
+from opcost.traces.values import is_shape
 
 Json: TypeAlias = "dict[str, Any]"
 Thread: TypeAlias = "tuple[str, str]"
@@ -229,6 +230,7 @@ def _specs(tensors: list[Json]) -> tuple[TensorSpec, ...]:
     for tensor in tensors:
         inside = str(tensor.get("shape", "")).strip("{}")
         words = [word for word in inside.split(",") if word.strip()]
-        shape = tuple(int(word) if word.strip().isdecimal() else None for word in words)
-        found.append(TensorSpec(shape, dtype_of(str(tensor.get("dtype", ""))) or "float32"))
+        shape = [int(word) if word.strip().isdecimal() and len(word) < 20 else -1 for word in words]
+        extents = tuple(extent if extent >= 0 else None for extent in shape) if is_shape(shape) else None
+        found.append(TensorSpec(extents, dtype_of(str(tensor.get("dtype", ""))) or "float32"))
     return tuple(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -11,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.events import events_of, integer, text
+from opcost.traces.events import NS_PER_US, events_of, integer, text
 from opcost.traces.file import TraceFile
 from opcost.traces.named_kinds import named_kind
+from opcost.traces.values import executions, label, nanoseconds
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
-NS_PER_US = 1000
+NS_PER_MS = 1_000_000
 _TRACE = re.compile(rb'^\s*\{\s*"traceEvents"\s*:')
 _MARKS = re.compile(
     rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device Storage)"|"process_name"[^}]*"pid"|"cpu/0"'
@@ -49,7 +49,7 @@ class MxnetReader:
             return Profile(meta=meta, rows=tuple(_sums(entries)))
         events, damage = events_of(file, partial=partial)
         devices = {
-            event.get("pid"): str(event["args"]["name"])
+            label(event, "pid"): str(event["args"]["name"])
             for event in events
             if event.get("ph") == "M" and event.get("name") == "process_name" and _named(event)
         }
@@ -74,13 +74,13 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
     begun: dict[tuple[Any, Any, str], list[int]] = {}
     found: list[tuple[int, int, str, dict[str, Any]]] = []
     for event in events:
-        if event.get("cat") != "operator" or event.get("ph") not in {"B", "E"}:
+        if event.get("cat") != "operator" or event.get("ph") not in ("B", "E"):
             continue
         time = integer(event, "ts")
         if time is None:
             raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in 'ts'")
         name = text(event, "name")
-        stack = begun.setdefault((event.get("pid"), event.get("tid"), name), [])
+        stack = begun.setdefault((label(event, "pid"), label(event, "tid"), name), [])
         if event["ph"] == "B":
             stack.append(time)
         elif stack:
@@ -93,8 +93,8 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
             name=name,
             type=name,
             kind=named_kind(name),
-            device=devices.get(event.get("pid"), str(event.get("pid"))),
-            stream=str(event.get("tid")),
+            device=devices.get(label(event, "pid"), str(label(event, "pid"))),
+            stream=str(label(event, "tid")),
             provider="operator",
             host_start_ns=start * NS_PER_US,
             host_ns=duration * NS_PER_US,
@@ -105,10 +105,9 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
     return rows, sum(map(len, begun.values()))
 
 
-def _sums(entries: Iterable[tuple[str, str, int, Decimal]]) -> Iterator[ProfileRow]:
+def _sums(entries: Iterable[tuple[str, str, int, int]]) -> Iterator[ProfileRow]:
     """One row for each name of the table; MXNet rounds its milliseconds to four digits."""
-    for number, (domain, name, count, total) in enumerate(entry for entry in entries if entry[0] != API):
-        spent = round(total * 1_000_000)
+    for number, (domain, name, count, spent) in enumerate(entry for entry in entries if entry[0] != API):
         yield ProfileRow(
             id=number,
             name=name,
@@ -121,12 +120,12 @@ def _sums(entries: Iterable[tuple[str, str, int, Decimal]]) -> Iterator[ProfileR
         )
 
 
-def _aggregate(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
-    """Domain, name, executions and milliseconds."""
+def _aggregate(file: TraceFile) -> list[tuple[str, str, int, int]]:
+    """Domain, name, executions and nanoseconds."""
     try:
-        domains = json.loads(file.text(), parse_float=Decimal, parse_int=Decimal)["Time"]
+        domains = file.json(parse_float=Decimal, parse_int=Decimal)["Time"]
         return [
-            (domain, name, int(entry["Count"]), entry["Total"] + 0)
+            (domain, name, executions(entry["Count"]), nanoseconds(entry["Total"], NS_PER_MS))
             for domain, table in domains.items()
             for name, entry in table.items()
         ]
@@ -134,7 +133,7 @@ def _aggregate(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
         raise SourceError(f"{file.path} looks like MXNet's aggregate table but is damaged: {exc!r}") from exc
 
 
-def _table(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
+def _table(file: TraceFile) -> list[tuple[str, str, int, int]]:
     """The same from the printed table, where a domain is a line above one of equals signs."""
     found = []
     domain, timed, before = "", False, ""
@@ -144,6 +143,13 @@ def _table(file: TraceFile) -> list[tuple[str, str, int, Decimal]]:
         elif line.startswith("Name "):
             timed = "Time (ms)" in line
         elif timed and (fields := _LINE.fullmatch(line)) is not None:
-            found.append((domain, fields[1], int(fields[2]), Decimal(fields[3])))
+            found.append(_line(file, domain, fields))
         before = line
     return found
+
+
+def _line(file: TraceFile, domain: str, fields: re.Match[str]) -> tuple[str, str, int, int]:
+    try:
+        return domain, fields[1], executions(Decimal(fields[2])), nanoseconds(Decimal(fields[3]), NS_PER_MS)
+    except ValueError as exc:
+        raise SourceError(f"{file.path}: the line of {fields[1][:80]!r} is damaged: {exc}") from exc

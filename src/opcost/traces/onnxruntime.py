@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from opcost.core.graph import Note, TensorSpec
+from opcost.core.parsing import parse
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.events import events_of, integer, text
+from opcost.traces.events import NS_PER_US, events_of, integer, text
 from opcost.traces.file import TraceFile
 from opcost.traces.onnx_kinds import onnx_kind
+from opcost.traces.values import is_shape
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
 KERNEL_TIME = "_kernel_time"
 FENCES = ("_fence_before", "_fence_after")
-NS_PER_US = 1000
 
 DTYPES = {
     "float": "float32", "double": "float64", "float16": "float16", "bfloat16": "bfloat16", "bool": "bool",
@@ -57,7 +57,7 @@ class OnnxRuntimeReader:
                 last_of[row.name] = last_of[name] = row.id
                 rows.append(row)
             elif category == "Kernel":
-                owner = last_of.get(_args(event).get("parent_name", ""))
+                owner = last_of.get(text(_args(event), "parent_name"))
                 (kernels.setdefault(owner, []) if owner is not None else orphans).append(_kernel(event, name))
         if kernels:
             rows = [_with_kernels(row, kernels.get(row.id, [])) for row in rows]
@@ -134,7 +134,7 @@ def _specs(shapes: object) -> tuple[TensorSpec, ...]:
     """The tensors in `[{"float": [1, 3, 224, 224]}, ...]`; some versions write the list as text."""
     if isinstance(shapes, str):
         try:
-            shapes = json.loads(shapes)
+            shapes = parse(shapes)
         except ValueError:
             return ()
     if not isinstance(shapes, list):
@@ -143,7 +143,7 @@ def _specs(shapes: object) -> tuple[TensorSpec, ...]:
     for entry in shapes:
         if isinstance(entry, dict):
             for word, shape in entry.items():
-                if isinstance(shape, list) and all(type(extent) is int for extent in shape):
+                if is_shape(shape):
                     extents = tuple(extent if extent >= 0 else None for extent in shape)
                     found.append(TensorSpec(extents, DTYPES.get(str(word), str(word))))
     return tuple(found)

@@ -13,6 +13,7 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.named_kinds import named_kind
+from opcost.traces.values import nanoseconds
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -145,8 +146,8 @@ def _row(file: TraceFile, number: int, request: int, fields: list[str]) -> Profi
 
 def _ns(file: TraceFile, name: str, milliseconds: str) -> int:
     try:
-        return int((Decimal(milliseconds) * NS_PER_MS).to_integral_value())
-    except (InvalidOperation, ValueError, OverflowError):
+        return nanoseconds(Decimal(milliseconds), NS_PER_MS)
+    except (InvalidOperation, ValueError):
         raise SourceError(
-            f"{file.path}: the layer {name!r} has the time {milliseconds!r}, which is no number"
+            f"{file.path}: the layer {name!r} has the time {milliseconds[:40]!r}, which is no number"
         ) from None

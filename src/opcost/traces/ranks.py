@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import opcost
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
+from opcost.core.reading import opened
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, SourceError, WriteError
 from opcost.traces.rank_columns import CACHE_VERSION, profile_of, reduce_file
@@ -176,6 +177,10 @@ def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
             yield from sorted(inside, key=_natural)
         elif path.is_file():
             yield path
+        elif path.exists():
+            raise SourceError(
+                f"{path} is no file, and several traces are read from files only", hint="save it as a file"
+            )
         else:
             raise SourceError(f"there is no file or directory {path}")
 
@@ -272,7 +277,7 @@ def _natural(file: Path) -> list[tuple[int, str]]:
 
 def _content_key(file: Path) -> str:
     digest = hashlib.sha256()  # processors have instructions for it
-    with file.open("rb") as stream:
+    with opened(file) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return f"{opcost.__version__}:{CACHE_VERSION}:{digest.hexdigest()}"

@@ -12,6 +12,7 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.events import events_of
 from opcost.traces.file import TraceFile
+from opcost.traces.values import executions, nanoseconds
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -43,7 +44,7 @@ class TensorRtReader:
             if _TIMES.match(file.head):
                 rows = tuple(_stages(content))
                 return Profile(meta={**meta, "runs": str(len(content))}, rows=rows, wall_ns=_wall(rows), notes=notes)
-            runs = next((int(entry["count"]) for entry in content if "count" in entry), 1)
+            runs = next((executions(entry["count"]) for entry in content if "count" in entry), 1)
             rows = tuple(_layers([entry for entry in content if "name" in entry], runs))
         except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as exc:
             raise SourceError(f"{file.path} looks like a profile of TensorRT but is damaged: {exc!r}") from exc
@@ -97,4 +98,4 @@ def _wall(rows: tuple[ProfileRow, ...]) -> int | None:
 
 def _ns(entry: dict[str, Any], key: str, times: int = 1) -> int:
     """Milliseconds, with the decimals that the file has."""
-    return round(Decimal(str(entry[key])) * NS_PER_MS * times)
+    return nanoseconds(Decimal(str(entry[key])), NS_PER_MS * times)

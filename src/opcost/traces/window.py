@@ -37,6 +37,9 @@ class Window:
     def rfind(self, text: bytes) -> int:
         return self._bytes.rfind(text, 1, self._end) - 1
 
+    def __len__(self) -> int:
+        return self._end - 1
+
     def content(self) -> bytes:
         return bytes(memoryview(self._bytes)[1 : self._end])
 

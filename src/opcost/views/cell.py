@@ -96,10 +96,13 @@ def cut(text: str, room: int, unit: Unit) -> str:
     if unit not in ("name", "text"):
         return text
     keeps_end = unit == "name" and "." in text
-    kept = list(text)
-    while kept and width_of("".join(kept)) > room - 1:
-        kept.pop(0 if keeps_end else -1)
-    return "…" + "".join(kept) if keeps_end else "".join(kept) + "…"
+    left, kept = room - 1, 0
+    for letter in reversed(text) if keeps_end else text:
+        left -= width_of(letter)
+        if left < 0:
+            break
+        kept += 1
+    return "…" + text[len(text) - kept :] if keeps_end else text[:kept] + "…"
 
 
 def cut_shapes(text: str, room: int) -> str:

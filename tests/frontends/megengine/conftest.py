@@ -17,6 +17,7 @@ from opcost.frontends.megengine.dtypes import DType
 from opcost.frontends.megengine.flatbuffer import Buffer, Table
 from opcost.frontends.megengine.graph import build_graph
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
+from opcost.frontends.megengine.pages import Pages
 from opcost.frontends.megengine.params import _TABLES, Param, read_param
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
@@ -100,5 +101,5 @@ def _defaults(table: str) -> dict[str, Attr]:
     tag = next((tag for tag, (name, _) in _TABLES.items() if name == table), None)
     if tag is None:
         return {}
-    empty = Buffer(b"\x04\0\x04\0\x04\0\0\0" + bytes(8), 0, 16, "empty")
+    empty = Buffer(Pages(b"\x04\0\x04\0\x04\0\0\0" + bytes(8), 16, "empty"), 0, 16, "empty")
     return dict(read_param(tag, Table(empty, 4)).fields)

@@ -16,6 +16,7 @@ from opcost.frontends.megengine import FRONTEND
 from opcost.frontends.megengine.container import locate
 from opcost.frontends.megengine.model import parse_model, read_model
 from opcost.frontends.megengine.names import _REGISTERED, by_hash, plain
+from opcost.frontends.megengine.pages import Pages
 from opcost.frontends.megengine.xxhash import xxh64
 
 Dump = Callable[[str], Path]
@@ -211,7 +212,7 @@ def test_a_file_of_another_kind_is_refused() -> None:
 def test_a_list_that_names_one_table_twice_is_refused(dump: Dump) -> None:
     """A small file must not stand for a large model."""
     data = bytearray(dump("two_io.v2").read_bytes())
-    operators = locate(bytes(data), len(data), "net.mge").graph.root(b"mgv2").vector(2, 4)
+    operators = locate(Pages(bytes(data), len(data), "net.mge")).graph.root(b"mgv2").vector(2, 4)
     assert operators is not None
     at, _ = operators
     (first,) = struct.unpack_from("<I", data, at)
@@ -223,7 +224,7 @@ def test_a_list_that_names_one_table_twice_is_refused(dump: Dump) -> None:
 def test_a_list_without_end_is_refused(dump: Dump) -> None:
     """A hundred thousand operators are no model; 40 MB of them must not become gigabytes of objects."""
     data = bytearray(dump("two_io.v2").read_bytes())
-    operators = locate(bytes(data), len(data), "net.mge").graph.root(b"mgv2").vector(2, 4)
+    operators = locate(Pages(bytes(data), len(data), "net.mge")).graph.root(b"mgv2").vector(2, 4)
     assert operators is not None
     at, _ = operators
     count = 100_000

@@ -139,7 +139,7 @@ def test_a_file_cut_anywhere_is_refused(length: int, read: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "is empty"),
+        (b"", "is an empty file"),
         (struct.pack("<3Q", 0x113, 0, 0), "begins with 13 01"),
         (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
         (b"<!DOCTYPE html><html>", "a web page"),

@@ -6,9 +6,7 @@ input, constants are the parameters, every operator's first output is an activat
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -19,6 +17,7 @@ from opcost.errors import InputError
 from opcost.frontends.megengine.infer import Inferred, infer
 from opcost.frontends.megengine.inputs import input_names
 from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor, read_model
+from opcost.frontends.megengine.pages import Pages, pages_of
 
 _PARAMETER = "ImmutableTensor"
 _CONVOLUTIONS = ("Convolution", "ConvBias")
@@ -48,7 +47,7 @@ def count_dump(path: str | Path, given: Given = None, *, with_values: bool = Tru
     found = _infer(model, given)
     records = Records(ops=len(model.operators))
     fields: dict[int, _Field] = {}
-    with _mapped(path) as data:
+    with pages_of(path) as data:
         for op in _in_order_of_use(model):
             name = op.name or model.variables[op.outputs[0]].name or f"{op.type}[{op.index}]"
             class_name = _CLASS_NAMES.get(op.type, op.type)
@@ -82,19 +81,13 @@ def _in_order_of_use(model: Model) -> Iterator[Operator]:
 
 def values_of(path: str | Path) -> dict[int, tuple[float, float] | None]:
     """Mean and deviation of the tensors of a dump, by variable."""
-    with _mapped(path) as data:
+    with pages_of(path) as data:
         return {
             variable: _values(tensor, data)
             for op in read_model(path).operators
             if op.type in HOLDERS
             for variable, tensor in zip(op.outputs, op.tensors, strict=True)
         }
-
-
-@contextmanager
-def _mapped(path: str | Path) -> Iterator[mmap.mmap]:
-    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        yield data
 
 
 def _infer(model: Model, given: Given) -> Inferred:
@@ -171,10 +164,9 @@ def _field(op: Operator, found: Inferred, before: list[_Field]) -> _Field:
     return _Field((size[0], size[1]), (stride[0], stride[1]))
 
 
-def _values(tensor: Tensor, data: mmap.mmap) -> tuple[float, float] | None:
+def _values(tensor: Tensor, data: Pages) -> tuple[float, float] | None:
     """Mean and deviation of a stored tensor, a quantized one as the numbers that it stands for."""
-    with memoryview(data) as whole, whole[tensor.offset : tensor.offset + tensor.nbytes] as piece:
-        found = mean_and_std(piece, dtype_name(tensor.dtype.name))
+    found = mean_and_std(data.piece(tensor.offset, tensor.nbytes), dtype_name(tensor.dtype.name))
     if found is None or tensor.dtype.scale is None:
         return found
     mean, std = found

@@ -80,7 +80,7 @@ def find_records(
 
 def dump_path(source: str | Path) -> Path | None:
     """The path of a source that is a dump of MegEngine's."""
-    if not Path(source).is_file():
+    if not Path(source).exists() or Path(source).is_dir():
         return None
     found = resolve(str(source))
     return found.path if isinstance(found, ModelFile) and found.frontend.name == "megengine" else None

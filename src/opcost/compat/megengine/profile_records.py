@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from opcost.core.checked import LARGEST, Bad, counts_of, get, instance, texts_of
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError, UnknownName
 from opcost.traces.megengine_meaning import dtype_of
@@ -78,7 +79,35 @@ def operators_of(profile: Profile) -> list[Operator]:
         return [*found, _unattributed(profile)] if profile.unattributed else found
     if not isinstance(raw, Sequence):
         raise SourceError("the profile's MegEngine part is no list of operators")
-    return [_from_megengine(entry) for entry in raw]
+    try:
+        return [_from_megengine(_checked(entry)) for entry in raw]
+    except Bad as exc:
+        raise SourceError(f"the profile's MegEngine part is damaged: {exc}") from exc
+
+
+def _checked(entry: object) -> dict[str, Any]:
+    """What a reader wrote here may come from a saved profile, and then from anywhere."""
+    data = instance(entry, dict)
+    texts_of([get(data, name, str) for name in ("id", "name", "type")])
+    texts_of(get(data, "dtypes", list))
+    footprint = get(data, "footprint", dict)
+    numbers = [footprint.get(name) for name in ("computation", "memory")]
+    spans = [instance(span, list) for side in ("device", "host") for span in get(data, side, list)]
+    if any(len(span) != 3 or not all(map(_is_number, span)) for span in spans):
+        raise Bad("an operator's times are not three numbers")
+    if not all(number is None or _is_number(number) for number in numbers):
+        raise Bad("what an operator computes and moves is no number")
+    for name in ("in_shapes", "out_shapes"):
+        for shape in instance(footprint.get(name) or [], list):
+            counts_of(shape)
+    for strides in instance(footprint.get("in_layouts") or [], list):
+        if strides is not None:
+            instance(strides, list)
+    return data
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def _from_megengine(entry: Mapping[str, Any]) -> Operator:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from opcost.errors import SourceError
-from opcost.frontends.megengine.flatbuffer import U32, U64, Buffer, Bytes
+from opcost.frontends.megengine.flatbuffer import U32, U64, Buffer
+from opcost.frontends.megengine.pages import Pages
 
 TESTCASE = b"mgbtest0"
 V2 = b"mgv2"
@@ -20,6 +21,7 @@ V1_UNVERSIONED = b"MGBS"
 V1_GRAPH = b"mgb1"
 
 _TESTCASE_HEADER = len(TESTCASE) + 4
+_LONGEST_HEAD = _TESTCASE_HEADER + 12
 
 
 class Container(NamedTuple):
@@ -40,41 +42,42 @@ def recognize(head: bytes) -> bool:
     return head[start : start + 4] in (V1, V1_UNVERSIONED) or head[start + 8 : start + 12] == V2 or start > 0
 
 
-def locate(data: Bytes, size: int, what: str) -> Container:
-    """Find the graph and the weights in a file of this size; `what` names it in errors."""
+def locate(data: Pages) -> Container:
+    """Find the graph and the weights in a file."""
+    size, what, head = data.size, data.what, data.beginning(_LONGEST_HEAD)
     start = testcases = 0
-    if bytes(data[: len(TESTCASE)]) == TESTCASE:
-        start, testcases = _TESTCASE_HEADER, _number(data, len(TESTCASE), 4, size, what)
-    magic = bytes(data[start : start + 4])
+    if head.startswith(TESTCASE):
+        start, testcases = _TESTCASE_HEADER, _number(data, len(TESTCASE), 4)
+    magic = head[start : start + 4]
     if magic in (V1, V1_UNVERSIONED):
         length_at = start + (16 if magic == V1 else 8)
         first = length_at + 8
-        length = _number(data, length_at, 8, size, what)
+        length = _number(data, length_at, 8)
         if length > size - first:
             raise _cut(what, f"it claims {length} bytes of weights and has {max(size - first, 0)}", length_at)
-        graph = _graph(data, first + length, size, what)
+        graph = _graph(data, first + length)
         return Container(magic, graph, (first, first + length), testcases, size - graph.end)
-    if bytes(data[start + 8 : start + 12]) != V2:
+    if head[start + 8 : start + 12] != V2:
         raise SourceError(
-            f"{what} is no MegEngine dump: it begins with {bytes(data[:12])!r}",
+            f"{what} is no MegEngine dump: it begins with {head[:12]!r}",
             hint="opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2",
         )
-    graph = _graph(data, start, size, what)
+    graph = _graph(data, start)
     return Container(V2, graph, (0, 0), testcases, size - graph.end)
 
 
-def _graph(data: Bytes, at: int, size: int, what: str) -> Buffer:
+def _graph(data: Pages, at: int) -> Buffer:
     """A flatbuffer that begins with its own length."""
-    length = _number(data, at, 4, size, what)
-    if length > size - at - 4:
-        raise _cut(what, f"its graph claims {length} bytes and {max(size - at - 4, 0)} are left", at)
-    return Buffer(data, at + 4, at + 4 + length, what)
+    length = _number(data, at, 4)
+    if length > data.size - at - 4:
+        raise _cut(data.what, f"its graph claims {length} bytes and {max(data.size - at - 4, 0)} are left", at)
+    return Buffer(data, at + 4, at + 4 + length, data.what)
 
 
-def _number(data: Bytes, at: int, width: int, size: int, what: str) -> int:
-    if at + width > size:
-        raise _cut(what, f"it ends after {size} bytes, inside its header", at)
-    found: int = (U32 if width == 4 else U64).unpack_from(data, at)[0]
+def _number(data: Pages, at: int, width: int) -> int:
+    if at + width > data.size:
+        raise _cut(data.what, f"it ends after {data.size} bytes, inside its header", at)
+    found: int = data.unpack(U32 if width == 4 else U64, at)[0]
     return found
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from mmap import mmap
-from typing import TypeAlias
 
 from opcost.errors import SourceError
-
-Bytes: TypeAlias = "bytes | mmap"
+from opcost.frontends.megengine.pages import Pages
 
 U8 = struct.Struct("<B")
 I8 = struct.Struct("<b")
@@ -38,7 +35,7 @@ class Buffer:
 
     __slots__ = ("_budget", "_vtables", "data", "end", "start", "what")
 
-    def __init__(self, data: Bytes, start: int, end: int, what: str) -> None:
+    def __init__(self, data: Pages, start: int, end: int, what: str) -> None:
         self.data = data
         self.start = start
         self.end = end
@@ -63,7 +60,7 @@ class Buffer:
         return at
 
     def number(self, form: struct.Struct, at: int) -> int:
-        found: int = form.unpack_from(self.data, self.check(at, form.size))[0]
+        found: int = self.data.unpack(form, self.check(at, form.size))[0]
         return found
 
     def follow(self, at: int) -> int:
@@ -79,7 +76,7 @@ class Buffer:
         if size > LONGEST_TEXT:
             raise self.broken(f"a name of {size} bytes is claimed", at)
         start = self.check(at + 4, size)
-        return bytes(self.data[start : start + size]).decode("utf-8", "backslashreplace")
+        return self.data.piece(start, size).decode("utf-8", "backslashreplace")
 
     def vector(self, at: int, width: int) -> tuple[int, int]:
         """Where the elements of a vector begin, and how many there are."""
@@ -90,7 +87,7 @@ class Buffer:
 
     def root(self, identifier: bytes) -> Table:
         """The outermost table, after the size and the identifier that this kind of graph must carry."""
-        found = bytes(self.data[self.check(self.start + 4, 4) : self.start + 8])
+        found = self.data.piece(self.check(self.start + 4, 4), 4)
         if found != identifier:
             raise self.broken(f"the graph calls itself {found!r}, where {identifier!r} is expected", self.start + 4)
         return Table(self, self.follow(self.start))
@@ -103,7 +100,7 @@ class Buffer:
             if size < 4 or size % 2:
                 raise self.broken(f"a table's description is {size} bytes long", at)
             self.check(at, size)
-            inside, *slots = struct.unpack_from(f"<{size // 2 - 1}H", self.data, at + 2)
+            inside, *slots = struct.unpack(f"<{size // 2 - 1}H", self.data.piece(at + 2, size - 2))
             if any(slot and not 4 <= slot < inside for slot in slots):
                 raise self.broken(f"a field lies outside its table of {inside} bytes", at)
             found = self._vtables[at] = (inside, tuple(slots))
@@ -132,14 +129,14 @@ class Table:
         at = self._field(slot, form.size)
         if not at:
             return default
-        found: int = form.unpack_from(self.buffer.data, at)[0]
+        found: int = self.buffer.data.unpack(form, at)[0]
         return found
 
     def real(self, slot: int, form: struct.Struct, default: float) -> float:
         at = self._field(slot, form.size)
         if not at:
             return default
-        found: float = form.unpack_from(self.buffer.data, at)[0]
+        found: float = self.buffer.data.unpack(form, at)[0]
         return found
 
     def text(self, slot: int) -> str:
@@ -172,7 +169,9 @@ class Table:
         if found is None:
             return ()
         at, count = found
-        return struct.unpack_from(f"<{count}{code}", self.buffer.data, self.buffer.check(at, count * width))
+        return struct.unpack(
+            f"<{count}{code}", self.buffer.data.piece(self.buffer.check(at, count * width), count * width)
+        )
 
     def positions(self, slot: int) -> Iterator[int]:
         """Where the elements of a vector of offsets lie."""

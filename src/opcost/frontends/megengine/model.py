@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import mmap
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -16,12 +13,12 @@ from typing import NamedTuple
 
 from opcost.core.dtype import nbytes
 from opcost.core.graph import Attr
-from opcost.errors import SourceError
 from opcost.frontends.megengine.container import V1, V1_GRAPH, V2, Container, locate
 from opcost.frontends.megengine.dtypes import DType, read_dtype
-from opcost.frontends.megengine.flatbuffer import U8, U32, U64, Buffer, Bytes, Table
+from opcost.frontends.megengine.flatbuffer import U8, U32, U64, Buffer, Table
 from opcost.frontends.megengine.names import by_hash, plain
 from opcost.frontends.megengine.outputs import output_count
+from opcost.frontends.megengine.pages import Pages, pages_of
 from opcost.frontends.megengine.params import Param, read_param
 
 MOST_VARIABLES = 1 << 18
@@ -97,27 +94,19 @@ class Model:
 
 def read_model(path: str | Path) -> Model:
     """Read a dump; weights are listed with their place in the file and not loaded."""
-    path = Path(path)
-    with _mapped(path) as data:
-        return parse_model(data, str(path))
+    with pages_of(path) as data:
+        return _read(data)
 
 
-def parse_model(data: Bytes, name: str) -> Model:
+def parse_model(data: bytes, name: str) -> Model:
     """The same from bytes in memory; `name` stands in errors and in the report."""
-    container = locate(data, len(data), name)
+    return _read(Pages(data, len(data), name))
+
+
+def _read(data: Pages) -> Model:
+    container = locate(data)
     reader = _V2(container) if container.magic == V2 else _V1(container)
-    return reader.read(name)
-
-
-@contextmanager
-def _mapped(path: Path) -> Iterator[Bytes]:
-    with path.open("rb") as file:
-        try:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:
-            raise SourceError(f"{path} is empty") from None
-        with data:
-            yield data
+    return reader.read(data.what)
 
 
 SMALL = 64
@@ -171,7 +160,8 @@ class _Reader:
             count = prod(tensor.shape)
             limit = SMALL if code in "bBhHi" else 1
             if operator.type != INPUT and tensor.nbytes and count <= limit:
-                self.numbers[variable] = struct.unpack_from(f"<{count}{code}", self.buffer.data, tensor.offset)
+                form = struct.Struct(f"<{count}{code}")
+                self.numbers[variable] = self.buffer.data.unpack(form, tensor.offset)
 
     @staticmethod
     def version(number: int) -> str:

@@ -297,6 +297,9 @@ def _axis_changes(table: Table) -> tuple[tuple[str, int], ...]:
     )
 
 
+_MASK = struct.Struct("<b4B")
+
+
 def _index_masks(table: Table) -> tuple[tuple[int, bool, bool, bool, bool], ...]:
     """For each indexed axis: the axis, and whether begin, end, step and an index come as inputs."""
     found = table.vector(0, 5)
@@ -306,6 +309,6 @@ def _index_masks(table: Table) -> tuple[tuple[int, bool, bool, bool, bool], ...]
     buffer = table.buffer
     masks = []
     for start in range(at, at + 5 * count, 5):
-        axis, begin, end, step, index = struct.unpack_from("<b4B", buffer.data, buffer.check(start, 5))
+        axis, begin, end, step, index = buffer.data.unpack(_MASK, buffer.check(start, 5))
         masks.append((axis, begin != 0, end != 0, step != 0, index != 0))
     return tuple(masks)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from opcost.core.reading import is_nameless
 from opcost.errors import SourceError
 
 SYMBOL_ENDING = "-symbol.json"
@@ -31,21 +32,24 @@ def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | N
     """Both files, from the symbol or from the parameters, and what the user said about the parameters."""
     if params is not None and epoch is not None:
         raise SourceError("both a parameter file and an epoch were given", hint="give one of them")
-    if path.suffix != ".json":
+    nameless = is_nameless(path)
+    if path.suffix != ".json" and not nameless:
         if params is not None or epoch is not None:
             raise SourceError(f"{path} is a parameter file itself", hint=f"name the symbol: PREFIX{SYMBOL_ENDING}")
         return Checkpoint(_symbol_of(path), path, chosen=True)
     if params is not None:
-        if not Path(params).is_file():
+        if not Path(params).exists():
             raise SourceError(f"there is no parameter file {params}", hint=_found(path))
         return Checkpoint(path, Path(params), chosen=True)
-    epochs = _epochs(path)
+    epochs = {} if nameless else _epochs(path)
     if epoch is not None:
         if epoch not in epochs:
             raise SourceError(f"{path} has no parameters of epoch {epoch} beside it", hint=_found(path))
         return Checkpoint(path, epochs[epoch], chosen=True)
     if epochs:
         return Checkpoint(path, epochs[max(epochs)], chosen=False)
+    if nameless:
+        return Checkpoint(path, None, chosen=False)
     plain = path.with_name(f"{_prefix(path)}.params")
     return Checkpoint(path, plain if plain.is_file() else None, chosen=False)
 

@@ -7,7 +7,7 @@ becomes a module where at least two nodes share it; dots and slashes always sepa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 FORWARD = "_fwd"
@@ -16,6 +16,12 @@ FORWARD = "_fwd"
 ANONYMOUS = re.compile(r"node_\d+")
 """Names that MXNet 2.0 gives to all operators; there the names of the weights tell the block."""
 
+DEEPEST = 32
+"""Modules inside one another; what a name says beyond is the name of the last. Real ones go down to a dozen."""
+
+MOST_WORDS = 256
+"""Words of a level that are looked at; the rest is one word."""
+
 _SEPARATORS = re.compile(r"[./]+")
 _WORDS = re.compile(r"(?<=[^_])_(?=.)")
 
@@ -23,8 +29,8 @@ _WORDS = re.compile(r"(?<=[^_])_(?=.)")
 def paths_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[str]:
     """A dotted path for each operator, from its name and the names of the weights that it reads."""
     labels = [_label(name, held) for name, held in zip(names, weights, strict=True)]
-    shared = _shared_prefixes(labels)
-    return [_path(label, shared) for label in labels]
+    beginnings = _Beginnings(labels)
+    return [_path(label, beginnings) for label in labels]
 
 
 def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
@@ -40,34 +46,47 @@ def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=65536)
 def _words(name: str) -> tuple[str, ...]:
     """A name's words; one that ends in a dot begins a level whether it is shared or not."""
-    parts = [part for part in _SEPARATORS.split(name) if part]
+    *parts, rest = _SEPARATORS.split(name, DEEPEST)
+    parts = [part for part in (*parts, _SEPARATORS.sub("_", rest)) if part]
     words: list[str] = []
     for place, part in enumerate(parts):
-        *first, last = _WORDS.split(part)
+        *first, last = _WORDS.split(part, MOST_WORDS)
         words.extend(first)
         words.append(f"{last}." if place < len(parts) - 1 else last)
     return tuple(words) or ("unnamed",)
 
 
-def _shared_prefixes(labels: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    """The beginnings that names of at least two different nodes have in common, and whole names that begin another."""
-    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
-    shared: set[tuple[str, ...]] = set()
-    for label in dict.fromkeys(labels):
-        for length in range(1, len(label)):
-            prefix = label[:length]
-            if seen.setdefault(prefix, label[: length + 1]) != label[: length + 1]:
-                shared.add(prefix)
-        shared.add(label)
-    return shared
+class _Beginnings:
+    """All beginnings of names as a tree, each a number: a step for each word, however many words come before it."""
+
+    def __init__(self, labels: Iterable[tuple[str, ...]]) -> None:
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._goes_on: dict[int, int] = {}
+        """By beginning, the longer one that was met first."""
+        self._shared: set[int] = set()
+        for label in dict.fromkeys(labels):
+            before = 0
+            for word in label:
+                number = self._numbers.setdefault((before, word), len(self._numbers) + 1)
+                if before and self._goes_on.setdefault(before, number) != number:
+                    self._shared.add(before)
+                before = number
+            self._shared.add(before)
+
+    def of(self, label: tuple[str, ...]) -> Iterator[bool]:
+        """For each word, whether the name up to it is shared by two different nodes, or is a whole name."""
+        before = 0
+        for word in label:
+            before = self._numbers[before, word]
+            yield before in self._shared
 
 
-def _path(label: tuple[str, ...], shared: set[tuple[str, ...]]) -> str:
+def _path(label: tuple[str, ...], beginnings: _Beginnings) -> str:
     levels: list[str] = []
     words: list[str] = []
-    for place, word in enumerate(label):
+    for word, shared in zip(label, beginnings.of(label), strict=True):
         words.append(word.removesuffix("."))
-        if word.endswith(".") or label[: place + 1] in shared:
+        if (word.endswith(".") or shared) and len(levels) < DEEPEST:
             levels.append("_".join(words))
             words = []
     return ".".join([*levels, "_".join(words)] if words else levels)

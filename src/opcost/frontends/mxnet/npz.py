@@ -8,8 +8,9 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from math import prod
-from typing import IO, Any
+from typing import Any, BinaryIO
 
+from opcost.core.archives import BadArchive, archive_in
 from opcost.core.dtype import bits
 from opcost.errors import SourceError
 
@@ -28,15 +29,15 @@ _SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")
 """A sparse array is a folder of these."""
 
 
-def list_archive(file: IO[bytes], where: str) -> Iterator[tuple[str, tuple[int, ...], str, str]]:
+def list_archive(file: BinaryIO, where: str) -> Iterator[tuple[str, tuple[int, ...], str, str]]:
     """Name, shape, element type and storage of each array in an archive."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with archive_in(file) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
             if len(members) > _MOST_MEMBERS:
                 raise SourceError(f"{where} holds {len(members)} arrays, more than any model has")
             yield from _arrays(archive, members, where)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, struct.error) as exc:
+    except BadArchive as exc:
         raise SourceError(f"{where} is no valid archive of arrays: {exc}", hint=_DAMAGED) from exc
 
 
@@ -76,7 +77,7 @@ def _dense_shape(archive: zipfile.ZipFile, name: str, where: str) -> tuple[int, 
     return shape
 
 
-def list_array(file: IO[bytes], where: str) -> tuple[tuple[int, ...], str]:
+def list_array(file: BinaryIO, where: str) -> tuple[tuple[int, ...], str]:
     """Shape and element type of a single array's file."""
     file.seek(0)
     shape, dtype, begin = _header(file, where)
@@ -86,7 +87,7 @@ def list_array(file: IO[bytes], where: str) -> tuple[tuple[int, ...], str]:
     return shape, dtype
 
 
-def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], str, int]:
+def _header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
     """Shape, element type, and where the data begins."""
     start = file.read(10)
     if len(start) < 10 or not start.startswith(NPY_MAGIC):

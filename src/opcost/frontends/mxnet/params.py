@@ -6,14 +6,14 @@ checked against the file before anything is read or skipped by it.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from opcost.core.dtype import bits
+from opcost.core.reading import length_of, opened
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.attribute import DTYPES
 from opcost.frontends.mxnet.npz import NPY_MAGIC, ZIP_MAGIC, list_archive, list_array
@@ -47,7 +47,7 @@ class Array(NamedTuple):
 
 def read_params(path: Path) -> tuple[Array, ...]:
     """The arrays of a parameter file, in the order of the file."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         head = file.read(64)
         if head.startswith(LIST_MAGIC):
             return _Reader(file, str(path)).arrays()
@@ -60,8 +60,6 @@ def read_params(path: Path) -> tuple[Array, ...]:
 
 def _what(head: bytes) -> str:
     """What a file that is no parameter file looks like: mostly a download gone wrong."""
-    if not head:
-        return "empty"
     if head.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer (run `git lfs pull` for the file itself)"
     if head.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
@@ -76,10 +74,10 @@ def _what(head: bytes) -> str:
 class _Reader:
     """A list of arrays, read from front to back; every step knows how many bytes are left."""
 
-    def __init__(self, file: IO[bytes], where: str) -> None:
+    def __init__(self, file: BinaryIO, where: str) -> None:
         self.file = file
         self.where = where
-        self.size = os.fstat(file.fileno()).st_size
+        self.size = length_of(file)
         self.at = len(LIST_MAGIC)
         file.seek(self.at)
 

@@ -6,12 +6,13 @@ whether an entry has a version number, and in whether the graph has attributes o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from opcost.core.parsing import mended, parse
+from opcost.core.reading import whole
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.attribute import Attributes
 
@@ -26,6 +27,7 @@ OLDEST = 800
 
 LARGEST_FILE = 16 << 20
 MOST_OUTPUTS = 4096
+LONGEST_NAME = 4096
 DEEPEST = 16
 """Graphs inside graphs inside graphs: control flow is never nested so deep."""
 
@@ -71,10 +73,7 @@ class Symbol:
 
 def read_symbol(path: Path) -> Symbol:
     """The graph in a file."""
-    with path.open("rb") as file:
-        content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise SourceError(f"{path} has more than {LARGEST_FILE >> 20} MiB, which no MXNet symbol has")
+    content = whole(path, LARGEST_FILE, "MXNet symbol")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -93,9 +92,7 @@ _DAMAGED = "the file is damaged or cut short: fetch it again"
 def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     """The graph in a text, as `Symbol.tojson()` gives it; `where` names it in errors."""
     try:
-        content = json.loads(text)
-    except RecursionError as exc:
-        raise SourceError(f"{where} is nested too deeply for an MXNet symbol") from exc
+        content = parse(mended(text))
     except ValueError as exc:
         raise SourceError(f"{where} is no valid JSON: {exc}", hint=_DAMAGED) from exc
     try:
@@ -139,6 +136,8 @@ def _node(item: Any, index: int, *, version: int, np_shape: bool, depth: int) ->
     op, name = item.get("op"), item.get("name", "")
     if not isinstance(op, str) or not isinstance(name, str):
         raise _Malformed("its op and name must be words")
+    if len(name) > LONGEST_NAME:
+        raise _Malformed(f"its name is said to have {len(name)} characters")
     inputs = _entries(item.get("inputs", []), index, "inputs")
     if op == VARIABLE and inputs:
         raise _Malformed("a variable cannot read other nodes")

@@ -1,0 +1,311 @@
+"""Every format that is read: good files of it, the ways to change them, and the door that reads them.
+
+To add one: write a function that gives its good files, a door that does with a path what the command line would do (read it
+and show what was read), and a line in FORMATS. Nothing is imported or read before it is asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fuzz_changes as change
+from fuzz_changes import Change
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+SMALL = 32_000
+"""Bytes of the largest file that is changed: more would only be more of the same."""
+
+
+class Seed(NamedTuple):
+    """A good file, and what else its door must know."""
+
+    content: bytes
+    given: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format."""
+
+    name: str
+    file: str
+    """What the changed file is called."""
+    seeds: Callable[[], Sequence[Seed]]
+    changes: tuple[Change, ...]
+    door: Callable[[Path, Any], None]
+    rare: tuple[Change, ...] = ()
+    """Changes that are slow to make or to refuse, for one case in two hundred."""
+
+
+# -- doors: read, and show what was read as the command line does --------------------------------------------------------
+
+
+def shown(text: str) -> None:
+    """What is printed must be text that can be printed."""
+    text.encode("utf-8")
+
+
+def count(path: Path, given: Any) -> None:
+    import opcost
+
+    report = opcost.count(path, **(given or {}))
+    shown(report.render("text"))
+
+
+def parameters(path: Path, _given: Any) -> None:
+    from opcost.frontends.mxnet.params import read_params
+
+    shown(str(read_params(path)))
+
+
+def input_data(path: Path, _given: Any) -> None:
+    from opcost.frontends.input_data import read_input_data
+
+    shown(str(read_input_data(path)))
+
+
+def report(path: Path, _given: Any) -> None:
+    import opcost
+
+    found = opcost.load_report(path)
+    shown(found.render("text"))
+    shown(found.render("table"))
+
+
+def profile(path: Path, _given: Any, *, halves: bool = False) -> None:
+    """Asked as `opcost analyze` asks; with `halves`, also what stands before the damage is read."""
+    import opcost
+    from opcost.analysis.query import query
+    from opcost.compat.megengine.profile_analyze import Wish, analyze
+    from opcost.errors import OpcostError
+
+    found = None
+    try:
+        found = opcost.read_profile(path)
+    except OpcostError:
+        if not halves:
+            raise
+    found = found or opcost.read_profile(path, partial=True)
+    answer = query(found, aggregate_by=found.usual_keys, order_by="-time", top=10)
+    shown(answer.render("table"))
+    shown(answer.render("json"))
+    if "megengine" in found.extra:
+        shown(analyze(found, Wish(top=3)))
+
+
+def rank(path: Path, _given: Any) -> None:
+    from opcost.traces.rank_columns import reduce_file
+
+    shown(str(reduce_file(str(path))))
+
+
+# -- good files ----------------------------------------------------------------------------------------------------------
+
+
+def dumps(version: str) -> list[Seed]:
+    """Whole nets and single operators."""
+    nets = [path.read_bytes() for path in sorted((DATA / "megengine" / "mge").glob(f"*.{version}*.mge"))]
+    with zipfile.ZipFile(DATA / "megengine" / "operators.zip") as archive:
+        operators = [archive.read(name) for name in sorted(archive.namelist()) if f".{version}" in name]
+    found = [data for data in (*nets, *operators) if len(data) < SMALL]
+    cases = [b"mgbtest0\x01\0\0\0" + data + data for data in found[::20]]
+    return [Seed(data) for data in (*found, *cases)]
+
+
+def symbols() -> list[Seed]:
+    found = []
+    for path in sorted((DATA / "mxnet").glob("*/*/expected.json")):
+        content = (path.parent / "model-symbol.json").read_bytes()
+        expected = json.loads(path.read_text(encoding="utf-8"))
+        if len(content) <= SMALL and "inputs" in expected:
+            found.append(Seed(content, {"shapes": {name: tuple(shape) for name, shape in expected["inputs"].items()}}))
+    return found
+
+
+def parameter_files() -> list[Seed]:
+    return [Seed(path.read_bytes()) for path in sorted((DATA / "mxnet" / "params_formats").glob("v*.params"))]
+
+
+def parameter_archives() -> list[Seed]:
+    """Archives as MXNet 2.0 writes them, also one with a sparse array."""
+    paths = sorted((DATA / "mxnet").glob("versions/v2*/*.params"))
+    sparse = io.BytesIO()
+    with zipfile.ZipFile(sparse, "w") as archive:
+        for name, descr, shape, content in (
+            ("w/data", "<f4", "(2, 4)", bytes(32)), ("w/indices", "<i8", "(2,)", bytes(16)),
+            ("w/shape", "<i8", "(2,)", struct.pack("<2q", 6, 4)), ("w/format", "|u1", "(10,)", b"row_sparse"),
+        ):  # fmt: skip
+            archive.writestr(f"{name}.npy", _npy(descr, shape, content))
+    return [Seed(path.read_bytes()) for path in paths if path.stat().st_size < SMALL] + [Seed(sparse.getvalue())]
+
+
+def _npy(descr: str, shape: str, content: bytes) -> bytes:
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content
+
+
+def arrays() -> list[Seed]:
+    return [
+        Seed(_npy(*one)) for one in (("<f4", "(2, 3)", bytes(24)), ("|u1", "(5,)", bytes(5)), ("<f8", "()", bytes(8)))
+    ]
+
+
+def input_archives() -> list[Seed]:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as archive:
+        for place, seed in enumerate(arrays()):
+            archive.writestr(f"input{place}.npy", seed.content)
+    return [Seed(found.getvalue())]
+
+
+def pickles() -> list[Seed]:
+    import numpy as np
+
+    one = np.zeros((2, 3), "float32")
+    several = {"data": one, "label": np.zeros(4, "int64"), "none": np.zeros((0, 2), "uint8")}
+    return [Seed(pickle.dumps(value, protocol)) for value in (one, several) for protocol in range(6)]
+
+
+def reports() -> list[Seed]:
+    import opcost
+
+    found = [
+        opcost.count(DATA / "megengine" / "mge" / name) for name in ("mlp.v2.mge", "op_rnncell.v2.mge", "two_io.v1.mge")
+    ]
+    return [Seed(one.render("json").encode()) for one in found]
+
+
+def own_profiles() -> list[Seed]:
+    import opcost
+    from opcost.core.profile_schema import dumps as written
+
+    paths = (
+        DATA / "megengine" / "profile" / "mlp.v2.json.gz",
+        DATA / "traces" / "mxnet" / "resnet18_hybrid.aggregate.json",
+    )
+    graph = opcost.read_profile(DATA / "traces" / "kineto" / "cuda_cudagraph.json.gz")
+    return [Seed(written(found).encode()) for found in (*map(opcost.read_profile, paths), graph)]
+
+
+def traces(*patterns: str, most: int = 40) -> list[Seed]:
+    """Files of the folder of traces, lists of events shortened to some from everywhere."""
+    found = []
+    for path in sorted(path for pattern in patterns for path in DATA.glob(pattern) if "key_averages" not in path.name):
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        if ".json" in path.name:
+            content = json.dumps(_shortened(json.loads(content), most)).encode()
+        found.append(Seed(content))
+    return [seed for seed in found if len(seed.content) < 2 * SMALL]
+
+
+def _shortened(document: Any, most: int) -> Any:
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(events, list) or len(events) <= most:
+        return document
+    kept = [*events[: most // 2], *events[len(events) // 2 : len(events) // 2 + most // 2]]
+    return {**document, "traceEvents": kept} if isinstance(document, dict) else kept
+
+
+def tensorrt() -> list[Seed]:
+    layers = [
+        {"count": 10},
+        {"name": "conv1 + Relu_1", "timeMs": 1.2345, "averageMs": 0.12345, "medianMs": 0.123, "percentage": 60},
+        {"name": "fc", "averageMs": 0.08, "percentage": 40},
+    ]
+    names = ("startEnqMs", "endEnqMs", "startInMs", "inMs", "startComputeMs", "computeMs", "startOutMs", "outMs")
+    times = [{name: place / 8 + step for place, name in enumerate(names)} for step in range(3)]
+    return [Seed(json.dumps(layers).encode()), Seed(json.dumps(times).encode())]
+
+
+# -- the formats -----------------------------------------------------------------------------------------------------------
+
+_JSON = (change.json_structure, change.json_structure, change.json_text)
+_LARGE = (change.json_large,)
+_KINETO_HEAD = b'{"schemaVersion": 1, "traceEvents": ['
+_KINETO_EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5, "dur": 2},'
+_ORT_EVENT = b'{"cat": "Session", "name": "model_run", "ts": 0, "dur": 90, "args": {}},'
+_MXNET_HEAD = b'{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1, "cat": "operator"},'
+
+
+def _bombs(head: bytes, event: bytes) -> tuple[Change, ...]:
+    """The same event for ever, an endless text, an endless number, and nothing but brackets."""
+    begun = ((b'{"name": "', b"x"), (b'{"ts": ', b"1"), (b'{"args": ', b"["))
+    plain = (event, b"[],", b"{},", b" ", b"\0", b"9")
+    return (
+        *(change.bomb(head, filling) for filling in plain),
+        *(change.bomb(head + beginning, filling) for beginning, filling in begun),
+    )
+
+
+FORMATS: dict[str, Format] = {
+    found.name: found
+    for found in (
+        Format(name="megengine v1", file="net.mge", seeds=partial(dumps, "v1"), changes=(change.some_bytes,), door=count),
+        Format(name="megengine v2", file="net.mge", seeds=partial(dumps, "v2"), changes=(change.some_bytes,), door=count),
+        Format(
+            name="megengine profile", file="profile.json", seeds=partial(traces, "megengine/profile/*.gz"), changes=_JSON,
+            door=partial(profile, halves=True), rare=_bombs(b'{"profiler": {"device": {"1": [', b'{"x": {"start": 1}},') + _LARGE,
+        ),
+        Format(name="mxnet symbol", file="net-symbol.json", seeds=symbols, changes=_JSON, door=count, rare=_LARGE),
+        Format(name="mxnet params", file="net.params", seeds=parameter_files, changes=(change.some_bytes,), door=parameters),
+        Format(name="mxnet npz", file="net.params", seeds=parameter_archives, changes=(change.archive,), door=parameters),
+        Format(name="npy", file="data.npy", seeds=arrays, changes=(change.array,), door=input_data),
+        Format(name="npz", file="data.npz", seeds=input_archives, changes=(change.archive,), door=input_data),
+        Format(name="pickle", file="data.pkl", seeds=pickles, changes=(change.pickle_steps,), door=input_data),
+        Format(name="report", file="report.json", seeds=reports, changes=_JSON, door=report, rare=_LARGE),
+        Format(
+            name="profile", file="profile.json", seeds=own_profiles, changes=_JSON, door=profile,
+            rare=_bombs(b'{"schema": "opcost.profile/1", "texts": [', b'"x",') + _LARGE,
+        ),
+        Format(
+            name="kineto", file="trace.json", seeds=partial(traces, "traces/kineto/c*[nsh].json.gz"), changes=_JSON,
+            door=partial(profile, halves=True), rare=_LARGE,
+        ),
+        Format(
+            name="kineto gz", file="trace.json.gz", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"),
+            changes=tuple(map(change.packed, _JSON)), door=partial(profile, halves=True),
+            rare=_bombs(_KINETO_HEAD, _KINETO_EVENT) + _LARGE,
+        ),
+        Format(
+            name="kineto rank", file="rank0.json", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"), changes=_JSON,
+            door=rank, rare=_LARGE,
+        ),
+        Format(
+            name="onnxruntime", file="trace.json", seeds=partial(traces, "traces/onnxruntime/*.gz"),
+            changes=(*_JSON, change.packed(change.json_structure)), door=partial(profile, halves=True),
+            rare=_bombs(b"[" + _ORT_EVENT, _ORT_EVENT) + _LARGE,
+        ),
+        Format(
+            name="mxnet trace", file="trace.json", seeds=partial(traces, "traces/mxnet/*.json*"), changes=_JSON,
+            door=partial(profile, halves=True), rare=_bombs(_MXNET_HEAD, b'{"cat": "operator", "ph": "B", "ts": 1},') + _LARGE,
+        ),
+        Format(
+            name="mxnet table", file="table.txt", seeds=partial(traces, "traces/mxnet/*.txt"), changes=(change.some_bytes,),
+            door=profile, rare=_bombs(b"Profile Statistics\n", b"x 1 1.0 1.0 1.0 1.0\n"),
+        ),
+        Format(
+            name="openvino", file="counters.json", seeds=partial(traces, "traces/openvino/*counters*.json"), changes=_JSON,
+            door=profile, rare=_bombs(b'{"report_type": "average", "avg_performance": [', b'{"nodes": []},') + _LARGE,
+        ),
+        Format(
+            name="openvino csv", file="counters.csv",
+            seeds=partial(traces, "traces/openvino/*rs_report.csv", "traces/openvino/*.txt"),
+            changes=(change.some_bytes,), door=partial(profile, halves=True),
+        ),
+        Format(
+            name="tensorrt", file="layers.json", seeds=tensorrt, changes=_JSON, door=partial(profile, halves=True),
+            rare=_bombs(b'[{"count": 1},', b'{"name": "x", "timeMs": 1},') + _LARGE,
+        ),
+    )
+}  # fmt: skip

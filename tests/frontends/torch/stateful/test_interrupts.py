@@ -27,7 +27,7 @@ import opcost
 
 SOURCES = str(Path(opcost.__file__).parent)
 EVERY_TIME = bool(os.environ.get("OPCOST_FUZZ"))
-STEP = 17
+STEP = 131
 PATIENCE = 10
 """Seconds after which another thread that counts is taken to wait for a lock that nobody gives back."""
 

@@ -186,11 +186,11 @@ class Run:
                 hint="count without backward, or unfreeze a parameter",
             )
         recorder.phase = "backward"
+        recorder.where = self._where_forward
+        given_grads = [torch.ones_like(t) for t in outputs]
         recorder.where = self._where_backward
         with torch.autograd.set_multithreading_enabled(False):
-            grads = torch.autograd.grad(
-                outputs, leaves, grad_outputs=[torch.ones_like(t) for t in outputs], allow_unused=True
-            )
+            grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
         if self.options.optimizer is not None:
             recorder.phase = "update"
             recorder.where = self._where_forward

@@ -190,6 +190,8 @@ class Snapshot:
             self.take_mapping(tensor.__dict__, dict)
 
     def _take_function(self, function: types.FunctionType) -> None:
+        if _is_ours(function.__module__):
+            return
         for cell in function.__closure__ or ():
             self._todo.append(cell)
         self._code.take_function(function)
@@ -324,8 +326,8 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
 
 
 def _taker(cls: type) -> _Take | None:
-    """How an object of this class is kept; None: not at all."""
-    if cls in _UNCHANGEABLE or cls in ITERATORS:
+    """How an object of this class is kept; None: not at all, nor what of ours listens to the model."""
+    if cls in _UNCHANGEABLE or cls in ITERATORS or (_is_ours(cls.__module__) and not issubclass(cls, nn.Module)):
         return None
     for known, take in _TAKERS:
         if issubclass(cls, known):
@@ -333,6 +335,10 @@ def _taker(cls: type) -> _Take | None:
     if (keep := keeper_of(cls)) is not None:
         return functools.partial(_take_plain, keep)
     return Snapshot._take_object
+
+
+def _is_ours(module: Any) -> bool:
+    return isinstance(module, str) and module.startswith("opcost.")
 
 
 def _take_plain(keep: Callable[[Any], Callable[[], Any] | None], snapshot: Snapshot, value: Any) -> None:

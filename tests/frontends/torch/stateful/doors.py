@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable
+from dataclasses import fields
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import nn
 
 import opcost
+from opcost.core.report import Report
 from opcost.errors import OpcostError
 
 Door = Callable[[nn.Module, tuple[Any, ...]], Any]
@@ -112,3 +115,20 @@ def through(door: str, model: nn.Module, args: tuple[Any, ...]) -> Any:
             if door in COMPAT and isinstance(exc.__cause__, OpcostError):
                 return exc.__cause__
             raise
+
+
+def difference(answer: Any, other: Any) -> str:
+    """In what two answers differ, in words; nothing where they do not."""
+    if isinstance(answer, Report) and isinstance(other, Report):
+        parts = [field.name for field in fields(Report) if field.compare]
+        unlike = [part for part in parts if getattr(answer, part) != getattr(other, part)]
+        return "; ".join(f"{part}: {_first(getattr(answer, part), getattr(other, part))}" for part in unlike)
+    mine, theirs = (f"{type(each).__name__}: {each}" for each in (answer, other))
+    return "" if mine == theirs else f"{mine} and {theirs}"
+
+
+def _first(mine: Any, theirs: Any) -> str:
+    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+        pairs = (pair for pair in zip_longest(mine, theirs) if pair[0] != pair[1])
+        mine, theirs = next(pairs)
+    return f"{str(mine)[:400]} and {str(theirs)[:400]}"

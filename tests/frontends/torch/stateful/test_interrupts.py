@@ -1,7 +1,7 @@
-"""Ctrl-C at any point of opcost's own code: it reaches the caller, and nothing stays changed or locked.
+"""Ctrl-C at any line of opcost's own code: it reaches the caller, and nothing stays changed or locked.
 
-The interrupt is a real signal, raised while a line of opcost is traced. With the tests, some lines of the code are tried,
-each where it runs for the last time, which is where most of the cleaning up is; with OPCOST_FUZZ, every line each time it runs.
+The interrupt is a real signal, raised while a line of opcost is traced. With the tests some lines are tried, each where it
+runs for the last time, which is where most of the cleaning up is; with OPCOST_FUZZ, every line, the first and the last time.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from stateful import process
 from stateful.doors import DOORS, through
-from stateful.registry import made, seed
+from stateful.registry import made
 from stateful.snapshot import Snapshot, differences, set_aside, without_data
 
 import opcost
 
 SOURCES = str(Path(opcost.__file__).parent)
-EVERY_TIME = bool(os.environ.get("OPCOST_FUZZ"))
-STEP = 131
+FUZZ = bool(os.environ.get("OPCOST_FUZZ"))
+EVERY = 113
 PATIENCE = 10
 """Seconds after which another thread that counts is taken to wait for a lock that nobody gives back."""
 
@@ -37,29 +38,40 @@ pytestmark = [
 ]
 
 
+class Line(NamedTuple):
+    """A line of opcost, the n-th time it runs."""
+
+    file: str
+    number: int
+    time: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).relative_to(SOURCES)}:{self.number}, time {self.time}"
+
+
 class Tracer:
-    """Counts the lines of opcost that run, and raises a signal at one of them."""
+    """Counts how often lines of opcost run; given one, raises a signal there, and looks only at functions in its file."""
 
-    def __init__(self, at: int = -1) -> None:
+    def __init__(self, at: Line | None = None) -> None:
         self.at = at
-        self.lines = 0
-        self.places: dict[tuple[str, int], int] = {}
-        """Every line that ran, and at which count it ran last."""
-        self.place = ""
+        self.times: Counter[tuple[str, int]] = Counter()
+        self.raised = False
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(SOURCES):
-            return None
-        if event == "line":
-            self.lines += 1
-            self.places[frame.f_code.co_filename, frame.f_lineno] = self.lines
-            if self.lines == self.at:
-                self.place = f"{Path(frame.f_code.co_filename).relative_to(SOURCES)}:{frame.f_lineno}"
+    def enter(self, frame: FrameType, event: str, arg: Any) -> Any:
+        file = frame.f_code.co_filename
+        return self.line if (file.startswith(SOURCES) if self.at is None else file == self.at.file) else None
+
+    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and not self.raised:
+            place = (frame.f_code.co_filename, frame.f_lineno)
+            self.times[place] += 1
+            if self.at is not None and place == self.at[:2] and self.times[place] == self.at.time:
+                self.raised = True
                 signal.raise_signal(signal.SIGINT)
-        return self
+        return self.line
 
     def __enter__(self) -> Any:
-        sys.settrace(self)
+        sys.settrace(self.enter)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,62 +87,59 @@ def default_handler() -> Iterator[None]:
     gc.unfreeze()
 
 
-def traced(door: str, name: str) -> Tracer:
-    """The lines of opcost that one use of a door runs when everything is warm."""
+def lines(door: str, name: str, *, every: int) -> list[Line]:
+    """Every so many of the lines that one use of a door runs when everything is warm, the last time that they run."""
     for _ in range(2):
         with made("mixtures", name) as twin, process.kept():
             through(door, twin.model, twin.case.inputs())
     with made("mixtures", name) as twin, process.kept(), Tracer() as tracer:
         through(door, twin.model, twin.case.inputs())
-    assert tracer.lines > 500
-    return tracer
+    assert len(tracer.times) > 300
+    last = [Line(*place, times) for place, times in sorted(tracer.times.items())]
+    return [*last, *(line._replace(time=1) for line in last if line.time > 1)] if FUZZ else last[len(door) :: every]
 
 
-def points(tracer: Tracer) -> Sequence[int]:
-    """The counts of lines at which an interrupt is tried."""
-    return range(1, tracer.lines + 1) if EVERY_TIME else sorted(tracer.places.values())[::STEP]
-
-
-@pytest.mark.parametrize("door", ["count", "backward", "real", "profile"])
-@pytest.mark.parametrize("name", ["LittleInside", "Little"])
+@pytest.mark.parametrize(
+    ("door", "name"),
+    [*((door, "LittleInside") for door in ("backward", "real")), *((door, "Little") for door in ("count", "profile"))],
+)
 def test_ctrl_c_at_any_line_leaves_everything_as_it_was(door: str, name: str) -> None:
-    left: dict[str, str] = {}
-    tried = points(traced(door, name))
-    for at in tried:
-        found, place = contextvars.copy_context().run(_interrupted, door, name, at)
-        if found:
-            left[f"{at} ({place})"] = found
+    left: dict[Line, str] = {}
+    tried = lines(door, name, every=EVERY)
+    for line in tried:
+        if found := contextvars.copy_context().run(_interrupted, door, name, line):
+            left[line] = found
     if left:
-        listed = "\n".join(f"{at}: {found}" for at, found in list(left.items())[:40])
-        pytest.fail(f"{len(left)} of {len(tried)} points leave something:\n{listed}")
+        listed = "\n".join(f"{line}: {found}" for line, found in list(left.items())[:40])
+        pytest.fail(f"{len(left)} of {len(tried)} lines leave something:\n{listed}")
 
 
-def _interrupted(door: str, name: str, at: int) -> tuple[str, str]:
-    """What is wrong after an interrupt at this line, in words, and where the line stands."""
+def _interrupted(door: str, name: str, line: Line) -> str:
+    """What is wrong after an interrupt at this line, in words."""
     set_aside()
     with process.kept(), made("mixtures", name) as subject:
         given = subject.case.inputs()
-        seed()
         before = Snapshot(subject)
-        raised = False
+        reached = False
+        tracer = Tracer(line)
         try:
-            with Tracer(at) as tracer:
+            with tracer:
                 DOORS[door](subject.model, given)
         except KeyboardInterrupt:
-            raised = True
-        if not tracer.place:
-            return "", ""
-        if not raised:
-            return "the interrupt was swallowed", tracer.place
+            reached = True
+        if not tracer.raised:
+            return ""
+        if not reached:
+            return "the interrupt was swallowed"
         if changed := differences(before, Snapshot(subject)):
-            return "; ".join(changed[:3]), tracer.place
+            return "; ".join(changed[:3])
         del before
         if without_data():
-            return "tensors without data are alive", tracer.place
-        return _counts_again(subject.model, given, tracer.place), tracer.place
+            return "tensors without data are alive"
+        return _counts_again(subject.model, given, line)
 
 
-def _counts_again(model: Any, given: Any, place: str) -> str:
+def _counts_again(model: Any, given: Any, line: Line) -> str:
     """Whether the next counts work; other threads count, because a lock that is still held would stop this one for ever."""
     found: list[Any] = []
     for _ in range(2):
@@ -138,24 +147,23 @@ def _counts_again(model: Any, given: Any, place: str) -> str:
         thread.start()
         thread.join(PATIENCE)
         if thread.is_alive():
-            pytest.exit(f"after an interrupt at {place} no thread can count any more: a lock is still held", 1)
+            pytest.exit(f"after an interrupt at {line} no thread can count any more: a lock is still held", 1)
     return "" if len(found) == 2 and found[0] == found[1] else "the next counts fail or differ"
 
 
 @pytest.mark.parametrize("door", ["count", "profile"])
 def test_a_handler_of_the_users_own_is_called_once_and_stays(door: str) -> None:
-    name = "LittleInside"
     calls: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
         calls.append(number)
 
     signal.signal(signal.SIGINT, handler)
-    tried = sorted(traced(door, name).places.values())
-    for at in tried[:: len(tried) // 12]:
+    for line in lines(door, "LittleInside", every=10 * EVERY):
         calls.clear()
-        with made("mixtures", name) as subject, process.kept():
-            with Tracer(at) as tracer:
+        with made("mixtures", "LittleInside") as subject, process.kept():
+            tracer = Tracer(line)
+            with tracer:
                 DOORS[door](subject.model, subject.case.inputs())
-            assert len(calls) == bool(tracer.place), f"called {len(calls)} times for one signal at {tracer.place}"
+            assert len(calls) == tracer.raised, f"called {len(calls)} times for one signal at {line}"
             assert signal.getsignal(signal.SIGINT) is handler

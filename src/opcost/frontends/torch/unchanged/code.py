@@ -140,9 +140,13 @@ def _is_made_on_the_way(cls: type) -> bool:
 
 
 def _put_back_globals(space: dict[str, Any], kept: dict[str, Any]) -> None:
-    """Names as they were. What came by an import on the way stays, for nobody imports it a second time."""
+    """Names as they were.
+
+    What came by an import on the way stays, for nobody imports it a second time, and so does what PyTorch's compiler keeps
+    there for its own code.
+    """
     for name in [name for name in space if name not in kept]:
-        if not isinstance(space[name], (ModuleType, FunctionType, type)):
+        if not name.startswith("__") and not isinstance(space[name], (ModuleType, FunctionType, type)):
             del space[name]
     for name, value in kept.items():
         if space.get(name, _ABSENT) is not value:

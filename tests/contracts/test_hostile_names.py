@@ -331,6 +331,7 @@ def test_every_layout_of_a_recording_can_be_written_and_read_back(
     expected = f"{EVIL}0"
     if layout == "chrome":  # which others read, who refuse half a character
         names = [event["name"] for event in json.loads(text)["traceEvents"]]
+    if layout != "opcost":  # the formats of others are read with half a character replaced
         expected = re.sub("[\ud800-\udfff]", "\ufffd", expected)
     assert expected in names
 

@@ -229,8 +229,8 @@ def writes(tree: ast.AST) -> Iterator[str]:
         given = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
         modes = [word.value for word in given if isinstance(word, ast.Constant) and isinstance(word.value, str)]
         method = isinstance(node.func, ast.Attribute)
-        if (name == "open" and any(re.fullmatch("[rwxab+t]*[wxa+][rwxab+t]*", mode) for mode in modes)) or (
-            method and name in ("write_text", "write_bytes", "fdopen", "mkstemp", "write_parquet", "savez", "to_csv")
+        if (name in ("open", "fdopen") and any(re.fullmatch("[rwxab+t]*[wxa+][rwxab+t]*", mode) for mode in modes)) or (
+            method and name in ("write_text", "write_bytes", "mkstemp", "write_parquet", "savez", "to_csv")
         ):
             yield ast.unparse(node)
 

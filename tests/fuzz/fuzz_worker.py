@@ -217,6 +217,14 @@ def warm_up(form: Format, seeds: list[Seed], path: Path) -> None:
             path.write_bytes(faulty)
             with suppress(OpcostError):
                 form.door(path, seed.given)
+    for special in SPECIAL:
+        case = Case(seeds[0].content, seeds[0].given, special)
+        lay(case, path)
+        writer = Writer(case, path)
+        with suppress(OpcostError):
+            form.door(path, case.given)
+        writer.end()
+    lay(Case(None, None, "nothing"), path)
 
 
 def prepare(form: Format, folder: Path) -> tuple[list[Seed], Path, Watch]:

@@ -87,7 +87,7 @@ def _compiled(path: Path) -> CodeType:
 
 
 def seed() -> None:
-    torch.manual_seed(SEED)
+    torch.default_generator.manual_seed(SEED)
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002 - the generator that models use without asking
 

@@ -74,6 +74,8 @@ class Snapshot:
         self._kept: list[Any] = []
         self._seen: set[int] = set()
         self._own = (made.home.__name__, *made.case.modules)
+        self._others = {"CASES", *made.home.CASES} - {made.case.make.__name__}
+        """The other models of the file, which this one knows nothing of."""
         self._pending: deque[tuple[Any, str]] = deque([(made.model, "model"), (made.home, "file")])
         self._pending += [(sys.modules[name], name) for name in made.case.modules]
         with torch.no_grad(), warnings.catch_warnings():
@@ -229,7 +231,7 @@ class Snapshot:
     def _module(self, value: types.ModuleType, path: str) -> None:
         if not self._is_own(value.__name__):
             return
-        named = {name: item for name, item in vars(value).items() if name not in _SKIPPED}
+        named = {name: item for name, item in vars(value).items() if name not in _SKIPPED and name not in self._others}
         self._note(f"{path}.globals", list(named))
         self._pending += [(item, f"{path}.{name}") for name, item in named.items()]
 

@@ -275,13 +275,13 @@ def warm() -> Iterator[None]:
         _compiled(lambda: None)
         _exported(lambda: None)
         yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
 def process_kept() -> Iterator[None]:
     with process.kept():
         yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("door", ["count", "backward", "real", "profile"])

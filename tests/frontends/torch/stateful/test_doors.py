@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextvars
 import gc
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -52,6 +53,12 @@ def warm() -> Iterator[None]:
 def process_kept() -> Iterator[None]:
     with process.kept():
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process of their own: threads that other tests left behind would make queues theirs as well."""
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
 @pytest.mark.parametrize(("family", "name", "door"), _pairs(DOORS))

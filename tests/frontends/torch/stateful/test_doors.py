@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+import torch
 from stateful import process
 from stateful.doors import COUNTS, DOORS, difference, through
 from stateful.registry import ALL, made
@@ -56,9 +57,11 @@ def process_kept() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process of their own: threads that other tests left behind would make queues theirs as well."""
+def as_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that other tests left behind would make queues theirs as well."""
     monkeypatch.setattr(threading, "active_count", lambda: 1)
+    # PyTorch's own testing tools, which other tests import, forbid to turn the switches of backends.
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
 
 @pytest.mark.parametrize(("family", "name", "door"), _pairs(DOORS))

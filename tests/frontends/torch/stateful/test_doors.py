@@ -61,7 +61,7 @@ def as_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that other tests left behind would make queues theirs as well."""
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     # PyTorch's own testing tools, which other tests import, forbid to turn the switches of backends.
-    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
 
 
 @pytest.mark.parametrize(("family", "name", "door"), _pairs(DOORS))

@@ -45,7 +45,7 @@ DOORS = {
     "code run to write": "(path.parent.parent.parent / 'written').open('a')",
     "hang": "while True: pass",
     "hang while it waits": "import time; time.sleep(60)",
-    "over memory": "bytes(400 << 20).hex()",
+    "over memory": "b'x' * (400 << 20)",
 }
 
 
@@ -58,7 +58,7 @@ import fuzz_worker
 from fuzz_formats import Format, Seed
 from opcost.errors import SourceError
 from pathlib import Path
-fuzz_worker.HANGS_AFTER = 1
+fuzz_worker.HANGS_AFTER = 3
 warm = True
 def door(path, given):
     if not warm:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from peak_memory import needs_peak
 from torch import Tensor, nn
 
 import opcost
@@ -139,7 +139,7 @@ LLAMA = """
 
 
 @pytest.mark.zoo
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+@needs_peak
 def test_a_llama_of_seventy_billion_is_counted_in_less_than_a_gigabyte() -> None:
     pytest.importorskip("transformers")
     vocabulary, width, inner, layers, heads, groups, tokens = 32000, 8192, 28672, 80, 64, 8, 128

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from inspect import getattr_static
+from types import MemberDescriptorType
 from typing import Any
 
 import torch
@@ -70,14 +72,19 @@ def slots_of(tree: Any) -> dict[str, Any]:
 
 
 def slot_names(kind: type) -> list[str]:
-    """The slots of a class and of the classes above, set or not."""
+    """The slots of a class and of the classes above, set or not, but for those that a property covers."""
     return [
-        f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") else name  # as Python spells private names
+        name
         for cls in kind.__mro__
         if (names := cls.__dict__.get("__slots__"))
-        for name in ((names,) if isinstance(names, str) else names)
-        if not (name.startswith("__") and name.endswith("__"))
+        for name in (_spelled(name, cls) for name in ((names,) if isinstance(names, str) else names))
+        if isinstance(getattr_static(kind, name, None), MemberDescriptorType)
     ]
+
+
+def _spelled(name: str, cls: type) -> str:
+    """A slot's name as Python spells private ones."""
+    return f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:

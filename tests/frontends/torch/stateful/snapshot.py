@@ -10,6 +10,7 @@ import array
 import contextvars
 import functools
 import gc
+import inspect
 import io
 import itertools
 import operator
@@ -138,7 +139,8 @@ class Snapshot:
             name: getattr(value, name)
             for cls in type(value).__mro__
             for name in _names(cls.__dict__.get("__slots__", ()))
-            if not name.startswith("__") and hasattr(value, name)
+            if isinstance(inspect.getattr_static(type(value), name, None), types.MemberDescriptorType)
+            and hasattr(value, name)
         }
         named = {**slots, **getattr(value, "__dict__", {})}
         if self._is_own(type(value).__module__):

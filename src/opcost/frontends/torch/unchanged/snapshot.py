@@ -56,6 +56,7 @@ class Snapshot:
         self._cells: list[tuple[Any, Any]] = []
         self._twins: dict[int, Any] = {}
         self._suspended: list[tuple[Any, tuple[Any, ...]]] = []
+        self._errors: list[tuple[BaseException, Any, BaseException | None, BaseException | None, bool]] = []
         self._others: list[Callable[[], Any]] = []
         self._caches: list[KeptCache] = []
         self._code = Code(self._push)
@@ -224,6 +225,14 @@ class Snapshot:
     def _take_suspended(self, generator: Any) -> None:
         self._suspended.append((generator, position(generator)))
 
+    def _take_error(self, error: BaseException) -> None:
+        """Raising an error that the model keeps gives it a traceback, whose frames hold the tensors of the run."""
+        self._take_object(error)
+        self._errors.append(
+            (error, error.__traceback__, error.__context__, error.__cause__, error.__suppress_context__)
+        )
+        self._todo += error.args
+
     def _take_view(self, view: memoryview) -> None:
         self._todo.append(view.obj)
 
@@ -257,6 +266,9 @@ class Snapshot:
                     del cell.cell_contents
                 else:
                     cell.cell_contents = held
+        for error, traceback, context, cause, suppressed in self._errors:
+            error.__traceback__, error.__context__, error.__cause__ = traceback, context, cause
+            error.__suppress_context__ = suppressed  # which setting a cause sets
         for cache in self._caches:
             cache.put_back()
         for put_back in self._others:
@@ -322,6 +334,7 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (functools._lru_cache_wrapper, Snapshot._take_cache),
     (SUSPENDED, Snapshot._take_suspended),
     (memoryview, Snapshot._take_view),
+    (BaseException, Snapshot._take_error),
 )
 
 

@@ -23,6 +23,9 @@ from opcost.frontends.torch.unchanged.path import holder_of
 _CLOSED = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType, str, bytes)
 """What a search for tensors inside a result does not open."""
 
+_DEEPEST = 6
+"""How deep inside a result a tensor is looked for."""
+
 
 def leave_none(recorder: Recorder) -> None:
     """See to it that no tensor of a run stays behind."""
@@ -52,26 +55,44 @@ def _survivors(recorder: Recorder) -> list[Recorded]:
 
 def empty_caches() -> None:
     """Take out of every cache, and of the list of what is to be done at last, what holds a tensor without data."""
+    search = _Search()
     waiting = finalize._registry  # type: ignore[attr-defined]
-    for finalizer in [one for one, info in waiting.items() if _holds_recorded((info.args, info.kwargs), 0)]:
+    for finalizer in [one for one, info in waiting.items() if search.finds_in((info.args, info.kwargs))]:
         finalizer.detach()
     for cache in [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]:
         if not cache.cache_info().currsize:
             continue
         store = store_of(cache)
         if store is not None:
-            for key in [key for key, value in store.items() if _holds_recorded((key, value), 0)]:
+            for key in [key for key, value in store.items() if search.finds_in((key, value))]:
                 del store[key]
-        elif _holds_recorded(cache, 0):
+        elif search.finds_in(cache):
             cache.cache_clear()
 
 
-def _holds_recorded(value: Any, depth: int) -> bool:
-    if type(value) is Recorded:
-        return True
-    if depth > 6 or isinstance(value, _CLOSED):
+class _Search:
+    """Looks for tensors without data in one thing after another, and only once where nothing was found."""
+
+    def __init__(self) -> None:
+        self._without: dict[int, tuple[int, Any]] = {}
+        """How deep each object stood that led to none, and the object itself, so that its id stays its own."""
+
+    def finds_in(self, thing: Any) -> bool:
+        opened: dict[int, tuple[int, Any]] = {}
+        level = [thing]
+        for depth in range(_DEEPEST + 1):
+            following = []
+            for one in level:
+                if type(one) is Recorded:
+                    return True
+                before = opened.get(id(one)) or self._without.get(id(one))
+                if (before is None or before[0] > depth) and not isinstance(one, _CLOSED):
+                    opened[id(one)] = (depth, one)
+                    following.append(one)
+            # What the garbage collector does not track holds nothing that it tracks, and it tracks every tensor.
+            level = [held for held in gc.get_referents(*following) if gc.is_tracked(held)]
+        self._without |= opened
         return False
-    return any(_holds_recorded(held, depth + 1) for held in gc.get_referents(value))
 
 
 def _make_real(recorder: Recorder) -> None:

@@ -119,6 +119,20 @@ class KeepsItsError(Careful):
             raise
 
 
+@stateful("an error that the model made before, raises and handles")
+class RaisesTheSameError(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.error = ValueError("always this one")
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        try:
+            raise self.error
+        except ValueError:
+            return y + 1
+
+
 @stateful("a forward that fails the second time", restless=True)
 class FailsLater(Layer):
     def __init__(self) -> None:

@@ -241,6 +241,28 @@ class Slots:
     __slots__ = ("last", "table")
 
 
+class Covered(Slots):
+    """What a property answers in place of the slot is another thing each time."""
+
+    __slots__ = ("count",)
+
+    @property
+    def table(self) -> list[int]:  # type: ignore[override]
+        return [1]
+
+
+@stateful("a slot that a property covers")
+class CoveredSlot(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = Covered()
+        self.kept.count = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept.count += len(self.kept.table)
+        return self.layer(x) * self.kept.count
+
+
 @stateful("slots that had no value before")
 class UnsetSlots(Layer):
     def __init__(self) -> None:

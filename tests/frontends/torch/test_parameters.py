@@ -378,3 +378,17 @@ def test_a_cached_parametrization_runs_once(count: Any) -> None:
 
     assert count(Cached(), X).totals.macs == OUT * 1 * IN + 2 * (B * IN * OUT)
     assert not parametrize._cache
+
+
+@pytest.mark.parametrize(("many", "said"), [(1000, "999: Parameter"), (1001, "1001 parameters")])
+def test_a_long_list_of_parameters_is_described_by_its_number(many: int, said: str) -> None:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.all = nn.ParameterList([nn.Parameter(torch.empty(1)) for _ in range(many)])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.all[0]
+
+    module = next(one for one in count(Listed(), torch.empty(1)).modules if one.path == "all")
+    assert said in module.extra

@@ -36,6 +36,10 @@ class Place:
         return f"{module} ({words(self.module, 60)}){received}"
 
 
+_MOST_WORDS = 1000
+"""Lists of more parameters than this are not written out."""
+
+
 def words(module: nn.Module, limit: int) -> str:
     """A module's class and its constructor's own words, cut to a length."""
     text = extra_of(module)
@@ -44,6 +48,8 @@ def words(module: nn.Module, limit: int) -> str:
 
 def extra_of(module: nn.Module) -> str:
     """A module's own words about itself; an `extra_repr` that fails is the user's, and no reason to stop."""
+    if isinstance(module, (nn.ParameterList, nn.ParameterDict)) and len(module) > _MOST_WORDS:
+        return f"{len(module)} parameters"  # it would have a line for each
     try:
         return module.extra_repr()
     except Exception:

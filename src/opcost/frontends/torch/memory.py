@@ -21,9 +21,9 @@ class Memory:
     """Finds the value whose memory a tensor shares."""
 
     def __init__(self) -> None:
-        self._same: dict[tuple[int, int, int], int] = {}
-        self._alone: dict[int, tuple[torch.Tensor, int]] = {}
+        self._first: dict[int, tuple[torch.Tensor, int]] = {}
         """The first tensor in each storage; nearly always the only one, so its extent is worked out when there is another."""
+        self._same: dict[tuple[int, int, int], int] = {}
         self._spans: dict[int, list[_Span]] = {}
 
     def place(self, tensor: torch.Tensor, vid: int) -> tuple[int, tuple[int, ...]]:
@@ -31,23 +31,33 @@ class Memory:
         if tensor.layout is not torch.strided:
             return vid, ()
         try:
-            key = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.numel())
+            storage = tensor.untyped_storage()._cdata
         except (NotImplementedError, RuntimeError):  # there is no plain storage to ask
             return vid, ()
+        first = self._first.setdefault(storage, (tensor, vid))
+        if first[1] == vid:
+            return vid, ()
+        others = self._spans.get(storage)
+        if others is None:
+            others = self._spans[storage] = [_span(*first)]
+            self._same[_key(storage, first[0])] = first[1]
+        key = _key(storage, tensor)
         if (same := self._same.get(key)) is not None:
             return same, ()
-        self._same[key] = vid
-        if (first := self._alone.setdefault(key[0], (tensor, vid)))[1] == vid:
-            return vid, ()
-        others = self._spans.setdefault(key[0], [_span(*first)])
         span = _span(tensor, vid)
         for other in others:
             if _covers(other, span):
                 self._same[key] = other.vid
                 return other.vid, ()
+        self._same[key] = vid
         inside = tuple(other.vid for other in others if _covers(span, other))
         others.append(span)
         return vid, inside
+
+
+def _key(storage: int, tensor: torch.Tensor) -> tuple[int, int, int]:
+    """What tensors have in common that are the same elements, however they are laid out."""
+    return storage, tensor.storage_offset(), tensor.numel()
 
 
 def _span(tensor: torch.Tensor, vid: int) -> _Span:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fuzz_changes as change
+import fuzz_pt2
 from fuzz_changes import Change
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -60,6 +61,13 @@ def count(path: Path, given: Any) -> None:
 
     report = opcost.count(path, **(given or {}))
     shown(report.render("text"))
+
+
+def configuration(path: Path, given: Any) -> None:
+    """As `opcost count hf:config.json` counts it."""
+    import opcost
+
+    shown(opcost.count(f"hf:{path}", mode="eval", **given).render("text"))
 
 
 def parameters(path: Path, _given: Any) -> None:
@@ -120,6 +128,43 @@ def dumps(version: str) -> list[Seed]:
     found = [data for data in (*nets, *operators) if len(data) < SMALL]
     cases = [b"mgbtest0\x01\0\0\0" + data + data for data in found[::20]]
     return [Seed(data) for data in (*found, *cases)]
+
+
+def programs() -> list[Seed]:
+    return [Seed(content) for content in fuzz_pt2.programs()]
+
+
+def configurations() -> list[Seed]:
+    """Small models of a few families, with weights that nobody makes."""
+    words = {"shapes": {"input_ids": (1, 4)}}
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "vocab_size": 30,
+    }
+    image = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "image_size": 8,
+    }
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"architectures": ["BertModel"], "model_type": "bert", **sizes}, words),
+        ({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_key_value_heads": 1, **sizes}, words),
+        ({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2}, words),
+        (
+            {"architectures": ["ViTModel"], "model_type": "vit", "patch_size": 4, **image},
+            {"shapes": {"pixel_values": (1, 3, 8, 8)}},
+        ),
+        (
+            {"architectures": ["TimmWrapperModel"], "model_type": "timm_wrapper", "architecture": "resnet10t"},
+            {"shapes": {"pixel_values": (1, 3, 32, 32)}},
+        ),
+    ]  # fmt: skip
+    return [Seed(json.dumps(config).encode(), given) for config, given in found]
 
 
 def symbols() -> list[Seed]:
@@ -263,6 +308,11 @@ FORMATS: dict[str, Format] = {
         Format(name="npy", file="data.npy", seeds=arrays, changes=(change.array,), door=input_data),
         Format(name="npz", file="data.npz", seeds=input_archives, changes=(change.archive,), door=input_data),
         Format(name="pickle", file="data.pkl", seeds=pickles, changes=(change.pickle_steps,), door=input_data),
+        Format(
+            name="pt2", file="program.pt2", seeds=programs, door=count,
+            changes=(fuzz_pt2.changed_structure, fuzz_pt2.changed_structure, change.some_bytes, change.archive),
+        ),
+        Format(name="hf", file="config.json", seeds=configurations, changes=_JSON, door=configuration, rare=_LARGE),
         Format(name="report", file="report.json", seeds=reports, changes=_JSON, door=report, rare=_LARGE),
         Format(
             name="profile", file="profile.json", seeds=own_profiles, changes=_JSON, door=profile,

@@ -233,8 +233,10 @@ def prepare(form: Format, folder: Path) -> tuple[list[Seed], Path, Watch]:
     sys.dont_write_bytecode = True
     seeds = list(form.seeds())
     path = folder / form.file
-    warm_up(form, seeds, path)
     signal.signal(signal.SIGALRM, _hang)
+    signal.setitimer(signal.ITIMER_REAL, 5 * HANGS_AFTER)
+    warm_up(form, seeds, path)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     mapped = (
         int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if sys.platform == "linux" else 0
     )

@@ -380,8 +380,8 @@ def test_a_cached_parametrization_runs_once(count: Any) -> None:
     assert not parametrize._cache
 
 
-@pytest.mark.parametrize(("many", "said"), [(1000, "999: Parameter"), (1001, "1001 parameters")])
-def test_a_long_list_of_parameters_is_described_by_its_number(many: int, said: str) -> None:
+@pytest.mark.parametrize(("many", "said"), [(1000, "(999): Parameter"), (1001, "1001 parameters")])
+def test_a_long_list_of_parameters_is_described_by_its_number(many: int, said: str, count: Any) -> None:
     class Listed(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from opcost.core.checked import Bad, instance, short
+from opcost.core.reading import opened
 from opcost.errors import SourceError
 
 LARGEST_TEXT = 64 << 20
@@ -32,7 +33,7 @@ class Archive(NamedTuple):
 def read_archive(path: Path) -> Archive:
     """What an archive says of its program."""
     try:
-        with ZipFile(path) as archive:
+        with opened(path) as file, ZipFile(file) as archive:
             names = archive.namelist()
             _check(path, names)
             program = _json(archive, _program_name(path, names))

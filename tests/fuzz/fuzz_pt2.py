@@ -1,37 +1,18 @@
-"""Exported programs changed at random: each one is counted, or refused with one clear error, quickly, and nothing runs.
-
-A few hundred changes run with the tests; `make fuzz` runs OPCOST_FUZZ of them.
-"""
+"""Exported programs: good ones, and changes of what they describe."""
 
 from __future__ import annotations
 
 import copy
 import io
 import json
-import os
 import random
-import struct
-import time
-import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from opcost.analysis.price import price
-from opcost.errors import OpcostError
-from opcost.frontends.options import CountOptions
-from opcost.frontends.pt2.load import load
-from opcost.rules import default_rules
-
-CHANGES = int(os.environ.get("OPCOST_FUZZ", "300"))
-SECONDS = 1.0
-MEMORY = 100 << 20
-MARK = "OPCOST_FUZZ_RAN"
-EVIL = f"__import__('os').environ.__setitem__({MARK!r}, '1')"
+EVIL = "__import__('os').system('true')"
+"""What is seen if it is ever run."""
 
 OPERATORS = (
     "aten.linear.default", "aten.einsum.default", "aten.add_.Tensor", "aten.conv2d.default", "aten.lstm.input",
@@ -87,13 +68,14 @@ UNIONS = (
 
 
 @cache
-def seeds() -> tuple[bytes, ...]:
-    """Archives of small programs, of many operators; other harnesses may change them in ways of their own."""
-    torch = pytest.importorskip("torch")
-    nn, functional = torch.nn, torch.nn.functional
+def programs() -> tuple[bytes, ...]:
+    """Archives of small programs, of many operators."""
+    import torch
+    from torch import nn
     from torch._higher_order_ops import scan
+    from torch.nn import functional
 
-    class Of(nn.Module):  # type: ignore[misc, name-defined]
+    class Of(nn.Module):
         def __init__(self, function: Any, **modules: Any) -> None:
             super().__init__()
             self.function = function
@@ -109,7 +91,7 @@ def seeds() -> tuple[bytes, ...]:
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         nn.Linear(4, 2),
     )  # fmt: skip
-    programs: list[tuple[Any, tuple[Any, ...], Any]] = [
+    models: list[tuple[Any, tuple[Any, ...], Any]] = [
         (convolutions.eval(), (rand(2, 3, 8, 8),), {"input": {0: torch.export.Dim("batch", min=2, max=64)}}),
         (nn.LSTM(4, 3, 2), (rand(2, 1, 4),), None),
         (Of(lambda m, q: functional.scaled_dot_product_attention(q, q, m.l(q)), l=layer), (rand(1, 2, 3, 4),), None),
@@ -127,7 +109,7 @@ def seeds() -> tuple[bytes, ...]:
         ),
     ]  # fmt: skip
     found = []
-    for model, args, shapes in programs:
+    for model, args, shapes in models:
         buffer = io.BytesIO()
         torch.export.save(torch.export.export(model, args, dynamic_shapes=shapes), buffer)
         found.append(buffer.getvalue())
@@ -135,7 +117,7 @@ def seeds() -> tuple[bytes, ...]:
 
 
 @cache
-def described(archive: bytes) -> tuple[dict[str, bytes], str, dict[str, Any]]:
+def _described(archive: bytes) -> tuple[dict[str, bytes], str, dict[str, Any]]:
     """The small files of an archive, and which one describes the program, parsed."""
     with zipfile.ZipFile(io.BytesIO(archive)) as file:
         members = {name: file.read(name) for name in file.namelist()}
@@ -145,7 +127,7 @@ def described(archive: bytes) -> tuple[dict[str, bytes], str, dict[str, Any]]:
 
 def changed_structure(archive: bytes, rng: random.Random) -> bytes:
     """An archive in whose description one to four fields, arguments, names or parts are others."""
-    members, name, model = described(archive)
+    members, name, model = _described(archive)
     model = copy.deepcopy(model)
     places = list(_places(model))
     targets = [(holder, key) for holder, key in places if key == "target"]
@@ -185,67 +167,3 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             continue
         yield value, key
         yield from _places(inner)
-
-
-def changed_bytes(data: bytes, rng: random.Random) -> bytes:
-    """An archive with one to eight changes of bits, bytes, numbers, or cut short."""
-    found = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 4, 8))):
-        at = rng.randrange(max(len(found), 1))
-        match rng.randrange(6):
-            case 0 if found:
-                found[at % len(found)] ^= 1 << rng.randrange(8)
-            case 1:
-                found[at : at + 4] = struct.pack("<I", rng.choice((0, 1, 8, 12, 14, 0x7FFFFFFF, 0xFFFFFFFF)))
-            case 2:
-                found[at : at + 8] = struct.pack("<Q", rng.choice((0, 1, 1 << 31, 1 << 40, (1 << 63) - 1, 1 << 63)))
-            case 3 if rng.random() < 0.3:
-                del found[at:]
-            case 4:
-                length, other = rng.randrange(1, 64), rng.randrange(max(len(found), 1))
-                found[at : at + length] = found[other : other + length]
-            case _:
-                found[at:at] = rng.randbytes(rng.randrange(1, 16))
-    return bytes(found)
-
-
-def run(attempt: Callable[[random.Random], None], name: str) -> tuple[int, int]:
-    """How many changes were read and how many were refused; none may take long or much memory."""
-    rng = random.Random(f"{name}-{CHANGES}")
-    read = refused = 0
-    tracemalloc.start()
-    try:
-        for number in range(CHANGES):
-            tracemalloc.reset_peak()
-            before, start = tracemalloc.get_traced_memory()[0], time.process_time()
-            try:
-                attempt(rng)
-                read += 1
-            except OpcostError:
-                refused += 1
-            spent, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1] - before
-            assert spent < SECONDS, f"change {number} took {spent:.2f} s"
-            assert peak < MEMORY, f"change {number} took {peak >> 20} MB"
-            assert MARK not in os.environ, f"change {number} ran code"
-    finally:
-        tracemalloc.stop()
-    return read, refused
-
-
-@pytest.mark.parametrize("form", ["structure", "bytes"])
-def test_a_changed_program_is_counted_or_refused_with_a_clear_error(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archives = seeds()
-    change = changed_structure if form == "structure" else changed_bytes
-    path = tmp_path / "changed.pt2"
-    monkeypatch.chdir(tmp_path)
-
-    def attempt(rng: random.Random) -> None:
-        path.write_bytes(change(rng.choice(archives), rng))
-        str(price(load(path, CountOptions()), default_rules()))
-
-    read, refused = run(attempt, form)
-    assert list(tmp_path.iterdir()) == [path]
-    assert read > CHANGES // 20
-    assert refused > CHANGES // 10

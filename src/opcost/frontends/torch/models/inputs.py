@@ -12,8 +12,8 @@ from torch import nn
 from opcost.core.wording import some
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in
-from opcost.frontends.torch.unwrap import type_name
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any], dict[int, str]]
 

@@ -13,11 +13,11 @@ from opcost.frontends.torch.operators.call import META, Call
 from opcost.frontends.torch.operators.describe import record
 
 _MASKS = (torch.bool, torch.uint8)
-_PASSES_WHEN = {"aten::lt": False, "aten::ge": True, "aten::all": True}
+_PASSES_WHEN = {"aten::lt": False, "aten::le": False, "aten::ge": True, "aten::ne": True, "aten::all": True}
 """How PyTorch's checks of numbers end well, by the operator that makes the flag.
 
-`istft` checks that its overlapping windows do not come near zero, `cov` that weights are not negative, `quantile` that all
-quantiles lie between 0 and 1.
+`istft` checks that its overlapping windows do not come near zero, `cov` that weights are not negative and their sum is not
+zero, `quantile` that all quantiles lie between 0 and 1.
 """
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from opcost.version import __version__
+
 if TYPE_CHECKING:
     from opcost.analysis.query import query
     from opcost.api import count, load_report, profile, read_profile
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
     from opcost.errors import OpcostError
     from opcost.recorders.measure import measure
     from opcost.rules.registry import OpView
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "query": "opcost.analysis.query",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
-    from opcost.core.profile import Profile
+    from opcost.core.profile import Profile as Measured
     from opcost.core.report import Report
     from opcost.frontends.options import CountOptions
     from opcost.frontends.registry import FrontEnd
     from opcost.frontends.source import PythonModel
+    from opcost.profiles import Profile
     from opcost.recorders.options import ProfileOptions
     from opcost.rules.registry import Convention, Rule, Rules
 
@@ -135,6 +136,7 @@ def profile(
     then as many with one. `host_only` leaves the device's records out; `cold_l2` empties the device's last cache before
     every run.
     """
+    from opcost.profiles import askable
     from opcost.recorders.options import ProfileOptions
 
     options = ProfileOptions(
@@ -150,6 +152,10 @@ def profile(
         seconds=seconds,
         cold_l2=cold_l2,
     )
+    return askable(_measured(source, options))
+
+
+def _measured(source: Any, options: ProfileOptions) -> Measured:
     from opcost.recorders.onnxruntime import is_onnx
     from opcost.recorders.onnxruntime import record as record_onnx
 
@@ -161,8 +167,8 @@ def profile(
     if isinstance(source, (str, Path)):
         named = _python_model(str(source))
         with named.guard():
-            return _profile_torch(named.build(real=True), options)
-    return _profile_torch(source, options)
+            return _measured_torch(named.build(real=True), options)
+    return _measured_torch(source, options)
 
 
 def _python_model(source: str) -> PythonModel:
@@ -178,7 +184,7 @@ def _python_model(source: str) -> PythonModel:
     return resolved
 
 
-def _profile_torch(model: Any, options: ProfileOptions) -> Profile:
+def _measured_torch(model: Any, options: ProfileOptions) -> Measured:
     from opcost.errors import DataDependent, OpcostError, UnknownSource
     from opcost.frontends.registry import owner
 
@@ -215,7 +221,8 @@ def read_profile(path: str | Path, *, partial: bool = False) -> Profile:
     A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so.
     """
     from opcost.core.reading import pipes_kept
+    from opcost.profiles import askable
     from opcost.traces.registry import read
 
     with pipes_kept():
-        return read(path, partial=partial)
+        return askable(read(path, partial=partial))

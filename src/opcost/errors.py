@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opcost.core.wording import shortened
+from opcost.wording import shortened
 
 
 class OpcostError(Exception):

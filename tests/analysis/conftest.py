@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, ProfileRow
+from opcost.profiles import Profile
 
 US = 1000
 

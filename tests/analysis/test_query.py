@@ -17,8 +17,9 @@ from opcost.analysis.query import query
 from opcost.core.answer import AnswerLine
 from opcost.core.devices import DEVICES, device
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, ProfileRow
 from opcost.errors import OpcostError, SourceError, UnknownName
+from opcost.profiles import Profile
 
 US = 1000
 CONV_FLOPS = 2 * (1 * 2 * 8 * 8) * (4 * 3 * 3)

@@ -19,9 +19,10 @@ from opcost.core.answer import Answer
 from opcost.core.cost import Cost
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.harmless import csv_cell, json_text, markdown_text, printable
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.report import Report
 from opcost.core.schema import from_dict, to_dict
+from opcost.profiles import Profile
 
 DUMP = Path(__file__).resolve().parents[1] / "data/megengine/mge/mlp.v2.mge"
 EVIL = (

@@ -20,10 +20,11 @@ import pytest
 import opcost
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.report import Report
 from opcost.core.writing import UNFINISHED
 from opcost.errors import WriteError
+from opcost.profiles import Profile
 
 DUMP = Path(__file__).resolve().parents[1] / "data/megengine/mge/mlp.v2.mge"
 TRACE = Path(__file__).resolve().parents[1] / "data/traces/kineto/cpu_resnet18_fwd_plain.json.gz"

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.core.profile import Profile
+from opcost.profiles import Profile
 
 STEPS = 3
 

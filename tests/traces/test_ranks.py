@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from opcost.analysis.query import query
 from opcost.errors import SourceError
 from opcost.traces import rank_columns, ranks
 from opcost.traces.ranks import read_ranks, reduce_rank, reduce_ranks
@@ -70,14 +71,14 @@ def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None
     assert {(kernel.rank, kernel.count, kernel.duration_ns) for kernel in profile.unattributed} == {
         (rank, 2, stay) for rank, stay in stays.items()
     }
-    answer = profile.query(aggregate_by=("rank",), side="device")
+    answer = query(profile, aggregate_by=("rank",), side="device")
     assert {line.labels["name"].split()[0]: line.time_ns for line in answer.lines if line.role == "unattributed"} == {
         str(rank): stay for rank, stay in stays.items()
     }
 
 
 def test_the_use_of_each_rank_s_device_is_answered(folder: Path) -> None:
-    found = {use.rank: use for use in read_ranks([folder]).query().devices}
+    found = {use.rank: use for use in query(read_ranks([folder])).devices}
     for rank, (first, second) in ARRIVALS.items():
         use = found[rank]
         assert (use.device, use.kernels) == (f"gpu:{rank}", 2)

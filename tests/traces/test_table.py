@@ -98,7 +98,7 @@ KEYS = ("type", "kind", "module", "phase", "shape", "dtype", "provider", "rank",
 
 def sums(profile: Profile, **wishes: object) -> dict:
     """Of each line its executions, times, launches, costs and kernels."""
-    answer = profile.query(top=0, **wishes)
+    answer = opcost.query(profile, top=0, **wishes)
     return {
         (line.role, tuple(line.labels.items())): (
             line.count,
@@ -131,7 +131,9 @@ def test_questions_have_the_same_answer_whether_executions_are_added_up_or_not(p
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
 def test_the_use_of_devices_is_the_same_whether_executions_are_added_up_or_not(path: Path) -> None:
-    rows, groups = (profile.query().devices for profile in (opcost.read_profile(path), read_table(path).profile()))
+    rows, groups = (
+        opcost.query(profile).devices for profile in (opcost.read_profile(path), read_table(path).profile())
+    )
     assert len(rows) == len(groups) == ("cuda" in path.name)
     for one, other in zip(rows, groups, strict=True):
         assert one._replace(delay_p90_ns=None) == other._replace(delay_p90_ns=None)

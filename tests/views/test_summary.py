@@ -7,8 +7,8 @@ import pytest
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.report import Coverage, Parameter, Report, Uncounted
 from opcost.core.units import format_count
-from opcost.core.wording import MANY
 from opcost.views.summary import Section, summarize
+from opcost.wording import MANY
 
 
 def section(report: Report, title: str) -> Section:

@@ -11,9 +11,9 @@ from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import CountChoice, Quiet
 from opcost.cli.saying import warn
 from opcost.core.harmless import printable
-from opcost.core.wording import some
 from opcost.core.writing import check_writable, write_text
 from opcost.errors import OpcostError, UnknownName
+from opcost.wording import some
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question

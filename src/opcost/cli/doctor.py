@@ -7,11 +7,11 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from opcost import __version__
 from opcost.cli.saying import say
 from opcost.core.plugin import FRONTENDS, GROUPS, RULES, checked, clashes, find
 from opcost.errors import OpcostError
 from opcost.rules.registry import Rules
+from opcost.version import __version__
 
 LIBRARIES = (
     "torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime", "tensorboard", "megengine", "mxnet", "numpy",

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from opcost.core.dtype import BITS
-from opcost.core.wording import shortened
 from opcost.errors import InputError, UnknownName
+from opcost.wording import shortened
 
 ALIASES = {
     "fp16": "float16", "half": "float16", "f16": "float16",

@@ -18,10 +18,10 @@ from io import StringIO, TextIOWrapper
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from opcost import __version__
 from opcost.cli.saying import say, warn
 from opcost.core.reading import STDIN, pipes_kept
 from opcost.errors import OpcostError, PluginWarning
+from opcost.version import __version__
 
 if TYPE_CHECKING:
     from cyclopts import App

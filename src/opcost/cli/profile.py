@@ -18,8 +18,8 @@ from opcost.cli.progress import working
 from opcost.cli.saying import say
 from opcost.core.profile import Profile
 from opcost.core.units import format_time
-from opcost.core.wording import some
 from opcost.core.writing import check_writable, write_text
+from opcost.wording import some
 
 RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)

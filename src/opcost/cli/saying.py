@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from opcost.core.harmless import printable
-from opcost.core.wording import shortened
+from opcost.wording import shortened
 
 LONG_LINE = 2000
 """Characters of one line of a message; what is quoted in it may be a whole file."""

@@ -13,9 +13,9 @@ from opcost.cli.saying import warn
 from opcost.core.harmless import printable
 from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
-from opcost.core.wording import shortened, some
 from opcost.core.writing import check_writable
 from opcost.errors import InputError
+from opcost.wording import shortened, some
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
 """Views that list the uncounted operators themselves; with any other, stderr does."""

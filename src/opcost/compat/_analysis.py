@@ -17,7 +17,7 @@ from opcost.compat._handles import Handle
 from opcost.compat._names import Names, callers, lineage
 from opcost.compat._node import Node
 from opcost.core.report import Report
-from opcost.frontends.torch.unwrap import unwrap
+from opcost.frontends.torch.models.unwrap import unwrap
 
 if TYPE_CHECKING:
     from typing_extensions import Self

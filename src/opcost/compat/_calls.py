@@ -22,7 +22,7 @@ from opcost.compat._rows import nodes_of_rows
 from opcost.compat._schema import in_schema_order
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
-from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import Recorder
 
 _CONVOLUTIONS = {
     f"conv{transposed}{n}d": bool(transposed) for transposed in ("", "_transpose") for n in (1, 2, 3)

@@ -16,9 +16,9 @@ from opcost.compat._calls import _recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import DataDependent
-from opcost.frontends.torch.recorder import Recorder
-from opcost.frontends.torch.scope import Paths
-from opcost.frontends.torch.unwrap import unwrap
+from opcost.frontends.torch.models.unwrap import unwrap
+from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.scope import Paths
 
 Structure: TypeAlias = Any
 """What a call was given or gave back: a TensorSpec for each tensor, inside the tuples, lists and dicts that held it."""

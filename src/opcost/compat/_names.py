@@ -8,7 +8,7 @@ from inspect import getattr_static
 from torch import nn
 
 from opcost.core.report import Report
-from opcost.frontends.torch.unwrap import unwrap
+from opcost.frontends.torch.models.unwrap import unwrap
 
 _IDLE = (nn.Module, nn.ModuleList, nn.ModuleDict, nn.Identity)
 

@@ -14,8 +14,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any
 
-from opcost.core.wording import shortened
 from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName
+from opcost.wording import shortened
 
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from opcost.core.cost import Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
-
-if TYPE_CHECKING:
-    from opcost.core.answer import Answer
 
 
 class Spread(NamedTuple):
@@ -78,7 +74,7 @@ class ProfileRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What was measured, in the order of execution."""
+    """What was measured, in the order of execution. Users hold one that answers questions: `opcost.profiles.Profile`."""
 
     meta: Mapping[str, str]
     """Source, format, versions, device names, threads, precision switches, clocks, ..."""
@@ -92,26 +88,8 @@ class Profile:
     extra: Mapping[str, object] = field(default_factory=dict)
     """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""
 
-    def query(self, **wishes: Any) -> Answer:
-        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; see `opcost.query` for all wishes."""
-        from importlib import import_module
-
-        # By name, because data knows nothing of what analyses it.
-        answer: Answer = import_module("opcost.analysis.query").query(self, **wishes)
-        return answer
-
     @property
     def usual_keys(self) -> tuple[str, ...]:
         """What lines are added up by if nobody says: several runs of one model that opcost recorded are one line per operator."""
         repeated = self.meta.get("format") == "opcost" and any(row.step for row in self.rows)
         return ("name", "type") if repeated else ()
-
-    def __str__(self) -> str:
-        return str(self.query(aggregate_by=self.usual_keys))
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the profile as JSON, which `opcost.read_profile` reads. Whatever goes wrong, the old file is as it was."""
-        from opcost.core.profile_schema import dumps
-        from opcost.core.writing import write_text
-
-        write_text(path, dumps(self))

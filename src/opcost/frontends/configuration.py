@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from opcost.core.units import format_bytes
-from opcost.core.wording import shortened
 from opcost.errors import Refused, SourceError
+from opcost.wording import shortened
 
 LARGEST_FILE = 1 << 25
 """Bytes. The labels of ImageNet-22k make a configuration of one megabyte."""

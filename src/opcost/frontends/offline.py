@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from opcost.core.wording import shortened
 from opcost.errors import Refused
+from opcost.wording import shortened
 
 
 class _Door(NamedTuple):

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from opcost.core.wording import some
 from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
+from opcost.wording import some
 
 
 def import_module(name: str) -> ModuleType:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from opcost.core.reading import head_of, is_nameless
-from opcost.core.wording import shortened, some
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
 from opcost.frontends.mxnet.checkpoint import symbol_beside
@@ -19,6 +18,7 @@ from opcost.frontends.offline import offline
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS
+from opcost.wording import shortened, some
 
 FORMS = (
     "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model file, "

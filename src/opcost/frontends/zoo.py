@@ -16,11 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from opcost.core.wording import shortened
 from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
 from opcost.frontends.configuration import read_configuration, refuse_loads, without_loads
 from opcost.frontends.offline import offline
 from opcost.frontends.python import check_call
+from opcost.wording import shortened
 
 Maker = Callable[[], object]
 Settings = Mapping[str, object]

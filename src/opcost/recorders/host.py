@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opcost import __version__
+from opcost.version import __version__
 
 
 def host_conditions() -> dict[str, str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from opcost.core.profile import Profile
-from opcost.core.wording import some
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.timing import percentile, timed_runs
+from opcost.wording import some
 
 _NUMPY_TYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",

@@ -18,13 +18,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import opcost
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.core.reading import opened
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, SourceError, WriteError
 from opcost.traces.rank_columns import CACHE_VERSION, profile_of, reduce_file
+from opcost.version import __version__
 
 if TYPE_CHECKING:
     import polars as pl
@@ -280,7 +280,7 @@ def _content_key(file: Path) -> str:
     with opened(file) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
-    return f"{opcost.__version__}:{CACHE_VERSION}:{digest.hexdigest()}"
+    return f"{__version__}:{CACHE_VERSION}:{digest.hexdigest()}"
 
 
 def _polars() -> Any:

@@ -9,8 +9,8 @@ from typing import ClassVar, Protocol
 from opcost.core.harmless import printable
 from opcost.core.report import ModuleCost, Report
 from opcost.core.units import format_count
-from opcost.core.wording import shortened, some
 from opcost.views.view import View
+from opcost.wording import shortened, some
 
 MANY_LINES = 24
 """Lines of a module's own words."""

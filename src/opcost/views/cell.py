@@ -10,9 +10,9 @@ from itertools import groupby
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.units import format_bytes, format_count, format_time
-from opcost.core.wording import some
 from opcost.views.columns import Column, Unit, Value
 from opcost.views.listing import Listing
+from opcost.wording import some
 
 MANY_SHAPES = 24
 """Shapes of one cell; a module that gets a pyramid of features has about ten."""

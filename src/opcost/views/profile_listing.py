@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.units import format_time
-from opcost.core.wording import shortened, some
 from opcost.errors import UnknownName
 from opcost.views.columns import Column, Value
 from opcost.views.listing import Line, Listing
+from opcost.wording import shortened, some
 
 _NAMES = ("name", "module", "kernel")
 

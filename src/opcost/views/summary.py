@@ -12,8 +12,8 @@ from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.report import Parameter, Report
 from opcost.core.units import format_count
-from opcost.core.wording import shortened, some
 from opcost.views.cell import in_runs
+from opcost.wording import shortened, some
 
 LONG_LINE = 1000
 """Characters of one entry below a table; a note is a sentence or two."""

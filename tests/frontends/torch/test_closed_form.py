@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.frontends.torch.closed_form import _FORMS, closed_form
-from opcost.frontends.torch.without_data import META, substitute
+from opcost.frontends.torch.operators.call import META, substitute
+from opcost.frontends.torch.operators.closed_form import _FORMS, closed_form
 
 aten = torch.ops.aten
 extents = st.integers(1, 5)

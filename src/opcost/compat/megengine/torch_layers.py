@@ -20,9 +20,9 @@ from opcost.compat.megengine.records import Activation, Operation, Param, Record
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import InputError
-from opcost.frontends.torch.inputs import as_dtype
 from opcost.frontends.torch.load import device_of
-from opcost.frontends.torch.unwrap import unwrap
+from opcost.frontends.torch.models.inputs import as_dtype
+from opcost.frontends.torch.models.unwrap import unwrap
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _ADAPTIVE = (nn.modules.pooling._AdaptiveAvgPoolNd, nn.modules.pooling._AdaptiveMaxPoolNd)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opcost.core.graph import Attrs, Graph, Module, Note, Op, Role, TensorSpec, Value
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.infer import DEFAULT_TYPE, Inferred, infer
+from opcost.frontends.mxnet.infer import DEFAULT_TYPE, infer
 from opcost.frontends.mxnet.naming import inner_name, parents, paths_of, unique
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import (
@@ -23,7 +23,7 @@ from opcost.frontends.mxnet.ops.control import (
     loop_of,
     trips_of,
 )
-from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Translation
+from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Inferred, Translation
 from opcost.frontends.mxnet.roles import Roles
 from opcost.frontends.mxnet.shape import Mismatch, Shape, Undetermined
 from opcost.frontends.mxnet.symbol import Entry, Node, Symbol

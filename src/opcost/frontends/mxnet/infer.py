@@ -7,13 +7,12 @@ first node to the last and back, until nothing changes. What is known never chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from opcost.errors import InputError, SourceError
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.table import Call, Operator, Type
+from opcost.frontends.mxnet.ops.table import Call, Inferred, Operator, Type
 from opcost.frontends.mxnet.shape import Mismatch, Shape, Undetermined, merge, show
 from opcost.frontends.mxnet.symbol import Node, Symbol, used_outputs
 
@@ -21,14 +20,6 @@ MOST_AXES = 32
 MOST_ELEMENTS = (1 << 63) - 1
 DEFAULT_TYPE = "float32"
 """The element type of a variable about which nobody says anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inferred:
-    """What is known of each output of each node."""
-
-    shapes: list[list[Shape]]
-    types: list[list[Type]]
 
 
 def infer(
@@ -108,6 +99,7 @@ class _Inference:
         call = Call(
             node.attrs, list(ins), list(outs), list(in_types), list(out_types),
             np_shape=self.symbol.np_shape, version=self.symbol.version, training=self.training, subgraphs=node.subgraphs,
+            infer=infer,
         )  # fmt: skip
         self._apply(rule, call, node)
         if call.ins == ins and call.outs == outs and call.in_types == in_types and call.out_types == out_types:

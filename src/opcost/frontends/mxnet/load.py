@@ -13,7 +13,8 @@ from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.checkpoint import find_checkpoint
 from opcost.frontends.mxnet.dialect import upgraded
-from opcost.frontends.mxnet.infer import Inferred, infer
+from opcost.frontends.mxnet.infer import infer
+from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import Array, read_params
 from opcost.frontends.mxnet.roles import Roles, assign
 from opcost.frontends.mxnet.shape import Mismatch, Shape, complete, merge, show

@@ -115,7 +115,9 @@ class Run:
             name = get(argument, "name", str) or str(place)
             named[name] = self.scope.argument(argument.get("arg"), self.tensor)
         results = list(self.names(get(node, "outputs", list)))
-        if operator.name.startswith("higher_order::") and control.run(self, operator, list(named.values()), results):
+        if operator.name.startswith("higher_order::") and control.run(
+            self, operator.name, list(named.values()), results
+        ):
             return
         self.plain(operator, named, results)
 

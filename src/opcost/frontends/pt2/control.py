@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from opcost.core.checked import Bad
 from opcost.frontends.aten import Translation
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.pt2.builder import Made
+from opcost.frontends.pt2.builder import Builder, Made
 from opcost.frontends.pt2.program import Subgraph
 
-if TYPE_CHECKING:
-    from opcost.frontends.pt2.build import Operator, Run
+
+class Outer(Protocol):
+    """The pass over the graph in which such an operator stands."""
+
+    builder: Builder
+    made: dict[str, Made]
+    module: str
+    repeat: int
+
+    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[Made]:
+        """Make the operators of a graph that is given, as often as it runs; what comes back is what it returns."""
 
 
-def run(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
+def run(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
     """Make the operators inside one; False if it is to be taken as it is."""
-    handler = _HANDLERS.get(operator.name.partition("::")[2])
+    handler = _HANDLERS.get(operator.partition("::")[2])
     if handler is None:
-        outer.builder.note("control", f"{operator.name} is not counted: what it runs is not known")
+        outer.builder.note("control", f"{operator} is not counted: what it runs is not known")
         return False
     return handler(outer, operator, arguments, results)
 
 
-def _expect(operator: Operator, arguments: list[Any], *kinds: type) -> list[Any]:
+def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
     """The arguments, each of its type; lists at the end may be left away."""
     given = [*arguments, *([] for kind in kinds[len(arguments) :] if kind is list)]
     if len(given) < len(kinds) or not all(map(isinstance, given, kinds)):
-        raise Bad(f"{operator.name} is not given what it needs")
+        raise Bad(f"{operator} is not given what it needs")
     return given[: len(kinds)]
 
 
-def _return(outer: Run, made: list[Made], results: list[str]) -> None:
+def _return(outer: Outer, made: list[Made], results: list[str]) -> None:
     if len(made) < len(results):
         raise Bad(f"a graph returns {len(made)} tensors where {len(results)} are expected")
     outer.made.update(zip(results, made, strict=False))
 
 
-def _wrap(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
+def _wrap(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
     """One graph, run once on all that follows it."""
     at = next((place for place, argument in enumerate(arguments) if isinstance(argument, Subgraph)), None)
     if at is None:
-        raise Bad(f"{operator.name} has no graph")
+        raise Bad(f"{operator} has no graph")
     operands = [
         item for argument in arguments[at + 1 :] for item in (argument if isinstance(argument, list) else [argument])
     ]
@@ -51,7 +60,7 @@ def _wrap(outer: Run, operator: Operator, arguments: list[Any], results: list[st
     return True
 
 
-def _cond(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
+def _cond(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
     chosen, true, false, operands = _expect(operator, arguments, object, Subgraph, Subgraph, list)
     if not isinstance(chosen, bool):
         outer.builder.note("branch", "torch.cond depends on data: the true branch is counted")
@@ -59,12 +68,12 @@ def _cond(outer: Run, operator: Operator, arguments: list[Any], results: list[st
     return True
 
 
-def _while(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
-    outer.builder.note("control", f"{operator.name} is not counted: how often it runs depends on data")
+def _while(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
+    outer.builder.note("control", f"{operator} is not counted: how often it runs depends on data")
     return False
 
 
-def _map(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
+def _map(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
     body, xs, rest = _expect(operator, arguments, Subgraph, list, list)
     turns, steps = _slices(outer, operator, xs)
     made = outer.inside(body, [*steps, *rest], turns=turns)
@@ -72,7 +81,7 @@ def _map(outer: Run, operator: Operator, arguments: list[Any], results: list[str
     return True
 
 
-def _scan(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
+def _scan(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
     body, start, xs, rest = _expect(operator, arguments, Subgraph, list, list, list)
     turns, steps = _slices(outer, operator, xs)
     made = outer.inside(body, [*start, *steps, *rest], turns=turns)
@@ -81,41 +90,39 @@ def _scan(outer: Run, operator: Operator, arguments: list[Any], results: list[st
     return True
 
 
-def _slices(outer: Run, operator: Operator, xs: list[Any]) -> tuple[int, list[Made]]:
+def _slices(outer: Outer, operator: str, xs: list[Any]) -> tuple[int, list[Made]]:
     """How often a loop runs, and one step of each tensor that it walks along."""
     if not xs or not all(isinstance(x, Made) and x.tensor.shape and x.tensor.shape[0] is not None for x in xs):
-        raise Bad(f"{operator.name} has nothing to walk along")
+        raise Bad(f"{operator} has nothing to walk along")
     turns = xs[0].tensor.shape[0]
     steps = []
     for x in xs:
         tensor = Described(tuple(x.tensor.shape[1:]), tuple(x.tensor.stride()[1:]), x.tensor.dtype, x.tensor.device)
         steps.append(outer.builder.value("", tensor, home=x.value))
         outer.builder.op(
-            Translation("view", {}), operator.name, [x.value], [steps[-1].value], outer.module, outer.repeat * turns
+            Translation("view", {}), operator, [x.value], [steps[-1].value], outer.module, outer.repeat * turns
         )
     return turns, steps
 
 
-def _stacked(outer: Run, operator: Operator, made: list[Made], turns: int) -> list[Made]:
+def _stacked(outer: Outer, operator: str, made: list[Made], turns: int) -> list[Made]:
     """The results of all turns, each copied to its place."""
     found = []
     for part in made:
         shape = (turns, *part.tensor.shape)
         found.append(outer.builder.value("", Described(shape, row_major(shape), part.tensor.dtype, part.tensor.device)))
-        outer.builder.op(
-            Translation("copy", {}), operator.name, [part.value], [found[-1].value], outer.module, outer.repeat
-        )
+        outer.builder.op(Translation("copy", {}), operator, [part.value], [found[-1].value], outer.module, outer.repeat)
     return found
 
 
-def _flex(outer: Run, operator: Operator, arguments: list[Any], results: list[str]) -> bool:
+def _flex(outer: Outer, operator: str, arguments: list[Any], results: list[str]) -> bool:
     outer.builder.note(
         "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted"
     )
     return False
 
 
-_HANDLERS: dict[str, Callable[[Run, Operator, list[Any], list[str]], bool]] = {
+_HANDLERS: dict[str, Callable[[Outer, str, list[Any], list[str]], bool]] = {
     "cond": _cond,
     "while_loop": _while,
     "map": _map,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.registry import FUNCTIONS
+from opcost.frontends.torch.models.recognise import is_countable
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
@@ -25,11 +24,7 @@ class TorchFrontEnd:
         return False
 
     def owns(self, obj: object) -> bool:
-        torch = sys.modules["torch"]
-        if isinstance(obj, torch.nn.Module) or is_function(obj):
-            return True
-        export = sys.modules.get("torch.export")
-        return export is not None and isinstance(obj, export.ExportedProgram)
+        return is_countable(obj)
 
     def load(self, source: Any, options: CountOptions) -> Graph:
         from opcost.frontends.torch.load import load
@@ -40,16 +35,11 @@ class TorchFrontEnd:
 FRONTEND = TorchFrontEnd()
 
 
-def is_function(obj: object) -> bool:
-    """Whether an object is a function rather than a model; one compiled by torch is still a function."""
-    return isinstance(obj, (*FUNCTIONS, sys.modules["torch"].jit.ScriptFunction))
-
-
 def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
     """Call a factory so that large tensors are made without memory; small ones stay real."""
     from opcost.core.interrupts import held_back, let_through
     from opcost.errors import SourceError
-    from opcost.frontends.torch.weightless import weightless
+    from opcost.frontends.torch.models.weightless import weightless
 
     try:
         with held_back(), weightless(), let_through():

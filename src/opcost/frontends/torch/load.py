@@ -14,16 +14,17 @@ from opcost.core.graph import Graph
 from opcost.core.interrupts import held_back
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.exported import by_position
-from opcost.frontends.torch.inputs import make_inputs
-from opcost.frontends.torch.lazy import countable
-from opcost.frontends.torch.model import Run, RunOptions
-from opcost.frontends.torch.recorder import Recorder
-from opcost.frontends.torch.state import no_surrounding_modes
-from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.models.exported import by_position
+from opcost.frontends.torch.models.inputs import make_inputs
+from opcost.frontends.torch.models.lazy import countable
+from opcost.frontends.torch.models.recognise import is_exported
+from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.recording.quiet import no_surrounding_modes
+from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.run import Run, RunOptions
 from opcost.frontends.torch.tree import map_tensors
-from opcost.frontends.torch.turns import one_at_a_time
-from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
+from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 
 def load(source: Any, options: CountOptions) -> Graph:
@@ -46,7 +47,7 @@ def _record(source: Any, options: CountOptions) -> Graph:
     args, kwargs = map_tensors((args, kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
         if options.real:
-            from opcost.frontends.torch.real import RealRecorder
+            from opcost.frontends.torch.recording.real import RealRecorder
 
             recorder: Recorder = RealRecorder(device)
         else:

@@ -16,7 +16,7 @@ from opcost.core.interrupts import held_back, let_through
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import InputError
-from opcost.frontends.torch.state import no_surrounding_modes
+from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.synchronise import wait_for
 from opcost.recorders.timing import percentile, timed_runs

@@ -14,16 +14,17 @@ from torch import nn
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.failure import forward_error
-from opcost.frontends.torch.inputs import make_inputs
-from opcost.frontends.torch.lazy import is_waiting, settled_apart
+from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.load import device_of, in_mode
-from opcost.frontends.torch.scope import Paths, intercept_calls
-from opcost.frontends.torch.state import checkpoints_for_grad
-from opcost.frontends.torch.subclass import has_data
+from opcost.frontends.torch.models.inputs import make_inputs
+from opcost.frontends.torch.models.lazy import is_waiting, settled_apart
+from opcost.frontends.torch.models.recognise import is_exported
+from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.recording.failure import forward_error
+from opcost.frontends.torch.recording.quiet import checkpoints_for_grad
+from opcost.frontends.torch.recording.scope import Paths, intercept_calls
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.frontends.torch.unchanged.runs import real_runs
-from opcost.frontends.torch.unwrap import is_exported, type_name, unwrap
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.torch.nesting import BACKWARD, MODULE
 

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
 from opcost.frontends.aten import Translation
-from opcost.frontends.torch.operators import translate
+from opcost.frontends.torch.operators.translate import translate
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
 

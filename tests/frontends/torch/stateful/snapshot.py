@@ -32,7 +32,7 @@ from stateful import process
 from stateful.registry import Made
 from torch import Tensor, nn
 
-from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.ledger.tensor import Recorded
 
 _PLAIN = (
     int,

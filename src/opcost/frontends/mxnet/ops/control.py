@@ -63,15 +63,14 @@ class _Inside(NamedTuple):
 
 
 def _infer_body(
-    body: Symbol, shapes: dict[int, Shape], types: dict[int, Type], heads: list[Shape], *, training: bool
+    call: Call, body: Symbol, shapes: dict[int, Shape], types: dict[int, Type], heads: list[Shape], *, training: bool
 ) -> _Inside:
     """Work out a body whose variables and heads are known in part, by their places."""
-    from opcost.frontends.mxnet.infer import infer
-
+    assert call.infer is not None
     nodes = [node.id for node in body.variables]
     known = {nodes[place]: shape for place, shape in shapes.items()}
     typed = {nodes[place]: dtype for place, dtype in types.items()}
-    found = infer(body, known, typed, heads=heads, training=training)
+    found = call.infer(body, known, typed, heads=heads, training=training)
     return _Inside(
         [(found.shapes[node][0], found.types[node][0]) for node in nodes],
         [(found.shapes[node][output], found.types[node][output]) for node, output in body.heads],
@@ -82,7 +81,12 @@ def _fused(call: Call) -> None:
     body = _body(call)
     own = fused_inputs(body, len(call.ins))
     inside = _infer_body(
-        body, dict(enumerate(call.ins[:own])), _body_types(call, own), call.outs[: len(body.heads)], training=False
+        call,
+        body,
+        dict(enumerate(call.ins[:own])),
+        _body_types(call, own),
+        call.outs[: len(body.heads)],
+        training=False,
     )
     for place, (shape, dtype) in enumerate(inside.variables[:own]):
         call.put_in(place, shape)
@@ -140,7 +144,7 @@ def _foreach(call: Call) -> None:
         shape[1:] if shape and place < loop.outputs else shape if place >= loop.outputs else None
         for place, shape in enumerate(call.outs)
     ]
-    inside = _infer_body(body, shapes, types, heads, training=call.training)
+    inside = _infer_body(call, body, shapes, types, heads, training=call.training)
     for place, variable in enumerate(loop.variables):
         shape, dtype = inside.variables[variable]
         stepped = place < len(loop.sliced)
@@ -176,6 +180,7 @@ def _branches(names: tuple[str, ...], parts: tuple[int, ...]) -> Infer:
             if any(not 0 <= place < len(call.ins) for place in places) or len(places) > len(body.variables):
                 raise AttributeFault(f"{name} does not fit the node's inputs")
             inside = _infer_body(
+                call,
                 body,
                 {variable: call.ins[place] for variable, place in enumerate(places)},
                 {variable: call.in_types[place] for variable, place in enumerate(places)},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.errors import GraphError
@@ -16,10 +16,43 @@ Type: TypeAlias = "str | None"
 """An element type; None where it is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """What is known of each output of each node."""
+
+    shapes: list[list[Shape]]
+    types: list[list[Type]]
+
+
+class InferGraph(Protocol):
+    """Works out a graph from what is known of some variables (by their nodes) and of its heads."""
+
+    def __call__(
+        self,
+        symbol: Symbol,
+        shapes: Mapping[int, Shape],
+        types: Mapping[int, Type],
+        *,
+        heads: Sequence[Shape] = (),
+        training: bool = False,
+    ) -> Inferred: ...
+
+
 class Call:
     """One node with what is known of the tensors around it. A rule refines `ins` and `outs`, it never forgets."""
 
-    __slots__ = ("attrs", "in_types", "ins", "np_shape", "out_types", "outs", "subgraphs", "training", "version")
+    __slots__ = (
+        "attrs",
+        "in_types",
+        "infer",
+        "ins",
+        "np_shape",
+        "out_types",
+        "outs",
+        "subgraphs",
+        "training",
+        "version",
+    )
 
     def __init__(
         self,
@@ -33,6 +66,7 @@ class Call:
         version: int = 10901,
         training: bool = False,
         subgraphs: tuple[Symbol, ...] = (),
+        infer: InferGraph | None = None,
     ) -> None:
         self.attrs = attrs
         self.ins = ins
@@ -43,6 +77,8 @@ class Call:
         self.version = version
         self.training = training
         self.subgraphs = subgraphs
+        self.infer = infer
+        """For the graphs inside; there when shapes are asked for."""
 
     def put_in(self, index: int, shape: Shape) -> None:
         """Say what the shape of an input must be."""
@@ -189,6 +225,6 @@ def elementwise(fn: str, inputs: tuple[int, ...] | None = None, **attrs: int) ->
 
 
 __all__ = [
-    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Operator", "Translate", "Translation", "Type", "Undetermined", "always",
-    "always_type", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
+    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Inferred", "Operator", "Translate", "Translation", "Type", "Undetermined",
+    "always", "always_type", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
 ]  # fmt: skip

@@ -11,10 +11,11 @@ from typing import Any
 from torch import nn
 
 from opcost.core.interrupts import held_back
-from opcost.frontends.torch.state import as_written, no_inference_mode, no_sharing, random_state
-from opcost.frontends.torch.turns import one_at_a_time
 from opcost.frontends.torch.unchanged import unchanged
+from opcost.frontends.torch.unchanged.generators import random_state
+from opcost.frontends.torch.unchanged.replaced import as_written, no_inference_mode, no_sharing
 from opcost.frontends.torch.unchanged.switches import switches
+from opcost.frontends.torch.unchanged.turns import one_at_a_time
 from opcost.frontends.torch.unchanged.written import KeepWritten
 
 

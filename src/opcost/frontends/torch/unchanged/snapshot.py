@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from opcost.errors import StateError
-from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.tree import slot_names
 from opcost.frontends.torch.unchanged.caches import KeptCache
 from opcost.frontends.torch.unchanged.code import Code

@@ -15,8 +15,8 @@ from typing import Any
 from weakref import finalize
 
 from opcost.errors import StateError
-from opcost.frontends.torch.recorder import Recorder
-from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.ledger.ledger import Ledger
+from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.unchanged.caches import store_of
 from opcost.frontends.torch.unchanged.path import holder_of
 
@@ -27,20 +27,20 @@ _DEEPEST = 6
 """How deep inside a result a tensor is looked for."""
 
 
-def leave_none(recorder: Recorder) -> None:
+def leave_none(ledger: Ledger) -> None:
     """See to it that no tensor of a run stays behind."""
-    if not recorder.has_survivors():
+    if not ledger.has_survivors():
         return
     gc.collect(0)  # all that a run makes is young
-    if not recorder.has_survivors():
+    if not ledger.has_survivors():
         return
     empty_caches()
-    if recorder.has_survivors():
+    if ledger.has_survivors():
         gc.collect()
-    if recorder.has_survivors():
-        _make_real(recorder)
-    if recorder.has_survivors():
-        lost = _survivors(recorder)
+    if ledger.has_survivors():
+        _make_real(ledger)
+    if ledger.has_survivors():
+        lost = _survivors(ledger)
         number = "a tensor" if len(lost) == 1 else f"{len(lost)} tensors"
         raise StateError(
             f"the model left {number} without data in {holder_of(lost[0], lost)}, and what was there before is not known; "
@@ -49,8 +49,8 @@ def leave_none(recorder: Recorder) -> None:
         )
 
 
-def _survivors(recorder: Recorder) -> list[Recorded]:
-    return [one for one in gc.get_objects() if type(one) is Recorded and one.mark is recorder.mark]
+def _survivors(ledger: Ledger) -> list[Recorded]:
+    return [one for one in gc.get_objects() if type(one) is Recorded and one.mark is ledger.mark]
 
 
 def empty_caches() -> None:
@@ -95,9 +95,9 @@ class _Search:
         return False
 
 
-def _make_real(recorder: Recorder) -> None:
+def _make_real(ledger: Ledger) -> None:
     """Put the real tensor in the place of each survivor whose content is known."""
-    known = [one for one in _survivors(recorder) if one.content is not None]
+    known = [one for one in _survivors(ledger) if one.content is not None]
     olds: list[Any] = list(known)
     news: list[Any] = [one.content.to(one.sig.device, copy=True) for one in known if one.content is not None]
     del known

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from opcost.errors import StateError
-from opcost.frontends.torch.subclass import has_data
+from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.tree import tensors_passed
 from opcost.frontends.torch.unchanged.tensors import KeptTensor, version_of
 

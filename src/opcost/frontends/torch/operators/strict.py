@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opcost.frontends.torch.entry import State
+from opcost.frontends.torch.ledger.entry import State
 
 _aten = torch.ops.aten
 _ONE_TYPE = frozenset(

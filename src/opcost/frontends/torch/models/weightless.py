@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opcost.frontends.torch.state import random_state
+from opcost.frontends.torch.unchanged.generators import random_state
 
 LARGE = 1 << 14
 """A tensor of more elements than this is made without memory."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
-
-if TYPE_CHECKING:
-    from opcost.frontends.torch.recorder import Recorder
 
 _Content = tuple[tuple[str, torch.Tensor], ...]
 
@@ -35,15 +32,20 @@ class Packages:
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def register(self, recorder: Recorder, path: str, module: nn.Module) -> list[tuple[str, int]]:
-        """Make parameters of what lies in a module's packages; their names inside the module, and values."""
+    def register(
+        self, path: str, module: nn.Module, parameter: Callable[[torch.Tensor, str], int]
+    ) -> list[tuple[str, int]]:
+        """Make parameters of what lies in a module's packages; their names inside the module, and values.
+
+        `parameter` makes a value of a tensor, under a name.
+        """
         held: list[tuple[str, int]] = []
         for attribute, value in vars(module).items():
             if type(value) is torch.ScriptObject and (content := tuple(_open(value))):
                 taken = {name for name, _ in held}
                 named = [(f"{attribute}_{name}" if name in taken else name, tensor) for name, tensor in content]
                 stem = f"{path}." if path else ""
-                found = [(name, recorder.leaf(tensor, stem + name, "param").origin) for name, tensor in named]
+                found = [(name, parameter(tensor, stem + name)) for name, tensor in named]
                 self._all.append(_Package(path, content, tuple(vid for _, vid in found)))
                 held += found
         return held

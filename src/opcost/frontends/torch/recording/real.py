@@ -11,13 +11,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Role
 from opcost.errors import InputError
-from opcost.frontends.torch import higher_order, special
-from opcost.frontends.torch.entry import Entry, ForeignTensor, Leaf, OpRecord, State
-from opcost.frontends.torch.recorder import Recorder
-from opcost.frontends.torch.subclass import has_data
-from opcost.frontends.torch.tensor import Signature
+from opcost.frontends.torch.ledger.entry import Entry, ForeignTensor, Leaf, OpRecord, State
+from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.ledger.tensor import Signature
+from opcost.frontends.torch.operators import higher_order, special
+from opcost.frontends.torch.operators.call import Call, Trial
+from opcost.frontends.torch.operators.describe import describe
+from opcost.frontends.torch.operators.without_data import is_composite
+from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.unchanged.written import WrittenMemory, written_by
-from opcost.frontends.torch.without_data import describe, is_composite
 
 _ITEM = torch.ops.aten._local_scalar_dense.default
 
@@ -100,7 +102,7 @@ class RealRecorder(Recorder):
         _gather((args, kwargs), tensors)
         self._save_written(func, args, kwargs)
         result = func(*args, **kwargs)
-        entry = describe(self, func, args, kwargs, tensors, states, result, self.device)
+        entry = describe(Call(self, func, args, kwargs, states), Trial(tensors, args, kwargs), result, self.device)
         self._record(entry, states, result)
         if self.packages:
             self.add_packed(args)

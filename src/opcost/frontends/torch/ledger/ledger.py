@@ -1,10 +1,4 @@
-"""The dispatch mode that sees every operator, and answers it without running it twice.
-
-Each operator arrives below autograd with its real arguments. What it makes (shapes, strides, types, which outputs are views
-of which inputs) and what it is (our kind and attributes) depends only on the operator, the signatures of its tensors and
-its other arguments, so this is worked out once and remembered. The user's own tensors are only looked at, never run on or
-written to.
-"""
+"""The ledger of a run: which values there are, in whose memory they lie, what is known of them, and which operators ran."""
 
 from __future__ import annotations
 
@@ -16,19 +10,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.core.graph import Note, Phase, Role, TensorSpec
-from opcost.frontends.torch import higher_order, special, values
-from opcost.frontends.torch.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
-from opcost.frontends.torch.memory import Memory
-from opcost.frontends.torch.packages import Packages
-from opcost.frontends.torch.subclass import has_data, is_foreign
-from opcost.frontends.torch.tensor import Recorded, Signature, Signatures, recorded, reshape
-from opcost.frontends.torch.without_data import is_composite, work_out
-
-_PLAIN = frozenset(
-    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
-)
-
-_HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
+from opcost.errors import DataDependent
+from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
+from opcost.frontends.torch.ledger.memory import Memory
+from opcost.frontends.torch.ledger.packages import Packages
+from opcost.frontends.torch.ledger.subclass import has_data, is_foreign
+from opcost.frontends.torch.ledger.tensor import Recorded, Signature, Signatures, recorded, reshape
 
 ASSUMPTIONS = {
     "balanced": "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
@@ -39,8 +26,12 @@ ASSUMPTIONS = {
 """What a report says where an assumed content decides what runs."""
 
 
-class Recorder(TorchDispatchMode):
-    """Records operators and values while it is on; `where` tells the running module's path."""
+class Ledger(TorchDispatchMode):
+    """What is written down while operators run; `where` tells the running module's path.
+
+    How an operator is answered is the matter of the classes below. It is their dispatch mode already, because operators
+    that run functions they are given (`torch.cond`) turn it on again for those.
+    """
 
     supports_higher_order_operators = True
 
@@ -66,7 +57,6 @@ class Recorder(TorchDispatchMode):
         """Name, role and trainability of the values that are not activations."""
         self.notes: dict[Note, None] = {}
         self.signatures = Signatures()
-        self._memo: dict[tuple[Any, ...], Entry] = {}
         self._leaf_of: dict[int, Leaf] = {}
         self._memory = Memory()
         self._unknown_storages: set[int] = set()
@@ -170,6 +160,15 @@ class Recorder(TorchDispatchMode):
     def note(self, code: str, text: str) -> None:
         self.notes[Note(code, text, self.where())] = None
 
+    def unknown(self, what: str) -> DataDependent:
+        """The error for a value that only data could tell."""
+        return DataDependent(
+            f"{what} depends on values that a count without data does not have",
+            module=self.where(),
+            hint="count with real=True (on the command line --real) to run the model on its own weights, "
+            "or give inputs with which the question is not asked",
+        )
+
     def has_survivors(self) -> bool:
         """Whether a tensor without data that was made here is still alive: each of them holds the mark."""
         return sys.getrefcount(self.mark) > self._references
@@ -180,89 +179,6 @@ class Recorder(TorchDispatchMode):
             tensor.data = before
 
     # -- operators ----------------------------------------------------------------------------------------------
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        states: list[State] = []
-        parts: list[Any] = [id(func)]  # operators live as long as the process, and their own hash is slow
-        key: list[Any] | None = parts
-        try:
-            known = self._collect(args, states, parts)
-            for name, value in kwargs.items():
-                parts.append(name)
-                known = self._collect((value,), states, parts) and known
-        except ForeignTensor:
-            return NotImplemented
-        except TypeError:  # an argument that cannot be part of a key: work it out anew each time
-            states.clear()
-            key = None
-            known = self._collect((args, kwargs), states, None)
-        return self.answer(func, args, kwargs, states, key, known=known)
-
-    def answer(
-        self, func: Any, args: Any, kwargs: dict[str, Any], states: list[State], key: list[Any] | None, *, known: bool
-    ) -> Any:
-        """Record one operator and return what it would return."""
-        if not isinstance(func, torch._ops.OpOverload):
-            return higher_order.run(self, func, args, kwargs)
-        if (handler := _HANDLERS.get(id(func))) is not None:
-            result = handler(self, func, args, kwargs, states)
-            if result is not NotImplemented:
-                return result
-        known = known and values.computable(func, args, states)
-        if known and values.depends_on_content(func):
-            return values.run(self, func, args, kwargs, states)
-        entry = self._memo.get(hashed := tuple(key)) if key is not None else None
-        if entry is None:
-            if is_composite(func):  # inside control flow operators arrive before autograd has taken them apart
-                with self:
-                    return func.decompose(*args, **kwargs)
-            entry = work_out(self, func, args, kwargs, states)
-            if key is not None:
-                self._memo[hashed] = entry
-        if known and values.is_small(entry):
-            return values.run(self, func, args, kwargs, states, entry)
-        result = self.emit(entry, states)
-        if self.packages:
-            self.add_packed(args)
-        return result
-
-    def add_packed(self, args: Any) -> None:
-        """Let the operator recorded last read what lies in the packages among its arguments."""
-        record = self.ops[-1]
-        if found := self.packages.read_by(args, record.module):
-            self.ops[-1] = record._replace(inputs=record.inputs + found)
-
-    def _collect(self, args: Any, states: list[State], key: list[Any] | None) -> bool:
-        """Gather the tensors and the key of some arguments; says whether the content of every tensor is known."""
-        known = True
-        push = (lambda _: None) if key is None else key.append
-        for arg in args:
-            kind = type(arg)
-            if kind is Recorded:
-                states.append(arg)
-                push(arg.sig)
-                if known and (arg.content is None or not self.knows(arg)):
-                    known = False
-            elif kind in _PLAIN:
-                push(kind)
-                push(arg)
-            elif isinstance(arg, torch.Tensor):
-                leaf = self.state(arg)
-                states.append(leaf)
-                push(leaf.sig)
-                if known and not self.knows(leaf):
-                    known = False
-            elif kind is list or kind is tuple:
-                push(len(arg))
-                known = self._collect(arg, states, key) and known
-            elif isinstance(arg, dict):
-                push(tuple(arg))
-                known = self._collect(arg.values(), states, key) and known
-            elif key is not None:
-                hash(arg)
-                key.append(arg)
-        return known
 
     def emit(self, entry: Entry, states: list[State], contents: list[torch.Tensor | None] | None = None) -> Any:
         """Record an operator whose entry is known, and make its outputs."""
@@ -291,6 +207,16 @@ class Recorder(TorchDispatchMode):
         inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
         self.ops.append(OpRecord(entry, inputs, tuple(range(first, vid)), self.where(), self.phase))
         return outputs[0] if entry.pack is None else entry.pack(outputs)
+
+    def maker_of(self, vid: int) -> OpRecord | None:
+        """The operator that made a value."""
+        return next((record for record in reversed(self.ops) if vid in record.outputs), None)
+
+    def add_packed(self, args: Any) -> None:
+        """Let the operator recorded last read what lies in the packages among its arguments."""
+        record = self.ops[-1]
+        if found := self.packages.read_by(args, record.module):
+            self.ops[-1] = record._replace(inputs=record.inputs + found)
 
 
 def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opcost.frontends.torch.tensor import contiguous
+from opcost.frontends.torch.ledger.tensor import contiguous
 
 _aten = torch.ops.aten
 _META = torch.device("meta")

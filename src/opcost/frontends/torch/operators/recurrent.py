@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from opcost.frontends.torch.entry import State
-from opcost.frontends.torch.packed import readable
-from opcost.frontends.torch.without_data import META, describe, device_of, substitute
-
-if TYPE_CHECKING:
-    from opcost.frontends.torch.recorder import Recorder
+from opcost.frontends.torch.ledger.ledger import Ledger
+from opcost.frontends.torch.operators.call import Call, Trial
+from opcost.frontends.torch.operators.describe import record
+from opcost.frontends.torch.operators.packed import readable
 
 _LAYERS = {
     name: (getattr(torch.ops.aten, name).input, getattr(torch.ops.aten, name).data)
@@ -26,9 +24,9 @@ class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
     With `apart` it does take it apart, so that every step has its gradient; then it must read the batch sizes itself.
     """
 
-    def __init__(self, recorder: Recorder, *, apart: bool = False) -> None:
+    def __init__(self, ledger: Ledger, *, apart: bool = False) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._ledger = ledger
         self._apart = apart
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -41,18 +39,16 @@ class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
             return func(args[0], readable(args[1]), *args[2:]) if packed else func(*args)
         overload = overloads[1] if packed else overloads[0]
         with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
-            return self._recorder.__torch_dispatch__(overload, (), args)
+            return self._ledger.__torch_dispatch__(overload, (), args)
 
 
-def whole_layer(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+def whole_layer(call: Call) -> Any:
     """Record a whole stack of layers. Its results have the shapes of its inputs and states, so no step is run.
 
     PyTorch has no kernel for the stack: running it without data would take it apart into time steps.
     """
-    metas = [state.sig.meta() for state in states]
-    feed = iter(metas)
-    meta_args = substitute(args, feed, META)
-    given = dict(zip([argument.name for argument in func._schema.arguments], meta_args, strict=True))
+    trial = call.on_meta()
+    given = _by_name(call, trial)
     hidden = given["hx"] if isinstance(given["hx"], (list, tuple)) else [given["hx"]]
     x = given["input"] if "input" in given else given["data"]
     width = hidden[0].shape[-1] * (2 if given["bidirectional"] else 1)
@@ -61,34 +57,30 @@ def whole_layer(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]
         y = x.new_empty((steps, batch, width)).transpose(0, 1)
     else:
         y = x.new_empty((*x.shape[:-1], width))
-    result = (y, *[torch.empty_like(state) for state in hidden])
-    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
-    return recorder.emit(entry, states)
+    return record(call, trial, (y, *[torch.empty_like(state) for state in hidden]))
 
 
-def cudnn(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+def cudnn(call: Call) -> Any:
     """cuDNN's whole stack. Weights that lie apart are put into one memory, which the gradient asks for."""
-    metas = [state.sig.meta() for state in states]
-    meta_args = substitute(args, iter(metas), META)
-    *made, together = func(*meta_args)
+    trial = call.on_meta()
+    *made, together = call.func(*trial.args)
     if together is None:
-        weights = meta_args[1]
+        weights = trial.args[1]
         together = weights[0].new_empty(sum(weight.numel() for weight in weights))
-    result = (*made, together)
-    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
-    return recorder.emit(entry, states)
+    return record(call, trial, (*made, together))
 
 
-def cudnn_gradient(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State]) -> Any:
+def cudnn_gradient(call: Call) -> Any:
     """The gradients of cuDNN's whole stack, as large as what they are taken of; PyTorch has no kernel that says so."""
-    metas = [state.sig.meta() for state in states]
-    meta_args = substitute(args, iter(metas), META)
-    given = dict(zip([argument.name for argument in func._schema.arguments], meta_args, strict=True))
+    trial = call.on_meta()
+    given = _by_name(call, trial)
     of_states = [None if given[name] is None else torch.empty_like(given[name]) for name in ("hx", "cx")]
     of_weights = [torch.empty_like(weight) for weight in given["weight"]] if given["output_mask"][3] else []
-    result = (torch.empty_like(given["input"]), *of_states, of_weights)
-    entry = describe(recorder, func, meta_args, {}, metas, states, result, device_of(recorder, kwargs, states))
-    return recorder.emit(entry, states)
+    return record(call, trial, (torch.empty_like(given["input"]), *of_states, of_weights))
+
+
+def _by_name(call: Call, trial: Trial) -> dict[str, Any]:
+    return dict(zip([argument.name for argument in call.func._schema.arguments], trial.args, strict=True))
 
 
 WHOLE_LAYERS = tuple(overload for pair in _LAYERS.values() for overload in pair)

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from opcost.errors import UnknownSource
-from opcost.frontends.torch import is_function
-from opcost.frontends.torch.exported import as_module
+from opcost.frontends.torch.models.exported import as_module
+from opcost.frontends.torch.models.recognise import is_exported, is_function
 
 
 class Function(nn.Module):
@@ -42,12 +42,6 @@ def unwrap(source: Any) -> nn.Module:
     if not isinstance(source, torch.nn.Module):
         raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
     return source
-
-
-def is_exported(source: Any) -> bool:
-    """Whether this is what `torch.export.export` returns."""
-    export = sys.modules.get("torch.export")
-    return export is not None and isinstance(source, export.ExportedProgram)
 
 
 def type_name(module: nn.Module) -> str:

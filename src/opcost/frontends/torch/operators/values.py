@@ -7,17 +7,14 @@ small integers and booleans (and constants made from them), so they keep their c
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from opcost.frontends.torch.entry import SMALL, Entry, State
-from opcost.frontends.torch.without_data import describe, device_of, substitute
+from opcost.frontends.torch.ledger.entry import SMALL, Entry, State
+from opcost.frontends.torch.operators.call import CPU, Call, Trial, substitute
+from opcost.frontends.torch.operators.describe import describe, record
 
-if TYPE_CHECKING:
-    from opcost.frontends.torch.recorder import Recorder
-
-CPU = torch.device("cpu")
 _aten = torch.ops.aten
 _SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
 _STEPPED = frozenset({_aten.linspace.default, _aten.logspace.default})
@@ -55,26 +52,47 @@ def is_small(entry: Entry) -> bool:
     return all(out.sig.spec.numel <= SMALL for out in entry.outs)
 
 
-def run(
-    recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any], states: list[State], entry: Entry | None = None
-) -> Any:
-    """Compute the operator on known contents, and record it."""
-    contents = [state.content for state in states]
-    feed = iter(contents)
-    real_args = substitute(args, feed, CPU)
-    real_kwargs = substitute(kwargs, feed, CPU)
-    result = func(*real_args, **real_kwargs)
+def run(call: Call, entry: Entry | None = None) -> Any:
+    """Compute an operator on known contents, and record it; `entry` is what is known of it already."""
+    trial = call.on([_content(state) for state in call.states], CPU)
+    result = call.func(*trial.args, **trial.kwargs)
     flat = [result] if isinstance(result, torch.Tensor) else list(result) if isinstance(result, (list, tuple)) else None
     if flat is None or not all(isinstance(item, torch.Tensor) for item in flat):
         return result
     if entry is None:
-        device = device_of(recorder, kwargs, states)
-        entry = describe(recorder, func, real_args, real_kwargs, contents, states, result, device)  # type: ignore[arg-type]
-    emitted = recorder.emit(entry, states, [item if item.numel() <= SMALL else None for item in flat])
-    if (how := recorder.assumed(states)) is not None:
-        for item in [emitted] if isinstance(emitted, torch.Tensor) else emitted:
-            recorder.assume(item, how)
-        if torch.Tag.dynamic_output_shape in func.tags:
-            for state in states:
-                recorder.decides(state)
+        entry = describe(call, trial, result)
+    emitted = call.ledger.emit(entry, call.states, [item if item.numel() <= SMALL else None for item in flat])
+    if (how := call.ledger.assumed(call.states)) is not None:
+        _pass_assumption_on(call, emitted, how)
     return emitted
+
+
+def _content(state: State) -> torch.Tensor:
+    assert state.content is not None
+    return state.content
+
+
+def _pass_assumption_on(call: Call, emitted: Any, how: str) -> None:
+    """What is computed from an assumed content is assumed as well."""
+    for item in [emitted] if isinstance(emitted, torch.Tensor) else emitted:
+        call.ledger.assume(item, how)
+    if torch.Tag.dynamic_output_shape in call.func.tags:
+        for state in call.states:
+            call.ledger.decides(state)
+
+
+def filled(call: Call) -> Any:
+    """`ones_like`, `new_zeros`: what they make is known, whatever their template holds."""
+    sig = call.states[0].sig
+    like = call.func in LIKE
+    elements = sig.spec.numel if like else prod(call.args[1])
+    if call.ledger.knows(call.states[0]) or sig.stored is not None or elements > SMALL:
+        return NotImplemented
+    template = sig.zeros() if like else torch.zeros((), dtype=sig.dtype)
+    trial = Trial([template], (template, *call.args[1:]), substitute(call.kwargs, iter(()), CPU))
+    content = call.func(*trial.args, **trial.kwargs)
+    return record(call, trial, content, [content])
+
+
+LIKE = (_aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default)
+NEW = (_aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default)

@@ -9,12 +9,12 @@ from types import TracebackType
 import torch
 from torch import nn
 
-import opcost
 from opcost.core.graph import TensorSpec
 from opcost.errors import DataDependent, ForwardError
-from opcost.frontends.torch.unwrap import type_name
+from opcost.frontends.torch.models.unwrap import type_name
 
-_NOT_THE_USERS = tuple(str(Path(str(package.__file__)).resolve().parent) for package in (torch, opcost))
+_OPCOST = Path(__file__).resolve().parents[3]
+_NOT_THE_USERS = (str(Path(torch.__file__).resolve().parent), str(_OPCOST))
 _NO_MEMORY = ("data is not allocated", "data pointer", "doesn't have storage", "without data")
 """What PyTorch says when compiled code looks for the memory of a tensor that has none."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opcost.frontends.torch.tensor import Recorded
+from opcost.frontends.torch.ledger.tensor import Recorded
 
 _own = torch._C._VariableFunctions._pad_packed_sequence  # type: ignore[attr-defined]
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.wording import some
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in
-from opcost.frontends.torch.unwrap import type_name
+from opcost.wording import some
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any], dict[int, str]]
 

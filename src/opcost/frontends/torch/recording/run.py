@@ -13,20 +13,21 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, OpcostError
-from opcost.frontends.torch import lazy, recurrent
-from opcost.frontends.torch.failure import Place, extra_of, forward_error, locate
-from opcost.frontends.torch.recorder import Recorder
-from opcost.frontends.torch.scope import Paths, intercept_calls
-from opcost.frontends.torch.state import quiet_globals
-from opcost.frontends.torch.subclass import is_foreign, parts, rebuilt
+from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
+from opcost.frontends.torch.models import lazy
+from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.operators.recurrent import whole_layers
+from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
+from opcost.frontends.torch.recording.quiet import quiet_globals
+from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.scope import Paths, intercept_calls
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
-from opcost.frontends.torch.turns import one_at_a_time
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
-from opcost.frontends.torch.unwrap import type_name
+from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class Run:
                 lazy.settle(module, args, kwargs)
                 self._register_late(path, module)
             if isinstance(module, nn.RNNBase):
-                with recurrent.whole_layers(self.recorder, apart=self.options.backward):
+                with whole_layers(self.recorder, apart=self.options.backward):
                     result = module._call_impl(*args, **kwargs)
             else:
                 result = module._call_impl(*args, **kwargs)
@@ -219,7 +220,9 @@ class Run:
             if p is not None and not lazy.is_unsettled(p)
             for part, tensor in parts(name, p)
         ]
-        params += recorder.packages.register(recorder, path, module)
+        params += recorder.packages.register(
+            path, module, lambda tensor, name: recorder.leaf(tensor, name, "param").origin
+        )
         buffers = [
             (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
@@ -295,6 +298,3 @@ class Run:
 def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:
     name, kind, trainable = role
     return name, spec, kind, storage, trainable
-
-
-__all__ = ["Note", "Run", "RunOptions"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -14,30 +12,10 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
-from opcost.frontends.torch.packed import pad_packed
+from opcost.frontends.torch.operators.packed import pad_packed
+from opcost.frontends.torch.unchanged.generators import random_state
+from opcost.frontends.torch.unchanged.replaced import as_written, no_inference_mode, no_sharing, replaced
 from opcost.frontends.torch.unchanged.switches import switches
-
-
-@contextmanager
-def random_state() -> Iterator[None]:
-    """Put the random generators of torch, Python and numpy back where something was drawn from them.
-
-    They belong to the whole process: what other threads drew meanwhile is drawn again.
-    """
-    with ExitStack() as undo:
-        undo.callback(_put_back_torch, torch.get_rng_state())
-        if torch.cuda.is_initialized():
-            undo.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
-        undo.callback(random.setstate, random.getstate())
-        numpy = sys.modules.get("numpy.random")
-        if numpy is not None:
-            undo.callback(numpy.set_state, numpy.get_state())
-        yield
-
-
-def _put_back_torch(state: torch.Tensor) -> None:
-    if not torch.equal(torch.get_rng_state(), state):
-        torch.set_rng_state(state)
 
 
 @contextmanager
@@ -62,30 +40,6 @@ def quiet_globals() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def as_written() -> Iterator[None]:
-    """Let compiled functions run as they are written."""
-    with ExitStack() as undo:
-        if "torch._dynamo" in sys.modules:
-            undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
-        undo.enter_context(replaced(torch, "compile", _uncompiled))
-        yield
-
-
-def no_inference_mode() -> AbstractContextManager[None]:
-    """Inference mode as `no_grad`: it hands over composite operators whole, and left open it would keep a dispatch mode on."""
-    return replaced(torch.inference_mode, "__enter__", _without_grad)
-
-
-def no_sharing() -> AbstractContextManager[None]:
-    """Leave memory where it is: once moved to where other processes see it, it would stay there."""
-    return replaced(torch.UntypedStorage, "share_memory_", lambda storage, *_: storage)
-
-
-def _uncompiled(model: Any = None, **_: Any) -> Any:
-    return model if model is not None else lambda function: function
-
-
 def checkpoints_for_grad() -> AbstractContextManager[None]:
     """Make reentrant checkpoints work with `torch.autograd.grad`."""
     return replaced(CheckpointFunction, "apply", _checkpoint)
@@ -102,32 +56,6 @@ def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
             return function(*args)
     with set_checkpoint_early_stop(False):
         return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
-
-
-def _without_grad(mode: Any) -> None:
-    """Enter inference mode as if it were `no_grad`; leaving it is the same for both."""
-    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
-    mode._inference_mode_context.__enter__()
-
-
-@contextmanager
-def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
-    """Replace a function for the calls of this thread; other threads reach the original."""
-    original = getattr(owner, name)
-    inherited = name not in vars(owner)
-    here = threading.get_ident()
-
-    def choose(*args: Any, **kwargs: Any) -> Any:
-        return (stand_in if threading.get_ident() == here else original)(*args, **kwargs)
-
-    setattr(owner, name, choose)
-    try:
-        yield
-    finally:
-        if inherited:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, original)
 
 
 _HOOKS_OF_ALL_MODULES = tuple(

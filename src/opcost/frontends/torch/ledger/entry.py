@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from opcost.core.graph import Attrs, Phase
-from opcost.frontends.torch.tensor import Recorded, Signature
+from opcost.frontends.torch.ledger.tensor import Recorded, Signature
 
 SMALL = 1 << 18
 """Tensors of at most so many elements may carry their real content (see `values`)."""

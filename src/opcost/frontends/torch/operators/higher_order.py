@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from opcost.errors import DataDependent
+from opcost.frontends.torch.ledger.ledger import Ledger
+from opcost.frontends.torch.operators.call import META, Call
+from opcost.frontends.torch.operators.describe import record
 from opcost.frontends.torch.tree import tensors_in
-from opcost.frontends.torch.without_data import META, describe, substitute, unknown_value
-
-if TYPE_CHECKING:
-    from opcost.frontends.torch.recorder import Recorder
 
 
-def run(recorder: Recorder, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def run(ledger: Ledger, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Record a higher-order operator by running its parts."""
     name = _name(func)
     handler = _HANDLERS.get(name)
     if handler is None:
         raise DataDependent(
             f"the higher-order operator {name} cannot be taken apart here",
-            module=recorder.where(),
+            module=ledger.where(),
             hint="count the model without it, or with real=True",
         )
-    return handler(recorder, func, *args, **kwargs)
+    return handler(ledger, func, *args, **kwargs)
 
 
 def is_control_flow(func: Any) -> bool:
@@ -39,46 +38,46 @@ def _name(func: Any) -> str:
     return name.rpartition("::")[2]
 
 
-def _truth(recorder: Recorder, value: Any) -> bool | None:
+def _truth(ledger: Ledger, value: Any) -> bool | None:
     """What a condition says, or None where only data could tell."""
-    content = recorder.content_of(value) if isinstance(value, torch.Tensor) else value
+    content = ledger.content_of(value) if isinstance(value, torch.Tensor) else value
     return None if content is None else bool(content)
 
 
-def _cond(recorder: Recorder, func: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-    chosen = _truth(recorder, pred)
+def _cond(ledger: Ledger, func: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    chosen = _truth(ledger, pred)
     if chosen is None:
-        recorder.note(
+        ledger.note(
             "branch",
             "torch.cond depends on data: the true branch is counted; real=True takes the branch that the data takes",
         )
-    with recorder:
+    with ledger:
         return (false_fn if chosen is False else true_fn)(*operands)
 
 
-def _while(recorder: Recorder, func: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any = ()) -> Any:
+def _while(ledger: Ledger, func: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any = ()) -> Any:
     carried = tuple(carried)
     while True:
-        with recorder:
-            more = _truth(recorder, cond_fn(*carried, *additional))
+        with ledger:
+            more = _truth(ledger, cond_fn(*carried, *additional))
         if more is None:
-            raise unknown_value(recorder, "the number of turns of a while_loop")
+            raise ledger.unknown("the number of turns of a while_loop")
         if not more:
             return carried
-        with recorder:
+        with ledger:
             carried = tuple(body_fn(*carried, *additional))
 
 
-def _map(recorder: Recorder, func: Any, f: Any, xs: Any, args: Any = ()) -> Any:
-    with recorder:
+def _map(ledger: Ledger, func: Any, f: Any, xs: Any, args: Any = ()) -> Any:
+    with ledger:
         turns = [f(*[x[i] for x in xs], *args) for i in range(tensors_in(xs)[0].shape[0])]
         return pytree.tree_map(lambda *parts: torch.stack(parts), *turns)
 
 
-def _scan(recorder: Recorder, func: Any, combine: Any, init: Any, xs: Any, additional: Any = (), **_: Any) -> Any:
+def _scan(ledger: Ledger, func: Any, combine: Any, init: Any, xs: Any, additional: Any = (), **_: Any) -> Any:
     carry = list(init)
     collected = []
-    with recorder:
+    with ledger:
         for i in range(tensors_in(xs)[0].shape[0]):
             made = combine(*carry, *[x[i] for x in xs], *additional)
             carry, out = list(made[: len(carry)]), made[len(carry) :]
@@ -86,21 +85,17 @@ def _scan(recorder: Recorder, func: Any, combine: Any, init: Any, xs: Any, addit
         return (*carry, *[torch.stack(parts) for parts in zip(*collected, strict=True)])
 
 
-def _flex_attention(recorder: Recorder, func: Any, query: Any, key: Any, value: Any, *rest: Any, **kwargs: Any) -> Any:
+def _flex_attention(ledger: Ledger, func: Any, query: Any, key: Any, value: Any, *rest: Any, **kwargs: Any) -> Any:
     """One attention over the full square: a block mask skips work that depends on the mask's own function."""
     args = (query, key, value)
-    states = [recorder.state(tensor) for tensor in args]
-    metas = [state.sig.meta() for state in states]
-    q, _, v = (tuple(state.sig.shape) for state in states)
-    out = torch.empty((*q[:-1], v[-1]), dtype=states[0].sig.dtype, device=META)
-    extra = [torch.empty(q[:-1], dtype=torch.float32, device=META) for _ in range(2)]
-    entry = describe(
-        recorder, func, substitute(args, iter(metas), META), {}, metas, states, (out, *extra), states[0].sig.device
-    )
-    recorder.note(
+    call = Call(ledger, func, args, {}, [ledger.state(tensor) for tensor in args])
+    queries, values = call.states[0].sig, call.states[2].sig
+    out = torch.empty((*queries.shape[:-1], values.shape[-1]), dtype=queries.dtype, device=META)
+    extra = [torch.empty(queries.shape[:-1], dtype=torch.float32, device=META) for _ in range(2)]
+    ledger.note(
         "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted"
     )
-    return recorder.emit(entry, states)
+    return record(call, call.on_meta(), (out, *extra))
 
 
 _CONTROL_FLOW: dict[str, Callable[..., Any]] = {

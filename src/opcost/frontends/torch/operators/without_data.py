@@ -1,0 +1,89 @@
+"""What an operator makes, found without the user's data: in closed form, on the meta device, or on zeros."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from opcost.frontends.torch.ledger.entry import Entry, Leaf, State
+from opcost.frontends.torch.ledger.packages import has_package
+from opcost.frontends.torch.ledger.tensor import QUANTIZED
+from opcost.frontends.torch.operators.call import CPU, Call, Trial
+from opcost.frontends.torch.operators.closed_form import closed_form
+from opcost.frontends.torch.operators.describe import describe
+from opcost.frontends.torch.operators.strict import refuse
+
+_QUANTIZING = frozenset(
+    {
+        torch.ops.aten.quantize_per_tensor.default,
+        torch.ops.aten.quantize_per_tensor.tensor_qparams,
+        torch.ops.aten.quantize_per_tensor_dynamic.default,
+        torch.ops.aten.quantize_per_channel.default,
+    }
+)
+"""On the meta device these make plain tensors."""
+_ZEROS_LIMIT = 1 << 30
+"""An operator without a meta kernel is run on zeros if its tensors take at most so many bytes."""
+
+
+@functools.cache
+def is_composite(func: Any) -> bool:
+    """Whether PyTorch itself expresses the operator in others."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+def work_out(call: Call) -> Entry:
+    """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
+    refuse(call.func, call.states)
+    return describe(call, *(_tried_on_meta(call) if _has_meta_kernel(call) else _tried_on_zeros(call, None)))
+
+
+def _has_meta_kernel(call: Call) -> bool:
+    """Whether an operator may be tried on the meta device: not with packages, sparse or quantized tensors."""
+    return call.func not in _QUANTIZING and all(_plain(state) for state in call.states) and not has_package(call.args)
+
+
+def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
+    """A trial without memory, and what it gave; where the meta device refuses the operator, one on zeros."""
+    trial = call.on_meta()
+    result = closed_form(call.func, trial.args, trial.kwargs)
+    if result is not NotImplemented:
+        return trial, result
+    try:
+        return trial, call.func(*trial.args, **trial.kwargs)
+    except (NotImplementedError, RuntimeError, AttributeError) as failure:
+        if any(tag in call.func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
+            raise call.ledger.unknown(f"the result of {call.func._schema.name}") from failure
+        return _tried_on_zeros(call, failure)
+
+
+def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
+    """Some operators (quantized, sparse, a user's own without a meta kernel) know only real tensors."""
+    if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
+        raise failure or MemoryError(f"{call.func} would need more than {_ZEROS_LIMIT} bytes of zeros")
+    trial = call.on([_zeros_for(state) for state in call.states], CPU)
+    try:
+        return trial, call.func(*trial.args, **trial.kwargs)
+    except Exception:
+        if failure is not None:
+            raise failure from None
+        raise
+
+
+def _zeros_for(state: State) -> torch.Tensor:
+    """Zeros in the place of a tensor; a quantized or blocked one of the user's, for which there are none, stands for itself."""
+    if isinstance(state, Leaf) and not _replaceable(state) and state.sig.stored is None:
+        return state.tensor
+    return state.sig.zeros()
+
+
+def _plain(state: State) -> bool:
+    """A tensor that one on the meta device can replace."""
+    return _replaceable(state) and state.sig.dtype not in QUANTIZED
+
+
+def _replaceable(state: State) -> bool:
+    """A tensor that a stand-in of the same shape and strides can replace."""
+    return not isinstance(state, Leaf) or (state.tensor.layout is torch.strided and not state.tensor.is_quantized)

@@ -1,0 +1,1 @@
+"""One run of a model, seen operator by operator, from the first module call to the graph."""

@@ -1,0 +1,61 @@
+"""Functions of PyTorch replaced for one thread and for a time, because what they do would hide operators or outlast a run."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+
+@contextmanager
+def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+    """Replace a function for the calls of this thread; other threads reach the original."""
+    original = getattr(owner, name)
+    inherited = name not in vars(owner)
+    here = threading.get_ident()
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        return (stand_in if threading.get_ident() == here else original)(*args, **kwargs)
+
+    setattr(owner, name, choose)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Let compiled functions run as they are written."""
+    with ExitStack() as undo:
+        if "torch._dynamo" in sys.modules:
+            undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
+        undo.enter_context(replaced(torch, "compile", _uncompiled))
+        yield
+
+
+def no_inference_mode() -> AbstractContextManager[None]:
+    """Inference mode as `no_grad`: it hands over composite operators whole, and left open it would keep a dispatch mode on."""
+    return replaced(torch.inference_mode, "__enter__", _without_grad)
+
+
+def no_sharing() -> AbstractContextManager[None]:
+    """Leave memory where it is: once moved to where other processes see it, it would stay there."""
+    return replaced(torch.UntypedStorage, "share_memory_", lambda storage, *_: storage)
+
+
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    return model if model is not None else lambda function: function
+
+
+def _without_grad(mode: Any) -> None:
+    """Enter inference mode as if it were `no_grad`; leaving it is the same for both."""
+    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
+    mode._inference_mode_context.__enter__()

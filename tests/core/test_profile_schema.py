@@ -92,7 +92,7 @@ def test_a_hostile_file_is_read_or_is_one_error(place: Any, value: Any) -> None:
 def test_a_missing_field_is_named(field: str) -> None:
     data = json.loads(WRITTEN)
     del data[field]
-    with pytest.raises(SourceError, match=f"'{field}' is missing"):
+    with pytest.raises(SourceError, match=f"required field `{field}`"):
         from_dict(data)
 
 

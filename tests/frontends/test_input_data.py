@@ -117,7 +117,10 @@ def test_a_hostile_pickle_is_refused_and_runs_nothing(wrap: Any, protocol: int, 
         (b"\x80\x04}K\x01K\x01s.", "besides arrays by name"),
         (b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", "damaged"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "damaged"),
-        (b"\x80\x04Nr\xff\xff\xff\x7f.", "neither an array nor a dict"),
+        (b"\x80\x04Nr\xff\xff\xff\x7f.", "too large"),
+        (b"\x80\x04Nr\xff\xff\xff\x01.", "wants to remember 33554431 things"),
+        (b"\x80\x04cnumpy\ndtype\n}\x8c\x08__code__Nsb.", "changes something"),
+        (b"\x80\x04\x8c\x01a}b.", "damaged"),
         (b"\x80\x04h\x07.", "damaged"),
         (b"\x80\x04.", "damaged"),
         (b"\x80\x04N", "damaged|no end"),
@@ -176,6 +179,31 @@ def test_shared_tuples_do_not_blow_up(tmp_path: Path) -> None:
     content = b"\x80\x04cnumpy\n_frombuffer\n(C\x00cnumpy\ndtype\n\x8c\x02f4\x85R" + doubled + b"\x8c\x01CtR."
     with pytest.raises(InputError):
         read_input_data(raw(tmp_path, content))
+
+
+@pytest.mark.parametrize("between", [b"", b"(u", b"q\x00"], ids=["at once", "filled with nothing", "remembered twice"])
+def test_a_tuple_that_would_be_hashed_for_ever_is_refused(between: bytes, tmp_path: Path) -> None:
+    """As the key of a dict; a tuple of itself twice, sixty times, has two to the sixtieth elements to hash."""
+    doubled = b"K\x01" + b"".join(b"\x85%bq%ch%ch%c\x86" % (between, n, n, n) for n in range(60))
+    with pytest.raises(InputError, match="uses a tuple twice"):
+        read_input_data(raw(tmp_path, b"\x80\x04}" + doubled + b"Ns."))
+
+
+def test_numbers_that_all_have_one_hash_are_no_names(tmp_path: Path) -> None:
+    keys = b"".join(b"\x8a\x0a%bN" % (n * (2**61 - 1)).to_bytes(10, "little") for n in range(1, 100_000))
+    began = time.process_time()
+    with pytest.raises(InputError, match="too large"):
+        read_input_data(raw(tmp_path, b"\x80\x04}(" + keys + b"u."))
+    assert time.process_time() - began < 2
+
+
+def test_a_long_word_for_a_type_is_not_read_over_and_over(tmp_path: Path) -> None:
+    word = b"X" + (30_000_000).to_bytes(4, "little") + b"<" * 29_999_998 + b"f4" + b"q\x01"
+    array = b"cnumpy._core.numeric\n_frombuffer\n(C\x00cnumpy\ndtype\n(h\x01tRK\x00\x85\x8c\x01CtR"
+    began = time.process_time()
+    with pytest.raises(InputError, match="not numbers"):
+        read_input_data(raw(tmp_path, b"\x80\x04" + word + array * 20_000 + b"."))
+    assert time.process_time() - began < 5
 
 
 @settings(max_examples=400, deadline=None)

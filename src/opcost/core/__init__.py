@@ -1,1 +1,1 @@
-"""Plain data and its arithmetic; imports nothing but the standard library."""
+"""Plain data and its arithmetic; imports nothing but the standard library and, for files, msgspec."""

@@ -1,41 +1,185 @@
-"""JSON files of opcost's own: each states its schema, and whatever else it turns out to be is one clear error."""
+"""JSON files of opcost's own: each states its schema, and whatever else it turns out to be is one clear error.
+
+What stands in a file is said by msgspec's structs, and msgspec checks it and names the place of a fault. What reports and
+profiles have in common is here: tensors, costs, attributes, and tables whose entries are written once and referred to by number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite, prod
 from os import PathLike, fspath
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
-from opcost.core.checked import Bad, short
+import msgspec
+from msgspec.structs import astuple
+
+from opcost.core.checked import LARGEST, Bad, short
 from opcost.core.collector import without_collector
+from opcost.core.cost import Cost
+from opcost.core.graph import Attr, Attrs, Phase, TensorSpec
 from opcost.core.harmless import json_text
-from opcost.core.parsing import parse
+from opcost.core.parsing import check_unfolded, parse
 from opcost.core.reading import pipes_kept, whole
 from opcost.errors import SourceError
 
 T = TypeVar("T")
 
-LARGEST = 128 << 20
+LARGEST_FILE = 128 << 20
 """Bytes of the largest file that is believed: a report of a hundred thousand operators has a tenth."""
+
+MOST_AXES = 64
+
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""The number of an entry of a table, a place, or how often something happened."""
+Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Nanoseconds: a moment may lie before the zero of its clock, and self time below nought by rounding."""
+PhaseNumber = Annotated[int, msgspec.Meta(ge=0, le=len(PHASES) - 1)]
+
+
+# -- what a file is made of --------------------------------------------------------------------------------------------
+
+
+class Columns(msgspec.Struct):
+    """A table as lists of one length."""
+
+    def __post_init__(self) -> None:
+        if len({len(column) for column in astuple(self) if column is not msgspec.UNSET}) > 1:
+            raise ValueError("the columns differ in length")
+
+
+def required(form: type) -> Any:
+    """A struct with the fields of a class of ours, none of which may be missing in a file."""
+    return msgspec.defstruct(form.__name__, list(get_type_hints(form).items()))
+
+
+CostRecord, SpecRecord = required(Cost), required(TensorSpec)
+
+
+def believe(where: str, quantities: Iterable[int]) -> None:
+    """Refuse quantities at this place of a file that no model has: msgspec can bound only what fits into 64 bits."""
+    for quantity in quantities:
+        if not 0 <= quantity <= LARGEST:
+            raise Bad(f"{short(quantity)} stands where a count belongs, in {where}")
+
+
+def read_cost(record: Any, where: str) -> Cost:
+    """A cost."""
+    believe(where, quantities := astuple(record))
+    return Cost(*quantities)
+
+
+def read_specs(records: Iterable[Any]) -> list[TensorSpec]:
+    """The table of tensors."""
+    specs = [TensorSpec(record.shape, record.dtype) for record in records]
+    for number, spec in enumerate(specs):
+        extents = [extent or 1 for extent in spec.shape or ()]
+        if len(extents) > MOST_AXES or min(extents, default=1) < 0:
+            raise Bad(f"{short(spec.shape)} is no shape, in specs[{number}]")
+        believe(f"specs[{number}]", [prod(extents)])
+    return specs
+
+
+_NON_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def write_attrs(attrs: Attrs) -> dict[str, Any]:
+    """Attributes as an object."""
+    return {name: _write_attr(value) for name, value in attrs.items()}
+
+
+def _write_attr(value: Attr) -> Any:
+    if isinstance(value, tuple):
+        return [_write_attr(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return {"float": repr(value)}
+    return value
+
+
+def read_attrs(data: dict[str, Any]) -> Attrs:
+    """Attributes of an object."""
+    return {name: _read_attr(value) for name, value in data.items()}
+
+
+def _read_attr(value: Any) -> Attr:
+    if isinstance(value, list):
+        return tuple(_read_attr(item) for item in value)
+    if isinstance(value, dict):
+        try:
+            return _NON_FINITE[value["float"]]
+        except (KeyError, TypeError):
+            raise Bad(f"{short(value)} is not an attribute") from None
+    return value  # type: ignore[no-any-return]  # JSON has nothing else
+
+
+class Table(Generic[T]):
+    """Distinct entries in the order they were met, each written once."""
+
+    def __init__(self) -> None:
+        self.entries: list[T] = []
+        self._numbers: dict[object, int] = {}
+
+    def number(self, key: object, make: Callable[[], T]) -> int:
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.entries)
+            self.entries.append(make())
+        return found
+
+
+class Specs(Table[TensorSpec]):
+    """The distinct tensors."""
+
+    def of(self, spec: TensorSpec) -> int:
+        return self.number(spec, lambda: spec)
+
+    def all_of(self, specs: Sequence[TensorSpec]) -> list[int]:
+        return [self.of(spec) for spec in specs]
+
+
+def entry(table: Sequence[T], number: int, where: str) -> T:
+    """The entry of a table with the number that stands at this place of the file."""
+    if number >= len(table):
+        raise Bad(f"{where} refers to entry {number} of a table of {len(table)}")
+    return table[number]
+
+
+def entries(table: Sequence[T], numbers: Sequence[int], where: str) -> tuple[T, ...]:
+    """The same of several numbers."""
+    if numbers:
+        entry(table, max(numbers), where)
+    return tuple(map(table.__getitem__, numbers))
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+class _Head(msgspec.Struct):
+    schema: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document(Generic[T]):
-    """One kind of file: what it is called, its schema, and how its dictionaries become data."""
+    """One kind of file: what it is called, its schema, and how its records become data."""
 
     noun: str
     schema: str
     again: str
     """How to make such a file anew, for the hints."""
-    read: Callable[[dict[str, Any]], T]
-    """From dictionaries with the right schema; `Bad` where a field is not what it should be."""
+    form: type[Any]
+    """The struct that describes it."""
+    read: Callable[[Any], T]
+    """From that struct; `Bad` where what stands in it does not fit together."""
 
     def load(self, path: str | PathLike[str]) -> T:
         """What is saved in this file."""
         try:
             with pipes_kept():
-                text = whole(path, LARGEST, f"saved {self.noun}").decode("utf-8")
+                text = whole(path, LARGEST_FILE, f"saved {self.noun}").decode("utf-8")
         except UnicodeDecodeError as exc:
             raise SourceError(f"the {self.noun} {fspath(path)!r} cannot be read: {exc}") from exc
         try:
@@ -47,26 +191,46 @@ class Document(Generic[T]):
         """What is saved in this text; anything else raises `SourceError`."""
         with without_collector():
             try:
-                data = parse(text)
-            except ValueError as exc:
+                check_unfolded(text)
+                # A half of a character that takes two may be part of a name, and msgspec reads none.
+                halves = r"\ud" in text or r"\uD" in text
+                decode = partial(msgspec.convert, parse(text)) if halves else partial(msgspec.json.decode, text)
+                return self._decoded(decode)
+            except (msgspec.DecodeError, ValueError) as exc:
                 raise SourceError(f"this is not a saved {self.noun}: the JSON cannot be read ({exc})") from exc
-            return self.from_dict(data)
 
     def from_dict(self, data: object) -> T:
         """What is saved in these dictionaries; anything else raises `SourceError`."""
-        if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
-            raise SourceError(f'this is not a saved {self.noun}: it has no "schema"', hint=f"to make one: {self.again}")
-        if data["schema"] != self.schema:
+        return self._decoded(partial(msgspec.convert, data))
+
+    def _decoded(self, decode: Callable[..., Any]) -> T:
+        try:
+            schema = decode(type=_Head).schema
+        except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+            hint = f"to make one: {self.again}"
+            raise SourceError(f'this is not a saved {self.noun}: it has no "schema"', hint=hint) from None
+        if schema != self.schema:
             raise SourceError(
-                f"this file has the schema {short(data['schema'])}, and this version of opcost reads {self.schema!r}",
+                f"this file has the schema {short(schema)}, and this version of opcost reads {self.schema!r}",
                 hint=f"use a newer opcost, or make the file again: {self.again}",
             )
         try:
-            return self.read(data)
-        except (Bad, RecursionError) as exc:
+            return self.read(decode(type=self.form))
+        except (msgspec.ValidationError, UnicodeEncodeError, Bad, RecursionError) as exc:
             raise SourceError(f"this saved {self.noun} is damaged: {exc}", hint=f"make it again: {self.again}") from exc
 
 
 def dumps(data: dict[str, Any]) -> str:
     """Dictionaries as the text of such a file."""
     return json_text(data, allow_nan=False, separators=(",", ":"))
+
+
+def builtins_of(record: msgspec.Struct) -> dict[str, Any]:
+    """A record as dictionaries, lists, strings and integers."""
+    plain: dict[str, Any] = msgspec.to_builtins(record, str_keys=True, enc_hook=_of_python)
+    return plain
+
+
+def _of_python(value: Any) -> object:
+    """A framework's own kind of text or number, such as its version, as a plain one."""
+    return str(value) if isinstance(value, str) else value.real

@@ -6,36 +6,71 @@ A run repeats itself, so each distinct tensor, text and operator is written once
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
+import msgspec
+
 from opcost.core import document
-from opcost.core.checked import (
-    LARGEST,
-    Bad,
-    columns_of,
-    count_of,
-    get,
-    instance,
-    objects,
-    pick,
-    pick_all,
-    read_attr,
-    read_cost,
-    read_spec,
-    short,
-    text_of,
-)  # fmt: skip
-from opcost.core.cost import Cost
-from opcost.core.graph import Attrs, Note, TensorSpec
+from opcost.core.document import Number, entries, entry
+from opcost.core.graph import Attrs, Note
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
-from opcost.core.saved import PHASES
-from opcost.core.schema import Table, write_attrs, write_cost
 
 SCHEMA = "opcost.profile/1"
 
 TEXTS = ("name", "type", "kind", "module", "device", "stream", "provider")
 TIMES = ("host_start_ns", "host_ns", "host_self_ns", "device_ns", "device_total_ns")
+_Times = tuple[document.Time, ...]
+
+
+class _Kernel(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    named: Number
+    start_ns: document.Time
+    duration_ns: document.Time
+    launched_ns: document.Time | None = None
+    why: Number | None = None
+    count: Number = 1
+    rank: Number | None = None
+    spread: _Times = ()
+
+
+_Rows: Any = msgspec.defstruct(
+    "Rows",
+    [
+        ("id", list[Number]),
+        *((name, list[Number]) for name in TEXTS),
+        ("phase", list[document.PhaseNumber]),
+        ("rank", list[Number]),
+        ("step", list[Number | None]),
+        ("count", list[Number]),
+        *((name, list[document.Time | None]) for name in TIMES),
+        ("kernels", list[list[_Kernel]]),
+        ("ins", list[list[Number]]),
+        ("outs", list[list[Number]]),
+        ("attrs", list[Number]),
+        ("cost", list[Number | None]),
+        # Only of a profile that was added up while it was read.
+        ("spread", list[tuple[_Times, _Times] | None] | msgspec.UnsetType, msgspec.UNSET),
+    ],
+    bases=(document.Columns,),
+)
+
+
+class _Profile(msgspec.Struct):
+    schema: str
+    meta: dict[str, str]
+    wall_ns: Number | None
+    timed_ns: tuple[Number, ...]
+    notes: tuple[Note, ...]
+    extra: dict[str, Any]
+    rows: _Rows
+    unattributed: list[_Kernel]
+    kernels: list[tuple[Number, Number, Number]]
+    texts: list[str]
+    specs: list[document.SpecRecord]
+    attrs: list[dict[str, Any]]
+    costs: list[document.CostRecord]
 
 
 def dumps(profile: Profile) -> str:
@@ -45,25 +80,19 @@ def dumps(profile: Profile) -> str:
 
 def to_dict(profile: Profile) -> dict[str, Any]:
     """The profile as dictionaries, lists, strings and integers."""
-    texts, specs, attrs, costs, kernels = Table(), Table(), Table(), Table(), Table()
+    specs = document.Specs()
+    texts, attrs, costs, kernels = (document.Table[Any]() for _ in range(4))
 
     def number_of_text(text: str) -> int:
         return texts.number(text, lambda: text)
 
-    def number_of_spec(spec: TensorSpec) -> int:
-        shape = None if spec.shape is None else list(spec.shape)
-        return specs.number(spec, lambda: {"shape": shape, "dtype": spec.dtype})
-
     def number_of_attrs(row: ProfileRow) -> int:
-        written = write_attrs(row.attrs)
+        written = document.write_attrs(row.attrs)
         return attrs.number(json.dumps(written), lambda: written)
 
-    def number_of_cost(cost: Cost) -> int:
-        return costs.number(cost, lambda: write_cost(cost))
-
-    def written_kernel(kernel: Kernel) -> list[Any]:
+    def written_kernel(kernel: Kernel) -> Any:
         key = kernel[:3]
-        number = kernels.number(key, lambda: [number_of_text(text) for text in key])
+        number = kernels.number(key, lambda: tuple(map(number_of_text, key)))
         record: list[Any] = [number, kernel.start_ns, kernel.duration_ns]
         many = kernel.count != 1 or kernel.rank is not None or len(kernel.spread) > 0
         if kernel.launched_ns is None and not kernel.why and not many:
@@ -75,150 +104,76 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {"id": [row.id for row in rows]}
     for name in TEXTS:
         columns[name] = [number_of_text(getattr(row, name)) for row in rows]
-    columns["phase"] = [PHASES.index(row.phase) for row in rows]
+    columns["phase"] = [document.PHASES.index(row.phase) for row in rows]
     for name in ("rank", "step", "count", *TIMES):
         columns[name] = [getattr(row, name) for row in rows]
     columns["kernels"] = [[written_kernel(kernel) for kernel in row.kernels] for row in rows]
-    columns["ins"] = [[number_of_spec(spec) for spec in row.ins] for row in rows]
-    columns["outs"] = [[number_of_spec(spec) for spec in row.outs] for row in rows]
+    columns["ins"] = [specs.all_of(row.ins) for row in rows]
+    columns["outs"] = [specs.all_of(row.outs) for row in rows]
     columns["attrs"] = [number_of_attrs(row) for row in rows]
-    columns["cost"] = [None if row.cost is None else number_of_cost(row.cost) for row in rows]
+    columns["cost"] = [cost if (cost := row.cost) is None else costs.number(cost, lambda: cost) for row in rows]
     if any(row.spread for row in rows):
         columns["spread"] = [row.spread and [list(times) for times in row.spread] for row in rows]
     unattributed = [written_kernel(kernel) for kernel in profile.unattributed]
-    return {
-        "schema": SCHEMA,
-        "meta": dict(profile.meta),
-        "wall_ns": profile.wall_ns,
-        "timed_ns": list(profile.timed_ns),
-        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in profile.notes],
-        "extra": _plain(profile.extra),
-        "rows": columns,
-        "unattributed": unattributed,
-        "kernels": kernels.entries,
-        "texts": texts.entries,
-        "specs": specs.entries,
-        "attrs": attrs.entries,
-        "costs": costs.entries,
-    }
-
-
-def _plain(value: object) -> Any:
-    """What only one format has, as JSON; a tuple becomes a list."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _read(data: dict[str, Any]) -> Profile:
-    texts = [text_of(text) for text in get(data, "texts", list)]
-    specs = [read_spec(entry) for entry in get(data, "specs", list)]
-    attrs: list[Attrs] = [
-        {text_of(name): read_attr(value) for name, value in instance(entry, dict).items()}
-        for entry in get(data, "attrs", list)
-    ]
-    costs = [read_cost(instance(entry, dict)) for entry in get(data, "costs", list)]
-    names = [_kernel_name(entry, texts) for entry in get(data, "kernels", list)]
-    columns: tuple[str, ...] = (
-        *TEXTS,
-        *TIMES,
-        "kernels",
-        "ins",
-        "outs",
-        "attrs",
-        "cost",
-        "id",
-        "phase",
-        "rank",
-        "step",
-        "count",
-    )
-    table = get(data, "rows", dict)
-    if "spread" in table:  # Only of a profile that was added up while it was read.
-        columns = (*columns, "spread")
-    rows = []
-    for values in zip(*columns_of(table, "rows", columns), strict=True):
-        row = dict(zip(columns, values, strict=True))
-        rows.append(
-            ProfileRow(
-                **{name: pick(texts, row[name]) for name in TEXTS},  # type: ignore[arg-type]
-                **{name: _time(row[name]) for name in TIMES},  # type: ignore[arg-type]
-                id=count_of(row["id"]),
-                phase=pick(PHASES, row["phase"]),
-                rank=count_of(row["rank"]),
-                step=None if row["step"] is None else count_of(row["step"]),
-                kernels=tuple(_kernel(entry, names, texts) for entry in instance(row["kernels"], list)),
-                ins=pick_all(specs, row["ins"]),
-                outs=pick_all(specs, row["outs"]),
-                attrs=pick(attrs, row["attrs"]),
-                cost=None if row["cost"] is None else pick(costs, row["cost"]),
-                count=count_of(row["count"]),
-                spread=None if row.get("spread") is None else _spread(row["spread"]),
-            )
+    return document.builtins_of(
+        _Profile(
+            schema=SCHEMA,
+            meta=dict(profile.meta),
+            wall_ns=profile.wall_ns,
+            timed_ns=profile.timed_ns,
+            notes=profile.notes,
+            extra=dict(profile.extra),
+            rows=_Rows(**columns),
+            unattributed=unattributed,
+            kernels=kernels.entries,
+            texts=texts.entries,
+            specs=specs.entries,
+            attrs=attrs.entries,
+            costs=costs.entries,
         )
-    wall = get(data, "wall_ns", int, optional=True)
-    return Profile(
-        meta={text_of(key): text_of(value) for key, value in get(data, "meta", dict).items()},
-        rows=tuple(rows),
-        unattributed=tuple(_kernel(entry, names, texts) for entry in get(data, "unattributed", list)),
-        wall_ns=None if wall is None else count_of(wall),
-        timed_ns=tuple(count_of(time) for time in get(data, "timed_ns", list)),
-        notes=tuple(
-            Note(get(entry, "code", str), get(entry, "text", str), get(entry, "where", str))
-            for entry in objects(data, "notes")
-        ),
-        extra=get(data, "extra", dict),
     )
 
 
-def _time(value: object) -> int | None:
-    """A duration or a moment: a moment may lie before the zero of its clock, and self time below nought by rounding."""
-    if value is None:
-        return None
-    if type(value) is not int or abs(value) > LARGEST:
-        raise Bad(f"{short(value)} stands where a time in nanoseconds belongs")
-    return value
+def _read(data: _Profile) -> Profile:
+    texts, specs = data.texts, document.read_specs(data.specs)
+    costs = [document.read_cost(record, f"costs[{number}]") for number, record in enumerate(data.costs)]
+    attrs: list[Attrs] = [document.read_attrs(mapping) for mapping in data.attrs]
+    names = [entries(texts, numbers, "kernels") for numbers in data.kernels]
+
+    def kernels(records: list[_Kernel], where: str) -> tuple[Kernel, ...]:
+        return tuple(
+            Kernel._make((
+                *entry(names, record.named, where), record.start_ns, record.duration_ns, record.launched_ns,
+                "" if record.why is None else entry(texts, record.why, where), record.count, record.rank, record.spread,
+            ))
+            for record in records
+        )  # fmt: skip
+
+    columns = msgspec.structs.asdict(data.rows)
+    tables: dict[str, Sequence[Any]] = {**dict.fromkeys(TEXTS, texts), "attrs": attrs, "phase": document.PHASES}
+    for name, table in tables.items():
+        columns[name] = entries(table, columns[name], f"rows.{name}")
+    for name in ("ins", "outs"):
+        columns[name] = [entries(specs, numbers, f"rows.{name}") for numbers in columns[name]]
+    columns["cost"] = [number if number is None else entry(costs, number, "rows.cost") for number in columns["cost"]]
+    columns["kernels"] = [kernels(records, "rows.kernels") for records in columns["kernels"]]
+    columns["spread"] = (
+        repeat(None)
+        if columns["spread"] is msgspec.UNSET
+        else [times and Spread(*times) for times in columns["spread"]]
+    )
+    return Profile(
+        meta=data.meta,
+        rows=tuple(map(ProfileRow, *(columns[name] for name in ProfileRow._fields))),
+        unattributed=kernels(data.unattributed, "unattributed"),
+        wall_ns=data.wall_ns,
+        timed_ns=data.timed_ns,
+        notes=data.notes,
+        extra=data.extra,
+    )
 
 
-def _kernel_name(entry: object, texts: list[str]) -> tuple[str, str, str]:
-    found = pick_all(texts, entry)
-    if len(found) != 3:
-        raise Bad("a kernel has a name, a device and a stream")
-    return found[0], found[1], found[2]
-
-
-def _kernel(entry: object, names: list[tuple[str, str, str]], texts: list[str]) -> Kernel:
-    fields = instance(entry, list)
-    if len(fields) not in (3, 5, 8):
-        raise Bad("a kernel's record has three numbers, five with its launch, or eight where it stands for many")
-    name, device, stream = pick(names, fields[0])
-    start, duration = _time(fields[1]), _time(fields[2])
-    if start is None or duration is None:
-        raise Bad("a kernel has a start and a duration")
-    found = Kernel(name, device, stream, start, duration)
-    if len(fields) > 3:
-        found = found._replace(launched_ns=_time(fields[3]), why=pick(texts, fields[4]))
-    if len(fields) > 5:
-        rank = None if fields[6] is None else count_of(fields[6])
-        found = found._replace(count=count_of(fields[5]), rank=rank, spread=_times(fields[7]))
-    return found
-
-
-def _times(value: object) -> tuple[int, ...]:
-    found = tuple(_time(entry) for entry in instance(value, list))
-    if None in found:
-        raise Bad("a time is missing in a list of times")
-    return found  # type: ignore[return-value]
-
-
-def _spread(value: object) -> Spread:
-    fields = instance(value, list)
-    if len(fields) != 2:
-        raise Bad("a row has times of its executions on the host and on the device")
-    return Spread(_times(fields[0]), _times(fields[1]))
-
-
-_DOCUMENT = document.Document(noun="profile", schema=SCHEMA, again="opcost profile SOURCE -o FILE", read=_read)
+_DOCUMENT = document.Document(
+    noun="profile", schema=SCHEMA, again="opcost profile SOURCE -o FILE", form=_Profile, read=_read
+)
 load, loads, from_dict = _DOCUMENT.load, _DOCUMENT.loads, _DOCUMENT.from_dict

@@ -1,4 +1,4 @@
-"""Report <-> JSON, versioned; reading back what was written is the identity. `opcost.core.saved` reads.
+"""Report <-> JSON, versioned; reading back what was written is the identity, and a damaged file is one clear error.
 
 A model repeats itself, so each distinct tensor and each distinct operator (kind, attributes, shapes, cost) is written
 once and rows refer to it by number; rows and calls are columns of numbers. docs/formats.md describes every field.
@@ -7,21 +7,107 @@ once and rows refer to it by number; rows and calls are columns of numbers. docs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from math import isfinite
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import asdict, astuple
 
 from opcost.core import document
-from opcost.core.checked import COST_FIELDS
-from opcost.core.cost import Cost
-from opcost.core.graph import Attr, Attrs, TensorSpec
-from opcost.core.report import STATS, ModuleCost, Report, Row, Stats
-from opcost.core.saved import DOCUMENT, PHASES, SCHEMA
+from opcost.core.checked import Bad
+from opcost.core.document import Number, entries, entry
+from opcost.core.graph import Attrs, Call, Note, Op, Phase, TensorSpec
+from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
 
-__all__ = ["SCHEMA", "dumps", "from_dict", "load", "loads", "to_dict"]
+SCHEMA = "opcost.report/1"
 
-load, loads, from_dict = DOCUMENT.load, DOCUMENT.loads, DOCUMENT.from_dict
+_Coverage: Any = document.required(Coverage)
+_AllStats: Any = msgspec.defstruct("AllStats", [(name, int, 0) for name in STATS], forbid_unknown_fields=True)
+_SomeStats: Any = msgspec.defstruct("SomeStats", [], bases=(_AllStats,), omit_defaults=True)
+"""Only what is not zero: most modules have few quantities, and there are many modules."""
+
+
+# -- what stands in the file -------------------------------------------------------------------------------------------
+
+
+class _NamedSpec(msgspec.Struct):
+    name: str
+    spec: Number
+
+
+class _Parameter(msgspec.Struct):
+    names: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    spec: Number
+    trainable: bool
+    used: bool
+    buffer: bool
+    values: tuple[Number, ...]
+
+
+class _Module(msgspec.Struct):
+    path: str
+    type: str
+    calls: Number
+    extra: str
+    same_as: str | None
+    inputs: list[Number]
+    outputs: list[Number]
+    parameters: tuple[str, ...]
+    own: _SomeStats
+    total: _SomeStats
+
+
+class _Rows(document.Columns):
+    id: list[Number]
+    operator: list[Number]
+    module: list[Number]
+    inputs: list[tuple[Number, ...]]
+    outputs: list[tuple[Number, ...]]
+    repeat: list[Number]
+    phase: list[document.PhaseNumber]
+
+
+class _Calls(document.Columns):
+    module: list[Number]
+    inputs: list[list[Number]]
+    outputs: list[list[Number]]
+    first: list[Number]
+    end: list[Number]
+
+
+class _Operator(msgspec.Struct):
+    kind: str
+    raw: str
+    rule: str
+    ins: list[Number]
+    outs: list[Number]
+    attrs: dict[str, Any]
+    cost: document.CostRecord | None
+    activations: int
+    activation_bytes: int
+
+
+class _Report(msgspec.Struct):
+    schema: str
+    meta: dict[str, str]
+    totals: _AllStats
+    phases: dict[Phase, document.CostRecord]
+    peak_bytes: int
+    coverage: _Coverage
+    notes: tuple[Note, ...]
+    inputs: list[_NamedSpec]
+    outputs: list[Number]
+    input_values: tuple[Number, ...]
+    output_values: tuple[Number, ...]
+    parameters: list[_Parameter]
+    modules: list[_Module]
+    rows: _Rows
+    calls: _Calls
+    operators: list[_Operator]
+    specs: list[document.SpecRecord]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def dumps(report: Report) -> str:
@@ -29,156 +115,197 @@ def dumps(report: Report) -> str:
     return document.dumps(to_dict(report))
 
 
-class Table:
-    """Distinct entries in the order they were met, each written once."""
+def to_dict(report: Report) -> dict[str, Any]:
+    """The report as dictionaries, lists, strings and integers."""
+    specs = document.Specs()
+    operators = _Operators(specs)
+    numbers = {module.path: number for number, module in enumerate(report.modules)}
 
-    def __init__(self) -> None:
-        self.entries: list[Any] = []
-        self._numbers: dict[object, int] = {}
-
-    def number(self, key: object, make: Callable[[], object]) -> int:
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self.entries)
-            self.entries.append(make())
-        return found
-
-
-class _Writer:
-    def __init__(self, modules: Iterable[ModuleCost]) -> None:
-        self.specs = Table()
-        self.operators = Table()
-        self._modules = {module.path: number for number, module in enumerate(modules)}
-        self._attrs_seen: dict[int, str] = {}
-
-    def spec(self, spec: TensorSpec) -> int:
-        return self.specs.number(
-            spec, lambda: {"shape": None if spec.shape is None else list(spec.shape), "dtype": spec.dtype}
-        )
-
-    def spec_list(self, specs: Iterable[TensorSpec]) -> list[int]:
-        return [self.spec(spec) for spec in specs]
-
-    def module(self, path: str, who: str) -> int:
+    def module_of(path: str, who: str) -> int:
         try:
-            return self._modules[path]
+            return numbers[path]
         except KeyError:
             raise GraphError(f"{who} belongs to an unknown module {path!r}") from None
 
-    def operator(self, row: Row) -> int:
+    ops = [row.op for row in report.rows]
+    rows = _Rows(
+        id=[op.id for op in ops],
+        operator=[operators.of(row) for row in report.rows],
+        module=[module_of(op.module, f"operator {op.id} ({op.raw})") for op in ops],
+        inputs=[op.inputs for op in ops],
+        outputs=[op.outputs for op in ops],
+        repeat=[op.repeat for op in ops],
+        phase=[document.PHASES.index(op.phase) for op in ops],
+    )
+    calls = _Calls(
+        module=[module_of(call.path, "a call") for call in report.calls],
+        inputs=[specs.all_of(call.inputs) for call in report.calls],
+        outputs=[specs.all_of(call.outputs) for call in report.calls],
+        first=[call.first for call in report.calls],
+        end=[call.end for call in report.calls],
+    )
+    modules = [
+        _Module(
+            m.path, m.type, m.calls, m.extra, m.same_as, specs.all_of(m.inputs), specs.all_of(m.outputs), m.parameters,
+            own=_SomeStats(*m.own), total=_SomeStats(*m.total),
+        )
+        for m in report.modules
+    ]  # fmt: skip
+    parameters = [
+        _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
+    ]
+    return document.builtins_of(
+        _Report(
+            schema=SCHEMA,
+            meta=dict(report.meta),
+            totals=_AllStats(*report.totals),
+            phases=dict(report.phases),
+            peak_bytes=report.peak_bytes,
+            coverage=report.coverage,
+            notes=report.notes,
+            inputs=[_NamedSpec(name, specs.of(spec)) for name, spec in report.inputs],
+            outputs=specs.all_of(report.outputs),
+            input_values=report.input_values,
+            output_values=report.output_values,
+            parameters=parameters,
+            modules=modules,
+            rows=rows,
+            calls=calls,
+            operators=operators.entries,
+            specs=specs.entries,
+        )
+    )
+
+
+class _Operators(document.Table[_Operator]):
+    def __init__(self, specs: document.Specs) -> None:
+        super().__init__()
+        self._specs = specs
+        self._attrs_seen: dict[int, str] = {}
+
+    def of(self, row: Row) -> int:
         op = row.op
         # 1, 1.0 and True are equal but not the same attribute, so the written form is the key; it is made once per object.
         attrs = self._attrs_seen.get(id(op.attrs))
         if attrs is None:
-            attrs = self._attrs_seen[id(op.attrs)] = json.dumps(write_attrs(op.attrs), sort_keys=True)
+            attrs = self._attrs_seen[id(op.attrs)] = json.dumps(document.write_attrs(op.attrs), sort_keys=True)
         key = (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes)
-        return self.operators.number(
-            key,
-            lambda: {
-                "kind": op.kind,
-                "raw": op.raw,
-                "rule": row.rule,
-                "ins": self.spec_list(row.ins),
-                "outs": self.spec_list(row.outs),
-                "attrs": write_attrs(op.attrs),
-                "cost": None if row.cost is None else write_cost(row.cost),
-                "activations": row.activations,
-                "activation_bytes": row.activation_bytes,
-            },
+        return self.number(key, lambda: self._written(row))
+
+    def _written(self, row: Row) -> _Operator:
+        return _Operator(
+            kind=row.op.kind,
+            raw=row.op.raw,
+            rule=row.rule,
+            ins=self._specs.all_of(row.ins),
+            outs=self._specs.all_of(row.outs),
+            attrs=document.write_attrs(row.op.attrs),
+            cost=row.cost,
+            activations=row.activations,
+            activation_bytes=row.activation_bytes,
         )
 
 
-def to_dict(report: Report) -> dict[str, Any]:
-    """The report as dictionaries, lists, strings and integers."""
-    out = _Writer(report.modules)
-    ops = [row.op for row in report.rows]
-    rows = {
-        "id": [op.id for op in ops],
-        "operator": [out.operator(row) for row in report.rows],
-        "module": [out.module(op.module, f"operator {op.id} ({op.raw})") for op in ops],
-        "inputs": [list(op.inputs) for op in ops],
-        "outputs": [list(op.outputs) for op in ops],
-        "repeat": [op.repeat for op in ops],
-        "phase": [PHASES.index(op.phase) for op in ops],
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _read(data: _Report) -> Report:
+    specs = document.read_specs(data.specs)
+    modules = tuple(_module(module, specs) for module in data.modules)
+    paths = [module.path for module in modules]
+    coverage = Coverage(data.coverage.counted, data.coverage.uncounted)
+    document.believe("coverage", [coverage.counted, *(missed.count for missed in coverage.uncounted)])
+    document.believe("peak_bytes", [data.peak_bytes])
+    report = Report(
+        meta=data.meta,
+        rows=_rows(data, specs, paths),
+        modules=modules,
+        parameters=tuple(
+            Parameter(**asdict(parameter) | {"spec": entry(specs, parameter.spec, "parameters")})
+            for parameter in data.parameters
+        ),
+        totals=_stats(data.totals, "totals"),
+        phases={phase: document.read_cost(cost, "phases") for phase, cost in data.phases.items()},
+        peak_bytes=data.peak_bytes,
+        coverage=coverage,
+        inputs=tuple((given.name, entry(specs, given.spec, "inputs")) for given in data.inputs),
+        outputs=entries(specs, data.outputs, "outputs"),
+        input_values=data.input_values,
+        output_values=data.output_values,
+        calls=_calls(data.calls, specs, paths),
+        notes=data.notes,
+    )
+    _check_tree(report)
+    return report
+
+
+def _check_tree(report: Report) -> None:
+    """A view walks the tree and trusts its sums, so neither may be broken."""
+    modules = report.modules
+    if not modules or modules[0].path:
+        raise Bad("the first module is not the root")
+    sums: dict[str, Stats] = {}
+    for module in modules:
+        if module.path in sums:
+            raise Bad(f"two modules have the path {module.path!r}")
+        if module.parent is not None and module.parent not in sums:
+            raise Bad(f"the module {module.path!r} comes before its parent")
+        sums[module.path] = module.own
+    for module in reversed(modules):
+        if sums[module.path] != module.total:
+            raise Bad(f"the total of the module {module.path!r} is not the sum of its parts")
+        if module.parent is not None:
+            sums[module.parent] = sums[module.parent] + module.total
+    if report.totals != modules[0].total:
+        raise Bad("the totals are not those of the root module")
+
+
+def _rows(data: _Report, specs: list[TensorSpec], paths: list[str]) -> tuple[Row, ...]:
+    operators = [_operator(record, specs) for record in data.operators]
+    rows = data.rows
+    ran = entries(operators, rows.operator, "rows.operator")
+    modules = entries(paths, rows.module, "rows.module")
+    phases = entries(document.PHASES, rows.phase, "rows.phase")
+    columns = zip(rows.id, ran, rows.inputs, rows.outputs, modules, rows.repeat, phases, strict=True)
+    return tuple(
+        Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase), *priced)
+        for number, (kind, raw, attrs, priced), inputs, outputs, module, repeat, phase in columns
+    )
+
+
+def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Attrs, tuple[Any, ...]]:
+    """What the rows of an operator have in common: of `Op` its words and attributes, of `Row` everything else."""
+    where = f"the operator {record.raw!r}"
+    ins, outs = entries(specs, record.ins, where), entries(specs, record.outs, where)
+    cost = None if record.cost is None else document.read_cost(record.cost, where)
+    document.believe(where, (record.activations, record.activation_bytes))
+    priced = (ins, outs, cost, record.rule, record.activations, record.activation_bytes)
+    return record.kind, record.raw, document.read_attrs(record.attrs), priced
+
+
+def _calls(data: _Calls, specs: list[TensorSpec], paths: list[str]) -> tuple[Call, ...]:
+    modules = entries(paths, data.module, "calls.module")
+    inputs = [entries(specs, numbers, "calls.inputs") for numbers in data.inputs]
+    outputs = [entries(specs, numbers, "calls.outputs") for numbers in data.outputs]
+    return tuple(map(Call, modules, inputs, outputs, data.first, data.end))
+
+
+def _module(module: _Module, specs: list[TensorSpec]) -> ModuleCost:
+    where = f"the module {module.path!r}"
+    read = {
+        "depth": module.path.count(".") + 1 if module.path else 0,
+        "own": _stats(module.own, where),
+        "total": _stats(module.total, where),
+        "inputs": entries(specs, module.inputs, where),
+        "outputs": entries(specs, module.outputs, where),
     }
-    calls = {
-        "module": [out.module(call.path, "a call") for call in report.calls],
-        "inputs": [out.spec_list(call.inputs) for call in report.calls],
-        "outputs": [out.spec_list(call.outputs) for call in report.calls],
-        "first": [call.first for call in report.calls],
-        "end": [call.end for call in report.calls],
-    }
-    modules = [
-        {
-            "path": module.path,
-            "type": module.type,
-            "calls": module.calls,
-            "extra": module.extra,
-            "same_as": module.same_as,
-            "inputs": out.spec_list(module.inputs),
-            "outputs": out.spec_list(module.outputs),
-            "parameters": list(module.parameters),
-            "own": _write_stats(module.own),
-            "total": _write_stats(module.total),
-        }
-        for module in report.modules
-    ]
-    parameters = [
-        {
-            "names": list(parameter.names),
-            "spec": out.spec(parameter.spec),
-            "trainable": parameter.trainable,
-            "used": parameter.used,
-            "buffer": parameter.buffer,
-            "values": list(parameter.values),
-        }
-        for parameter in report.parameters
-    ]
-    return {
-        "schema": SCHEMA,
-        "meta": dict(report.meta),
-        "totals": {name: getattr(report.totals, name) for name in STATS},
-        "phases": {phase: write_cost(cost) for phase, cost in report.phases.items()},
-        "peak_bytes": report.peak_bytes,
-        "coverage": {
-            "counted": report.coverage.counted,
-            "uncounted": [
-                {"raw": missed.raw, "count": missed.count, "modules": list(missed.modules), "reason": missed.reason}
-                for missed in report.coverage.uncounted
-            ],
-        },
-        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in report.notes],
-        "inputs": [{"name": name, "spec": out.spec(spec)} for name, spec in report.inputs],
-        "outputs": out.spec_list(report.outputs),
-        "input_values": list(report.input_values),
-        "output_values": list(report.output_values),
-        "parameters": parameters,
-        "modules": modules,
-        "rows": rows,
-        "calls": calls,
-        "operators": out.operators.entries,
-        "specs": out.specs.entries,
-    }
+    return ModuleCost(**asdict(module) | read)
 
 
-def write_cost(cost: Cost) -> dict[str, int]:
-    """A cost as an object."""
-    return {name: getattr(cost, name) for name in COST_FIELDS}
+def _stats(record: msgspec.Struct, where: str) -> Stats:
+    document.believe(where, stats := Stats(*astuple(record)))
+    return stats
 
 
-def _write_stats(stats: Stats) -> dict[str, int]:
-    """Only what is not zero: most modules have few quantities, and there are many modules."""
-    return {name: value for name in STATS if (value := getattr(stats, name))}
-
-
-def write_attrs(attrs: Attrs) -> dict[str, Any]:
-    """Attributes as an object."""
-    return {name: _write_attr(value) for name, value in attrs.items()}
-
-
-def _write_attr(value: Attr) -> Any:
-    if isinstance(value, tuple):
-        return [_write_attr(item) for item in value]
-    if isinstance(value, float) and not isfinite(value):
-        return {"float": repr(value)}
-    return value
+_DOCUMENT = document.Document(noun="report", schema=SCHEMA, again="report.save('x.json')", form=_Report, read=_read)
+load, loads, from_dict = _DOCUMENT.load, _DOCUMENT.loads, _DOCUMENT.from_dict

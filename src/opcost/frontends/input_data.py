@@ -1,15 +1,16 @@
 """Arrays in a file of input data: shape and element type of each, from `.npy`, `.npz`, or a pickle of plain arrays.
 
-Nothing is loaded or run. Of numpy's own files only the heads are read. A pickle is a program; here it is only listed
-(`pickletools`), and a machine that knows the few steps by which numpy pickles an array follows it. Any other step, and any
-name that no array needs, is refused with an error that names it.
+Nothing of a file is run, and numpy is not needed. Of numpy's own files only the heads are read. A pickle is a program: all its
+steps are looked at first (`pickletools`), and any that no array needs is refused with an error that names it. Then Python's
+unpickler takes the others, and finds, instead of whatever is asked for by name, stand-ins that can only note an array.
 """
 
 from __future__ import annotations
 
 import ast
+import io
+import pickle
 import pickletools
-from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,6 +25,7 @@ LONGEST_HEAD = 1 << 16
 MOST_ARRAYS = 10_000
 MOST_AXES = 64
 LARGEST_EXTENT = 1 << 63
+LONGEST_TYPE = 8
 LARGEST_PICKLE = 64 << 20
 """Bytes of a pickle, which holds its arrays among its steps and so is read as a whole."""
 MOST_STEPS = 50 * MOST_ARRAYS
@@ -59,7 +61,7 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
                 raise InputError(
                     f"{path} is no array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB", hint=_HINT
                 )
-            return _Pickle(str(path), size).read(file.read(size))
+            return _unpickled(file.read(size), str(path))
     except SourceError as exc:
         raise InputError(f"the input data cannot be read: {exc.message}", hint=exc.hint) from exc
 
@@ -108,7 +110,7 @@ def _npy(file: BinaryIO | Any, size: int, what: str) -> InputArray:
 
 def _array(shape: object, descr: object, what: str) -> tuple[InputArray, int]:
     """The array with this shape and numpy's word for its type, and the bytes of one element."""
-    code = descr.lstrip("<>|=") if isinstance(descr, str) else ""
+    code = descr.lstrip("<>|=") if isinstance(descr, str) and len(descr) <= LONGEST_TYPE else ""
     if code not in _DTYPES:
         named = repr(descr)[:40] if isinstance(descr, str) else "that has several parts"
         raise InputError(f"{what} holds elements of a type {named}, not numbers", hint=_HINT)
@@ -124,219 +126,147 @@ def _array(shape: object, descr: object, what: str) -> tuple[InputArray, int]:
 # -- pickles -----------------------------------------------------------------------------------------------------------
 
 
-class _Name(NamedTuple):
-    """Something that a pickle asks for by module and name."""
+class _Type(NamedTuple):
+    """numpy.dtype, of which only its word is wanted."""
 
-    module: str
-    name: str
+    descr: str
 
-
-class _Type:
-    """numpy.dtype while it is put together."""
-
-    def __init__(self, descr: object) -> None:
-        self.descr = descr
+    def __setstate__(self, state: object) -> None:
+        """Byte order and alignment, which change neither shape nor type."""
 
 
-class _Plan:
+class _Array:
     """An array while it is put together."""
 
-    def __init__(self) -> None:
+    __slots__ = ("array", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.array: InputArray | None = None
 
+    def __setstate__(self, state: object) -> None:
+        match state:
+            case (int(), tuple(shape), _Type(descr), _, bytes() | bytearray() as data):
+                self.array, itemsize = _array(shape, descr, self.what)
+                if prod(self.array.shape) * itemsize != len(data):
+                    spec = f"{self.array.shape} {self.array.dtype}"
+                    raise _refused(self.what, f"an array of {spec} cannot lie in {len(data)} bytes")
+            case _:
+                raise _refused(self.what, "it holds an array of something besides numbers")
 
-_NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric", "numpy")
-_MARK = object()
 
+class _Unpickler(pickle.Unpickler):
+    """Python's unpickler, for which every name that a pickle can ask for is one of our `_Name`s."""
 
-class _Pickle:
-    """Follows a pickle step by step, on a stack of plain values."""
-
-    def __init__(self, what: str, size: int) -> None:
+    def __init__(self, data: bytes, what: str) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin1")
         self.what = what
-        self.left = size
+        self.left = len(data)
         """Bytes that may still be made of text: no more than the file has."""
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
 
-    def read(self, data: bytes) -> InputArray | dict[str, InputArray]:
-        try:
-            for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-                if number > MOST_STEPS:
-                    raise self._refuse(f"it has more than {MOST_STEPS} steps")
-                if opcode.name == "STOP":
-                    return self._result(self.stack.pop())
-                self._step(opcode.name, argument)
-        except (ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as exc:
-            raise self._refuse(f"it is damaged or no pickle at all ({exc})") from exc
-        raise self._refuse("it has no end")
-
-    def _refuse(self, why: str) -> InputError:
-        return InputError(f"{self.what} is not accepted as input data: {why}", hint=_HINT)
-
-    def _result(self, found: object) -> InputArray | dict[str, InputArray]:
-        if isinstance(found, _Plan) and found.array is not None:
-            return found.array
-        if isinstance(found, dict) and found:
-            arrays = {}
-            for name, plan in found.items():
-                if not isinstance(plan, _Plan) or plan.array is None:
-                    raise self._refuse(f"its entry {name[:40]!r} is no array")
-                arrays[name] = plan.array
-            return arrays
-        raise self._refuse("it holds neither an array nor a dict of arrays")
-
-    def _step(self, name: str, argument: Any) -> None:
-        if name in _NOTHING:
-            return
-        if name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name])
-        elif name in _PUSHED:
-            self.stack.append(argument)
-        elif name in _MADE:
-            self.stack.append(_MADE[name]())
-        elif (step := _STEPS.get(name)) is not None:
-            step(self, argument)
-        else:
-            raise self._refuse(f"it uses the step {name}, which no array needs")
-
-    # -- the stack -------------------------------------------------------------------------------------------------
-
-    def _since_mark(self) -> list[Any]:
-        at = len(self.stack) - 1
-        while self.stack[at] is not _MARK:
-            at -= 1
-        items = self.stack[at + 1 :]
-        del self.stack[at:]
-        return items
-
-    def _tuple(self, argument: Any) -> None:
-        self.stack.append(tuple(self._since_mark()))
-
-    def _short_tuple(self, count: int) -> None:
-        items = tuple(self.stack[len(self.stack) - count :])
-        if len(items) < count:
-            raise self._refuse("it is damaged")
-        del self.stack[len(self.stack) - count :]
-        self.stack.append(items)
-
-    def _put(self, argument: Any) -> None:
-        self.memo[int(argument)] = self.stack[-1]
-
-    def _memoize(self, argument: Any) -> None:
-        self.memo[len(self.memo)] = self.stack[-1]
-
-    def _get(self, argument: Any) -> None:
-        self.stack.append(self.memo[int(argument)])
-
-    def _set_item(self, argument: Any) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._fill(self.stack[-1], [key, value])
-
-    def _set_items(self, argument: Any) -> None:
-        items = self._since_mark()
-        self._fill(self.stack[-1], items)
-
-    def _dict(self, argument: Any) -> None:
-        items = self._since_mark()
-        self.stack.append({})
-        self._fill(self.stack[-1], items)
-
-    def _fill(self, target: object, items: list[Any]) -> None:
-        if not isinstance(target, dict) or any(not isinstance(key, str) for key in items[::2]):
-            raise self._refuse("it holds something besides arrays by name")
-        target.update(zip(items[::2], items[1::2], strict=True))
-
-    # -- names and what is made of them ------------------------------------------------------------------------------
-
-    def _global(self, argument: Any) -> None:
-        module, _, name = str(argument).partition(" ")
-        self.stack.append(self._allowed(module, name))
-
-    def _stack_global(self, argument: Any) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._allowed(module, name))
-
-    def _allowed(self, module: object, name: object) -> _Name:
-        if isinstance(module, str) and isinstance(name, str):
-            if module in _NUMPY and name in ("_reconstruct", "_frombuffer", "ndarray", "dtype"):
-                return _Name("numpy", name)
-            if (module, name) in (("_codecs", "encode"), ("collections", "OrderedDict")):
-                return _Name(module, name)
-            if module in ("builtins", "__builtin__") and name == "bytes":
-                return _Name("builtins", "bytes")
+    def find_class(self, module: str, name: str) -> _Name:
+        if (module if module not in _NUMPY else "numpy", name) not in _KNOWN:
             asked = f"{module}.{name}"[:80]
-            raise self._refuse(f"it asks for {asked}, which could run code; nothing of it was run")
-        raise self._refuse("it is damaged: a name is expected")
+            raise _refused(self.what, f"it asks for {asked}, which could run code; nothing of it was run")
+        return _Name(name, self)
 
-    def _reduce(self, argument: Any) -> None:
-        given, wanted = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._called(wanted, given))
 
-    def _called(self, wanted: object, given: object) -> object:
-        match wanted, given:
-            case (_Name("numpy", "_reconstruct"), (_Name("numpy", "ndarray"), _, _)):
-                return _Plan()
-            case (_Name("numpy", "dtype"), (str(descr), *_)):
+class _Name(NamedTuple):
+    """What a pickle gets instead of the function or class that it asks for."""
+
+    name: str
+    reader: _Unpickler
+
+    def __call__(self, *given: object) -> object:
+        """What arrays are made of; nothing else can be called."""
+        what = self.reader.what
+        match self.name, given:
+            case "_reconstruct", (_Name("ndarray"), _, _):
+                return _Array(what)
+            case "dtype", (str(descr), *_):
                 return _Type(descr)
-            case (
-                _Name("numpy", "_frombuffer"),
-                (bytes() | bytearray() as data, _Type() as dtype, tuple(shape), str()),
-            ):
-                return self._planned(_Plan(), shape, dtype, data)
-            case (_Name("_codecs", "encode"), (str(text), "latin1" | "latin-1")):
-                self.left -= len(text)
-                if self.left < 0:
-                    raise self._refuse("it makes more of its text than it has")
+            case "_frombuffer", (bytes() | bytearray() as data, _Type() as dtype, tuple(shape), str()):
+                found = _Array(what)
+                found.__setstate__((1, shape, dtype, None, data))
+                return found
+            case "encode", (str(text), "latin1" | "latin-1"):
+                self.reader.left -= len(text)
+                if self.reader.left < 0:
+                    raise _refused(what, "it makes more of its text than it has")
                 return text.encode("latin1")
-            case (_Name("builtins", "bytes"), ()):  # an array without elements
+            case "bytes", ():  # an array without elements
                 return b""
-            case (_Name("collections", "OrderedDict"), ()):
+            case "OrderedDict", ():
                 return {}
             case _:
-                raise self._refuse("it calls something that no array needs; nothing of it was run")
+                raise _refused(what, "it calls something that no array needs; nothing of it was run")
 
-    def _build(self, argument: Any) -> None:
-        state = self.stack.pop()
-        match self.stack[-1], state:
-            case (_Plan() as plan, (int(), tuple(shape), _Type() as dtype, _, bytes(data))):
-                self._planned(plan, shape, dtype, data)
-            case (_Type(), tuple()):
-                pass  # byte order and alignment change neither shape nor type
-            case _:
-                raise self._refuse("it holds an array of something besides numbers")
-
-    def _planned(self, plan: _Plan, shape: tuple[Any, ...], dtype: _Type, data: bytes | bytearray) -> _Plan:
-        plan.array, itemsize = _array(shape, dtype.descr, self.what)
-        if prod(plan.array.shape) * itemsize != len(data):
-            raise self._refuse(f"an array of {plan.array.shape} {plan.array.dtype} cannot lie in {len(data)} bytes")
-        return plan
+    def __setstate__(self, state: object) -> None:
+        raise _refused(self.reader.what, "it changes something that is no array")
 
 
-_NOTHING = ("PROTO", "FRAME")
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "MARK": _MARK, "EMPTY_TUPLE": ()}
-_PUSHED = (
-    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE",
-    "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8", "STRING", "BINSTRING", "SHORT_BINSTRING",
+def _unpickled(data: bytes, what: str) -> InputArray | dict[str, InputArray]:
+    """What a pickle holds: every step is looked at before the first one is taken."""
+    try:
+        _check_steps(data, what)
+        found = _Unpickler(data, what).load()
+    except (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError) as exc:
+        raise _refused(what, f"it is damaged or no pickle at all ({exc})") from exc
+    if isinstance(found, _Array) and found.array is not None:
+        return found.array
+    if not isinstance(found, dict) or not found:
+        raise _refused(what, "it holds neither an array nor a dict of arrays")
+    arrays = {}
+    for name, plan in found.items():
+        if not isinstance(name, str):
+            raise _refused(what, "it holds something besides arrays by name")
+        if not isinstance(plan, _Array) or plan.array is None:
+            raise _refused(what, f"its entry {name[:40]!r} is no array")
+        arrays[name] = plan.array
+    return arrays
+
+
+def _check_steps(data: bytes, what: str) -> None:
+    """Refuse steps that no array needs, and those with which few bytes would cost an unpickler much memory or time.
+
+    It keeps room for every number up to the largest by which a thing is to be remembered. Large numbers as keys may all have
+    one hash, and a tuple that holds another twice, which holds a third twice, and so on, takes for ever to hash. In a pickle
+    of arrays nothing is larger than the pickle, and no tuple is used again.
+    """
+    remembered: dict[object, bool] = {}
+    may_be_tuple = False
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        name = opcode.name
+        if number > MOST_STEPS:
+            raise _refused(what, f"it has more than {MOST_STEPS} steps")
+        if name not in _STEPS:
+            raise _refused(what, f"it uses the step {name}, which no array needs")
+        if isinstance(argument, int) and abs(argument) > LARGEST_PICKLE:
+            raise _refused(what, "it holds a number that is too large for an array in a pickle")
+        if name.endswith("PUT") or name == "MEMOIZE":
+            place = len(remembered) if argument is None else argument
+            if place > MOST_STEPS:
+                raise _refused(what, f"it wants to remember {place} things")
+            remembered[place] = may_be_tuple
+        elif name.endswith("GET") and remembered.get(argument):
+            raise _refused(what, "it uses a tuple twice")
+        elif name not in ("PROTO", "FRAME"):
+            # Entries that are put into a tuple, if there are none, leave it as it is.
+            may_be_tuple = name.startswith(("TUPLE", "SETITEM", "BUILD"))
+
+
+def _refused(what: str, why: str) -> InputError:
+    return InputError(f"{what} is not accepted as input data: {why}", hint=_HINT)
+
+
+_NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
+_KNOWN = (
+    *(("numpy", name) for name in ("_reconstruct", "_frombuffer", "ndarray", "dtype")),
+    ("_codecs", "encode"), ("collections", "OrderedDict"), ("builtins", "bytes"), ("__builtin__", "bytes"),
 )  # fmt: skip
-_MADE: dict[str, Callable[[], object]] = {"EMPTY_DICT": dict}
-_STEPS: dict[str, Callable[[_Pickle, Any], None]] = {
-    "TUPLE": _Pickle._tuple,
-    "TUPLE1": lambda machine, _: machine._short_tuple(1),
-    "TUPLE2": lambda machine, _: machine._short_tuple(2),
-    "TUPLE3": lambda machine, _: machine._short_tuple(3),
-    "PUT": _Pickle._put,
-    "BINPUT": _Pickle._put,
-    "LONG_BINPUT": _Pickle._put,
-    "MEMOIZE": _Pickle._memoize,
-    "GET": _Pickle._get,
-    "BINGET": _Pickle._get,
-    "LONG_BINGET": _Pickle._get,
-    "SETITEM": _Pickle._set_item,
-    "SETITEMS": _Pickle._set_items,
-    "DICT": _Pickle._dict,
-    "GLOBAL": _Pickle._global,
-    "STACK_GLOBAL": _Pickle._stack_global,
-    "REDUCE": _Pickle._reduce,
-    "BUILD": _Pickle._build,
-}
+_STEPS = frozenset(
+    "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 UNICODE SHORT_BINUNICODE "
+    "BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8 STRING BINSTRING SHORT_BINSTRING EMPTY_TUPLE TUPLE "
+    "TUPLE1 TUPLE2 TUPLE3 PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET EMPTY_DICT DICT SETITEM SETITEMS GLOBAL "
+    "STACK_GLOBAL REDUCE BUILD".split()
+)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.schema import write_attrs
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto import KinetoReader
 from opcost.traces.kineto_rows import REASONS

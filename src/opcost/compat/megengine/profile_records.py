@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from opcost.core.checked import LARGEST, Bad, counts_of, get, instance, texts_of
+import msgspec
+
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError, UnknownName
 from opcost.traces.megengine_meaning import dtype_of
@@ -77,55 +78,41 @@ def operators_of(profile: Profile) -> list[Operator]:
     if raw is None:
         found = [_from_row(row) for row in profile.rows]
         return [*found, _unattributed(profile)] if profile.unattributed else found
-    if not isinstance(raw, Sequence):
-        raise SourceError("the profile's MegEngine part is no list of operators")
     try:
-        return [_from_megengine(_checked(entry)) for entry in raw]
-    except Bad as exc:
+        return [_from_megengine(entry) for entry in msgspec.convert(raw, list[_Entry])]
+    except msgspec.ValidationError as exc:
         raise SourceError(f"the profile's MegEngine part is damaged: {exc}") from exc
 
 
-def _checked(entry: object) -> dict[str, Any]:
-    """What a reader wrote here may come from a saved profile, and then from anywhere."""
-    data = instance(entry, dict)
-    texts_of([get(data, name, str) for name in ("id", "name", "type")])
-    texts_of(get(data, "dtypes", list))
-    footprint = get(data, "footprint", dict)
-    numbers = [footprint.get(name) for name in ("computation", "memory")]
-    spans = [instance(span, list) for side in ("device", "host") for span in get(data, side, list)]
-    if any(len(span) != 3 or not all(map(_is_number, span)) for span in spans):
-        raise Bad("an operator's times are not three numbers")
-    if not all(number is None or _is_number(number) for number in numbers):
-        raise Bad("what an operator computes and moves is no number")
-    for name in ("in_shapes", "out_shapes"):
-        for shape in instance(footprint.get(name) or [], list):
-            counts_of(shape)
-    for strides in instance(footprint.get("in_layouts") or [], list):
-        if strides is not None:
-            instance(strides, list)
-    return data
+# What a reader wrote here may come from a saved profile, and then from anywhere.
+_Believed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | Annotated[float, msgspec.Meta(ge=-1e38, le=1e38)]
+_Span = tuple[_Believed, _Believed, _Believed]
+_Shape = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+class _Footprint(msgspec.Struct):
+    computation: _Believed | None = None
+    memory: _Believed | None = None
+    in_shapes: list[_Shape] | None = None
+    in_layouts: list[list[Any] | None] | None = None
+    out_shapes: list[_Shape] | None = None
 
 
-def _from_megengine(entry: Mapping[str, Any]) -> Operator:
-    footprint = entry["footprint"]
-    return Operator(
-        id=entry["id"],
-        name=entry["name"],
-        type=entry["type"],
-        device=entry["device"],
-        host=entry["host"],
-        dtypes=entry["dtypes"],
-        computation=footprint.get("computation") or None,
-        memory=footprint.get("memory"),
-        in_shapes=footprint.get("in_shapes"),
-        in_layouts=footprint.get("in_layouts"),
-        out_shapes=footprint.get("out_shapes"),
-        copies=entry["type"] == "Copy",
-    )
+class _Entry(msgspec.Struct):
+    id: str
+    name: str
+    type: str
+    device: list[_Span]
+    host: list[_Span]
+    dtypes: list[str]
+    footprint: _Footprint
+
+
+def _from_megengine(entry: _Entry) -> Operator:
+    fields = msgspec.structs.asdict(entry) | msgspec.structs.asdict(entry.footprint)
+    del fields["footprint"]
+    fields["computation"] = entry.footprint.computation or None
+    return Operator(**fields, copies=entry.type == "Copy")
 
 
 def _from_row(row: ProfileRow) -> Operator:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from opcost.core.checked import Bad, get, instance, short, text_of
+from opcost.core.checked import Bad, get, instance, short
 from opcost.core.graph import Graph, Role
 from opcost.errors import InputError, SourceError
 from opcost.frontends.options import CountOptions
@@ -94,7 +94,7 @@ def _argument_names(module: Mapping[str, Any]) -> list[str]:
         signature = instance(entry, dict).get("signature")
         if get(entry, "fqn", str) == "" and signature is not None:
             names = instance(signature, dict).get("forward_arg_names")
-            return [text_of(name) for name in instance(names, list)] if names is not None else []
+            return [instance(name, str) for name in instance(names, list)] if names is not None else []
     return []
 
 

@@ -38,7 +38,6 @@ from opcost.core.shapes.extents import (
 )
 from opcost.core.shapes.parts import (
     concat,
-    cut,
     diagonal,
     even_parts,
     gathered,
@@ -48,6 +47,7 @@ from opcost.core.shapes.parts import (
 )
 from opcost.core.shapes.products import dot, einsum, explicit, label_extents, matmul, tensordot
 from opcost.core.shapes.windows import (
+    Last,
     adaptive_windows,
     same_padding,
     same_windows,
@@ -56,8 +56,8 @@ from opcost.core.shapes.windows import (
 )
 
 __all__ = [
-    "Dims", "Extent", "Mismatch", "Shape", "Unknown", "adaptive_windows", "axes_of", "axis_of", "broadcast", "complete",
-    "concat", "cut", "diagonal", "divided", "dot", "einsum", "even_parts", "expanded", "explicit", "filled", "flattened",
+    "Dims", "Extent", "Last", "Mismatch", "Shape", "Unknown", "adaptive_windows", "axes_of", "axis_of", "broadcast", "complete",
+    "concat", "diagonal", "divided", "dot", "einsum", "even_parts", "expanded", "explicit", "filled", "flattened",
     "gathered", "inserted", "known", "label_extents", "matmul", "merge", "padded", "permuted", "product", "reduced",
     "repeated", "replaced", "reshaped", "same_padding", "same_windows", "slice_length", "spread", "squeezed", "stack",
     "swapped", "tensordot", "text", "tiled", "times", "total", "windows",

@@ -10,6 +10,8 @@ from opcost.core.shapes.extents import Dims, Extent, Mismatch, Shape, merge, tex
 
 def concat(shapes: Sequence[Sequence[Extent]], axis: int) -> Dims:
     """Joined along one axis, which adds up; the others are the same."""
+    if not shapes:
+        raise Mismatch("there is nothing to join")
     first = tuple(shapes[0])
     along = axis_of(axis, len(first))
     common: Shape = None
@@ -22,10 +24,7 @@ def concat(shapes: Sequence[Sequence[Extent]], axis: int) -> Dims:
 
 def stack(shapes: Sequence[Sequence[Extent]], axis: int) -> Dims:
     """Joined along a new axis; all must be the same."""
-    common: Shape = None
-    for shape in shapes:
-        common = merge(common, tuple(shape))
-    return inserted(common or (), axis, len(shapes))
+    return concat([inserted(shape, axis) for shape in shapes], axis)
 
 
 def even_parts(extent: Extent, count: int) -> list[Extent]:
@@ -34,12 +33,6 @@ def even_parts(extent: Extent, count: int) -> list[Extent]:
         return [None] * count
     short, longer = divmod(extent, count)
     return [short + (index < longer) for index in range(count)]
-
-
-def cut(extent: Extent, places: Sequence[int]) -> list[Extent]:
-    """The lengths of the parts that cuts at these places leave."""
-    ends = [*places, extent]
-    return [slice_length(extent, begin, end) for begin, end in zip([0, *places], ends, strict=True)]
 
 
 def slice_length(extent: Extent, begin: int | None, end: int | None, step: int | None = None) -> Extent:

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import Attr, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
 from opcost.frontends.megengine.dtypes import DType
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
 from opcost.frontends.megengine.names import plain
-from opcost.frontends.megengine.node import Mismatch, Node, Unknown
+from opcost.frontends.megengine.node import Node
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.params import Param
 from opcost.frontends.megengine.scopes import Scopes

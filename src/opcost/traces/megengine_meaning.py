@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from opcost.core.graph import Attr, TensorSpec
+from opcost.core.shapes import Mismatch, Unknown
 from opcost.frontends.megengine.model import SOURCES, Operator
 from opcost.frontends.megengine.names import plain
-from opcost.frontends.megengine.node import Mismatch, Node, Unknown
+from opcost.frontends.megengine.node import Node
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.params import Param
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from math import prod
 
 from opcost.core.graph import Attr, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
 from opcost.frontends.megengine.dtypes import FLOATING, QUANTIZED
 from opcost.frontends.megengine.infer import FLAWS, Inferred, infer, label
 from opcost.frontends.megengine.inputs import asked_shapes, input_names
 from opcost.frontends.megengine.model import HOLDERS, SOURCES, Model, Operator, Tensor
-from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Unknown
+from opcost.frontends.megengine.node import Meaning, Node
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.scopes import Scopes, parents, scope_of
 from opcost.frontends.options import CountOptions

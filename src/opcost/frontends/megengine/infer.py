@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from opcost.core.graph import Note
+from opcost.core.shapes import Mismatch, Shape, Unknown, text
 from opcost.errors import InputError, OpcostError, SourceError
 from opcost.frontends.megengine.model import MAX_RANK, SOURCES, Model, Operator
-from opcost.frontends.megengine.node import Mismatch, Node, Numbers, Rule, Shape, Unknown, shape_text
+from opcost.frontends.megengine.node import Node, Numbers, Rule
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.values import evaluate
 
@@ -95,7 +96,7 @@ def _shapes(node: Node, rule: Rule | None, *, changed: bool) -> list[Shape]:
     if any(len(shape or ()) > MAX_RANK for shape in found):
         raise _wrong(node, f"a result would have more than {MAX_RANK} axes", changed=changed)
     if any(extent is not None and extent < 0 for shape in found for extent in shape or ()):
-        raise _wrong(node, f"a result would be {', '.join(map(shape_text, found))}", changed=changed)
+        raise _wrong(node, f"a result would be {', '.join(map(text, found))}", changed=changed)
     return found
 
 
@@ -122,12 +123,12 @@ def _note(node: Node, rule: Rule | None, found: Inferred) -> None:
         return
     if any(shape is None or None in shape for shape in node.shapes):
         return
-    shapes = ", ".join(map(shape_text, node.out_shapes))
+    shapes = ", ".join(map(text, node.out_shapes))
     found.notes.append(Note("dynamic", f"the result of {label(node.op)} ({shapes}) has a size that depends on data"))
 
 
 def _wrong(node: Node, fault: str, *, changed: bool) -> OpcostError:
-    shapes = ", ".join(map(shape_text, node.shapes))
+    shapes = ", ".join(map(text, node.shapes))
     message = f"{label(node.op)} cannot take inputs of {shapes or 'nothing'}: {fault}"
     if changed:
         return InputError(message, hint="some shapes are written into the dump: keep them, or dump the model anew")

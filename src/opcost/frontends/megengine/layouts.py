@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from opcost.frontends.megengine.node import Extent, Mismatch, shape_text
+from opcost.core.shapes import Dims, Extent, Mismatch, text, times
 
 
 class Layout(NamedTuple):
@@ -21,17 +21,25 @@ class Layout(NamedTuple):
         return 4 if self.pack == 1 else 5
 
     def channel_count(self, shape: Sequence[Extent]) -> Extent:
-        extent = shape[self.channels]
-        return None if extent is None else extent * self.pack
+        return times(shape[self.channels], self.pack)
 
-    def shape(self, batch: Extent, channels: Extent, spatial: Sequence[Extent]) -> tuple[Extent, ...]:
+    def plane(self, shape: Sequence[Extent]) -> Dims:
+        """Height and width."""
+        return tuple([shape[axis] for axis in self.spatial])
+
+    def resized(self, shape: Sequence[Extent], plane: Sequence[Extent]) -> Dims:
+        """A shape with another height and width."""
+        found = list(shape)
+        for axis, extent in zip(self.spatial, plane, strict=True):
+            found[axis] = extent
+        return tuple(found)
+
+    def shape(self, batch: Extent, channels: Extent, spatial: Sequence[Extent]) -> Dims:
         """A shape in this layout; channels that do not fill the last pack are filled up."""
         shape: list[Extent] = [self.pack] * self.rank
         shape[self.batch] = batch
         shape[self.channels] = None if channels is None else -(-channels // self.pack)
-        for axis, extent in zip(self.spatial, spatial, strict=True):
-            shape[axis] = extent
-        return tuple(shape)
+        return self.resized(shape, spatial)
 
 
 _IMAGES = {
@@ -79,7 +87,7 @@ class Filter(NamedTuple):
 
     out_channels: Extent
     in_channels: Extent
-    kernel: tuple[Extent, ...]
+    kernel: Dims
 
 
 def filter_of(form: str, shape: Sequence[Extent], *, grouped: bool) -> Filter:
@@ -91,10 +99,10 @@ def filter_of(form: str, shape: Sequence[Extent], *, grouped: bool) -> Filter:
             out, inner, kernel = (rest[0], rest[1], rest[2:]) if before == "NCHW" else (rest[0], rest[-1], rest[1:-1])
         case "NCHW4" | "NCHW8" | "NCHW32" | "NCHW64":
             group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-            out, inner, kernel = rest[0], _times(rest[1], rest[-1]), rest[2:4]
+            out, inner, kernel = rest[0], times(rest[1], rest[-1]), rest[2:4]
         case "CHWN4":
             group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-            out, inner, kernel = rest[3], _times(rest[0], rest[-1]), rest[1:3]
+            out, inner, kernel = rest[3], times(rest[0], rest[-1]), rest[1:3]
         case "NHWCD4":
             group, out, inner, kernel = _image_filter(shape, grouped=grouped)
         case "NCHW44" | "NCHW44_DOT" | "NCHW88":
@@ -102,29 +110,25 @@ def filter_of(form: str, shape: Sequence[Extent], *, grouped: bool) -> Filter:
         case _:
             raise Mismatch(f"the format {form} is not known")
     if len(kernel) < 1:
-        raise Mismatch(f"a filter of {shape_text(tuple(shape))} has no kernel")
-    return Filter(_times(group, out), _times(group, inner), tuple(kernel))
+        raise Mismatch(f"a filter of {text(tuple(shape))} has no kernel")
+    return Filter(times(group, out), times(group, inner), tuple(kernel))
 
 
 def _image_filter(shape: Sequence[Extent], *, grouped: bool) -> tuple[Extent, Extent, Extent, Sequence[Extent]]:
     """Group, out, in and kernel of an NHWCD4 filter: out channels in packs of 4, in channels plain or packed too."""
     if grouped and len(shape) == 5:
-        return _times(shape[0], 4), 1, 1, shape[2:4]
+        return times(shape[0], 4), 1, 1, shape[2:4]
     group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-    inner = rest[3] if len(rest) == 5 else _times(rest[3], 4)
-    return group, _times(rest[0], 4), inner, rest[1:3]
+    inner = rest[3] if len(rest) == 5 else times(rest[3], 4)
+    return group, times(rest[0], 4), inner, rest[1:3]
 
 
 def _doubly_packed(shape: Sequence[Extent], *, grouped: bool) -> tuple[Extent, Extent, Extent, Sequence[Extent]]:
     """Group, out, in and kernel of a filter whose out and in channels are both packed."""
     pack = shape[-1]
     if grouped and len(shape) == 6:  # one channel for each group
-        return _times(shape[0], pack), 1, 1, shape[3:5]
+        return times(shape[0], pack), 1, 1, shape[3:5]
     if not grouped and len(shape) == 5:  # the first filter of a net: in channels are plain
-        return 1, _times(shape[0], pack), shape[3], shape[1:3]
+        return 1, times(shape[0], pack), shape[3], shape[1:3]
     group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-    return group, _times(rest[0], pack), _times(rest[1], pack), rest[2:4]
-
-
-def _times(a: Extent, b: Extent) -> Extent:
-    return None if a is None or b is None else a * b
+    return group, times(rest[0], pack), times(rest[1], pack), rest[2:4]

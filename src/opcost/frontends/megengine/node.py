@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, text, windows
 from opcost.frontends.megengine.model import Operator
 
-Extent: TypeAlias = "int | None"
-Shape: TypeAlias = "tuple[Extent, ...] | None"
 Numbers: TypeAlias = "tuple[int | float, ...]"
 
 NOTHING: Mapping[str, Attr] = MappingProxyType({})
-
-
-class Mismatch(Exception):
-    """The inputs of an operator do not fit each other, or the file."""
-
-
-class Unknown(Exception):
-    """A shape is asked for that depends on data."""
 
 
 class Node:
@@ -40,7 +30,7 @@ class Node:
         self.out_shapes: Sequence[Shape] = ()
         self.out_dtypes: Sequence[str] = ()
 
-    def dims(self, index: int) -> tuple[Extent, ...]:
+    def dims(self, index: int) -> Dims:
         """The shape of an input, of which the rank at least must be known."""
         if index >= len(self.shapes):
             raise Mismatch(f"it has {len(self.shapes)} inputs and needs {index + 1}")
@@ -49,11 +39,15 @@ class Node:
             raise Unknown
         return shape
 
-    def ranked(self, index: int, *ranks: int) -> tuple[Extent, ...]:
+    def every(self) -> list[Dims]:
+        """The shapes of all inputs."""
+        return [self.dims(index) for index in range(len(self.shapes))]
+
+    def ranked(self, index: int, *ranks: int) -> Dims:
         """The shape of an input that must have one of these ranks."""
         dims = self.dims(index)
         if len(dims) not in ranks:
-            raise Mismatch(f"input {index} is {shape_text(dims)}, and needs {' or '.join(map(str, ranks))} axes")
+            raise Mismatch(f"input {index} is {text(dims)}, and needs {' or '.join(map(str, ranks))} axes")
         return dims
 
     def value(self, index: int) -> Numbers | None:
@@ -62,7 +56,7 @@ class Node:
             raise Mismatch(f"it has {len(self.numbers)} inputs and needs {index + 1}")
         return self.numbers[index]
 
-    def target(self, index: int) -> tuple[Extent, ...]:
+    def target(self, index: int) -> Dims:
         """An input that holds a shape: its numbers, or as many unknown extents."""
         numbers = self.value(index)
         if numbers is not None:
@@ -84,6 +78,22 @@ class Node:
 
     def flag(self, name: str) -> bool:
         return bool(self.op.get(name))
+
+    def per_axis(self, name: str, axes: int = 2) -> tuple[int, ...]:
+        """A parameter that is a whole number for height and width, or for depth as well."""
+        return tuple([self.whole(f"{name}_{axis}") for axis in "dhw"[-axes:]])
+
+    def sweep(self, axes: int) -> list[tuple[int, int, int]]:
+        """Stride, padding and dilation along each axis."""
+        dilation = [dilate or 1 for dilate in self.per_axis("dilate", axes)]
+        return list(zip(self.per_axis("stride", axes), self.per_axis("pad", axes), dilation, strict=True))
+
+    def windows(self, spatial: Sequence[Extent], kernel: Sequence[Extent]) -> list[Extent]:
+        """How many windows fit along each axis, with the stride, padding and dilation of the operator."""
+        return [
+            windows(extent, size, stride=stride, padding=(pad, pad), dilation=dilation)
+            for extent, size, (stride, pad, dilation) in zip(spatial, kernel, self.sweep(len(kernel)), strict=True)
+        ]
 
 
 class Meaning(NamedTuple):
@@ -110,16 +120,14 @@ class Rule(NamedTuple):
     dtypes: Typer | None = None
 
 
-def shape_text(shape: Shape) -> str:
-    """A shape as people write it."""
-    if shape is None:
-        return "?"
-    return "x".join("?" if extent is None else str(extent) for extent in shape) or "scalar"
-
-
 def same(node: Node) -> list[Shape]:
     """The output has the shape of the first input."""
     return [node.dims(0)]
+
+
+def stretched(node: Node) -> list[Shape]:
+    """The output has the shape to which all inputs stretch."""
+    return [broadcast(node.every())]
 
 
 def alike(index: int, *, outputs: int = 1) -> Shaper:
@@ -131,48 +139,3 @@ def means(kind: str, **attrs: Attr) -> Translator:
     """Always this kind with these attributes."""
     meaning = Meaning(kind, attrs or NOTHING)
     return lambda node: meaning
-
-
-def product(extents: Sequence[Extent]) -> Extent:
-    """The product of extents, unknown if one of them is; an axis of extent 0 decides alone."""
-    if 0 in extents:
-        return 0
-    known = [extent for extent in extents if extent is not None]
-    return prod(known) if len(known) == len(extents) else None
-
-
-def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
-    found = axis + rank if axis < 0 else axis
-    if not 0 <= found < rank:
-        raise Mismatch(f"axis {axis} does not exist in {rank} axes")
-    return found
-
-
-def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The common shape of tensors that are stretched along axes of extent 1, aligned at the last axis."""
-    if any(shape is None for shape in shapes):
-        raise Unknown
-    known = [shape for shape in shapes if shape is not None]
-    rank = max((len(shape) for shape in known), default=0)
-    result: list[Extent] = []
-    for axis in range(-rank, 0):
-        extents = {shape[axis] for shape in known if len(shape) >= -axis} - {1}
-        certain = extents - {None}
-        if len(certain) > 1:
-            raise Mismatch(f"{', '.join(map(shape_text, known))} do not fit each other")
-        result.append(certain.pop() if certain else None if extents else 1)
-    return tuple(result)
-
-
-def window_count(extent: Extent, *, size: int, stride: int, pad: int, dilate: int = 1) -> Extent:
-    """How many windows fit along an axis."""
-    if extent is None:
-        return None
-    if stride < 1:
-        raise Mismatch("its stride is 0")
-    span = (size - 1) * dilate + 1
-    padded = extent + 2 * pad
-    if padded < span:
-        raise Mismatch(f"a window of {span} does not fit into {padded}")
-    return (padded - span) // stride + 1

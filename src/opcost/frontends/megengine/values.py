@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable
 from itertools import product as places
 
+from opcost.core.shapes import Shape, Unknown, axis_of, broadcast
 from opcost.frontends.megengine.dtypes import FLOATING
 from opcost.frontends.megengine.model import SMALL
-from opcost.frontends.megengine.node import Mismatch, Node, Numbers, Shape, Unknown, axis_of, broadcast
+from opcost.frontends.megengine.node import Node, Numbers
 from opcost.frontends.megengine.operators.indexing import indices
 from opcost.frontends.megengine.operators.move import NO_OPTIONAL_AXIS
 from opcost.frontends.megengine.params import NO_AXIS
@@ -42,7 +43,7 @@ def evaluate(node: Node) -> Numbers | None:
         return None
     try:
         found = rule(node)
-    except (Mismatch, Unknown, ArithmeticError, IndexError, ValueError):  # the file's numbers may be anything
+    except (Unknown, ArithmeticError, IndexError, ValueError):  # the file's numbers may be anything
         return None
     if found is None or len(found) != math.prod(shape):  # type: ignore[arg-type]
         return None
@@ -56,9 +57,7 @@ def _same(node: Node) -> Numbers | None:
 
 
 def _shape(node: Node) -> Numbers | None:
-    found = broadcast(node.shapes)
-    if found is None:
-        return None
+    found = broadcast(node.every())
     axis = node.whole("axis")
     wanted = found if axis == NO_OPTIONAL_AXIS else (found[axis_of(axis, len(found))],)
     return None if None in wanted else tuple(extent for extent in wanted if extent is not None)

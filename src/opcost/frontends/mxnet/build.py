@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opcost.core.graph import Attrs, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.core.shapes import Mismatch, Shape, Unknown
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.infer import DEFAULT_TYPE, infer
@@ -25,7 +26,6 @@ from opcost.frontends.mxnet.ops.control import (
 )
 from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Inferred, Translation
 from opcost.frontends.mxnet.roles import Roles
-from opcost.frontends.mxnet.shape import Mismatch, Shape, Undetermined
 from opcost.frontends.mxnet.symbol import Entry, Node, Symbol
 
 SCOPE = "scope"
@@ -209,7 +209,7 @@ class _Emitter:
         )
         try:
             found = rule.translate(call)
-        except Undetermined:
+        except Unknown:
             return UNKNOWN
         except Mismatch as exc:
             raise SourceError(f"{node}: {exc}") from exc

@@ -7,13 +7,14 @@ first node to the last and back, until nothing changes. What is known never chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import prod
 
+from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.table import Call, Inferred, Operator, Type
-from opcost.frontends.mxnet.shape import Mismatch, Shape, Undetermined, merge, show
 from opcost.frontends.mxnet.symbol import Node, Symbol, used_outputs
 
 MOST_AXES = 32
@@ -113,16 +114,15 @@ class _Inference:
 
     def _apply(self, rule: Operator, call: Call, node: Node) -> None:
         try:
-            rule.infer(call)
+            with suppress(Unknown):
+                rule.infer(call)
             rule.types(call)
         except Mismatch as exc:
             raise InputError(f"{node}: {exc}", hint=self._hint(node)) from exc
         except AttributeFault as exc:
             raise SourceError(f"{node}: {exc.message}") from exc
-        except Undetermined:
-            return
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as exc:
-            seen = ", ".join(map(show, call.ins))
+            seen = ", ".join(map(text, call.ins))
             raise SourceError(f"{node}: its attributes do not fit its {len(call.ins)} inputs ({seen})") from exc
 
     def _learn(self, node: int, output: int, shape: Shape, dtype: Type, asked: Node) -> None:
@@ -150,7 +150,7 @@ class _Inference:
             shape = self.shapes[source][output]
             if shape is not None:
                 origin = self.origins.get(source, "")
-                known.append(f"{self.symbol.nodes[source].name} is {show(shape)}{f' ({origin})' if origin else ''}")
+                known.append(f"{self.symbol.nodes[source].name} is {text(shape)}{f' ({origin})' if origin else ''}")
         return "; ".join(known[:8]) or "check the shapes of the inputs"
 
 
@@ -170,7 +170,7 @@ def _check(shape: tuple[int | None, ...], node: Node) -> None:
     known = [extent for extent in shape if extent is not None]
     if any(extent < 0 for extent in known):
         raise InputError(
-            f"{node}: a tensor would have the shape {show(shape)}", hint="the input is too small for this model"
+            f"{node}: a tensor would have the shape {text(shape)}", hint="the input is too small for this model"
         )
     if prod(known) > MOST_ELEMENTS:
-        raise SourceError(f"{node}: a tensor would have the shape {show(shape)}, more than memory can address")
+        raise SourceError(f"{node}: a tensor would have the shape {text(shape)}, more than memory can address")

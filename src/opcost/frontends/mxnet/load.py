@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.dtype import BITS
 from opcost.core.graph import Graph, Note
+from opcost.core.shapes import Mismatch, Shape, complete, merge, text
 from opcost.errors import InputError, SourceError, UnknownName
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.build import Built, build
@@ -17,7 +18,6 @@ from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import Array, read_params
 from opcost.frontends.mxnet.roles import Roles, assign
-from opcost.frontends.mxnet.shape import Mismatch, Shape, complete, merge, show
 from opcost.frontends.mxnet.symbol import Node, Symbol, read_symbol
 from opcost.frontends.options import CountOptions
 
@@ -255,7 +255,7 @@ def _both(node: Node, declared: Shape, seen: Shape, where: str) -> Shape:
         return merge(declared, seen)
     except Mismatch as exc:
         raise SourceError(
-            f"{node.name!r} is {show(declared)} in the symbol and {show(seen)} in {where}",
+            f"{node.name!r} is {text(declared)} in the symbol and {text(seen)} in {where}",
             hint="the two files do not belong together",
         ) from exc
 
@@ -291,7 +291,7 @@ def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
     told = []
     for index in missing:
         shape = inferred.shapes[index][0]
-        told.append(f"{symbol.nodes[index].name!r}{f' ({show(shape)})' if shape is not None else ''}")
+        told.append(f"{symbol.nodes[index].name!r}{f' ({text(shape)})' if shape is not None else ''}")
     name = symbol.nodes[missing[0]].name
     raise InputError(
         f"no shape was given for the model's input{'s' if len(told) > 1 else ''} {', '.join(told)}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from opcost.frontends.megengine.node import Extent, Meaning, Node, Rule, Shape, product
+from opcost.core.shapes import Extent, Shape, product, total
+from opcost.frontends.megengine.node import Meaning, Node, Rule
 
 
 class _Sizes(NamedTuple):
@@ -28,7 +29,7 @@ def _sizes(node: Node) -> _Sizes:
     return _Sizes(
         batch=batch,
         queries=queries,
-        keys=None if keys is None else keys + more,
+        keys=total((keys, more)),
         q=node.whole("qproj_size") or q,
         k=node.whole("kproj_size") or k,
         v=v,

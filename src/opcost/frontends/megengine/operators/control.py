@@ -5,7 +5,8 @@ They stay unknown, and the report says so. Where the number or the shape of the 
 
 from __future__ import annotations
 
-from opcost.frontends.megengine.node import Node, Rule, Shape, Unknown, means
+from opcost.core.shapes import Shape, Unknown
+from opcost.frontends.megengine.node import Node, Rule, means
 
 
 def _unknown(node: Node) -> list[Shape]:

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, spread
 from opcost.frontends.megengine.layouts import filter_of, source_and_result
-from opcost.frontends.megengine.node import (
-    Extent,
-    Meaning,
-    Mismatch,
-    Node,
-    Rule,
-    Shape,
-    alike,
-    product,
-    window_count,
-)
+from opcost.frontends.megengine.node import Meaning, Node, Rule, alike
 
 THEN: dict[str, tuple[str, ...]] = {
     "IDENTITY": (),
@@ -47,35 +38,15 @@ def _grouped(node: Node) -> bool:
 # -- plain images ------------------------------------------------------------------------------------------------------
 
 
-def _plane(node: Node, kernel: tuple[Extent, ...], spatial: tuple[Extent, ...]) -> list[Extent]:
-    """Height and width after a convolution."""
-    found: list[Extent] = []
-    for axis, size, extent in zip("hw", kernel, spatial, strict=True):
-        if size is None:
-            found.append(None)
-            continue
-        found.append(
-            window_count(
-                extent,
-                size=size,
-                stride=node.whole(f"stride_{axis}"),
-                pad=node.whole(f"pad_{axis}"),
-                dilate=node.whole(f"dilate_{axis}") or 1,
-            )
-        )
-    return found
-
-
-def _shapes(node: Node, x: int = 0, weight: int = 1) -> list[Shape]:
-    source = node.ranked(x, 4, 5)
+def _shapes(node: Node) -> list[Shape]:
+    source = node.ranked(0, 4, 5)
     form = node.word("format") or "NCHW"
     before, after = source_and_result(form, len(source))
-    found = filter_of(form, node.dims(weight), grouped=_grouped(node))
+    found = filter_of(form, node.dims(1), grouped=_grouped(node))
     channels = before.channel_count(source)
     if None not in (channels, found.in_channels) and channels != found.in_channels and before.pack == 1:
         raise Mismatch(f"a filter for {found.in_channels} channels meets {channels}")
-    plane = _plane(node, found.kernel, tuple(source[axis] for axis in before.spatial))
-    return [after.shape(source[before.batch], found.out_channels, plane)]
+    return [after.shape(source[before.batch], found.out_channels, node.windows(before.plane(source), found.kernel))]
 
 
 def _meaning(node: Node) -> Meaning:
@@ -96,7 +67,7 @@ def _then(node: Node) -> tuple[str, ...] | None:
     return ("add", *functions) if len(node.shapes) > 3 else functions
 
 
-def _geometry(node: Node, kernel: tuple[Extent, ...]) -> dict[str, Attr]:
+def _geometry(node: Node, kernel: Dims) -> dict[str, Attr]:
     """Kernel, stride and dilation, from which the receptive field follows."""
     axes = "dhw"[-len(kernel) :]
     return {
@@ -127,7 +98,7 @@ def _conv(node: Node, *, inputs: tuple[int, ...], then: tuple[str, ...]) -> Mean
     return Meaning("conv", attrs, inputs)
 
 
-def _per_output(form: str, weight: tuple[Extent, ...], *, grouped: bool) -> Extent:
+def _per_output(form: str, weight: Dims, *, grouped: bool) -> Extent:
     """Products for one output element: the filter's elements shared out among the output channels."""
     channels, elements = filter_of(form, weight, grouped=grouped).out_channels, product(weight)
     return None if channels is None or elements is None or channels == 0 else elements // channels
@@ -144,21 +115,15 @@ def _transposed_shapes(node: Node) -> list[Shape]:
     form = node.word("format") or "NCHW"
     layout, _ = source_and_result(form, len(x))
     found = filter_of(form, node.dims(0), grouped=_grouped(node))
-    spatial = []
-    for axis, place, size in zip("hw", layout.spatial, found.kernel, strict=True):
-        spatial.append(_grown(x[place], size, node, axis))
-    return [layout.shape(x[layout.batch], found.in_channels, spatial)]
+    return [layout.shape(x[layout.batch], found.in_channels, _grown(node, layout.plane(x), found.kernel))]
 
 
-def _grown(extent: Extent, size: Extent, node: Node, axis: str) -> Extent:
-    """The extent from which a convolution makes this one, the smallest there is."""
-    if extent is None or size is None:
-        return None
-    span = (size - 1) * (node.whole(f"dilate_{axis}") or 1) + 1
-    grown = (extent - 1) * node.whole(f"stride_{axis}") + span - 2 * node.whole(f"pad_{axis}")
-    if grown < 1:
-        raise Mismatch(f"nothing is left of {extent} after removing the padding")
-    return grown
+def _grown(node: Node, spatial: Dims, kernel: Dims) -> list[Extent]:
+    """The extents from which a convolution makes these, the smallest there are."""
+    return [
+        spread(extent, size, stride=stride, padding=(pad, pad), dilation=dilation)
+        for extent, size, (stride, pad, dilation) in zip(spatial, kernel, node.sweep(len(kernel)), strict=True)
+    ]
 
 
 def _transposed_meaning(node: Node) -> Meaning:
@@ -189,7 +154,7 @@ def _weight_gradient(node: Node) -> Meaning:
 # -- three dimensions --------------------------------------------------------------------------------------------------
 
 
-def _filter_3d(node: Node, index: int) -> tuple[Extent, Extent, tuple[Extent, ...]]:
+def _filter_3d(node: Node, index: int) -> tuple[Extent, Extent, Dims]:
     """Out channels, in channels (of all groups) and kernel."""
     weight = node.ranked(index, 6 if _grouped(node) else 5)
     group, rest = (weight[0], weight[1:]) if _grouped(node) else (1, weight)
@@ -198,13 +163,13 @@ def _filter_3d(node: Node, index: int) -> tuple[Extent, Extent, tuple[Extent, ..
     return product((group, rest[0])), product((group, inner)), kernel
 
 
-def _volume(node: Node, shape: tuple[Extent, ...], channels: Extent, spatial: list[Extent]) -> Shape:
+def _volume(node: Node, shape: Dims, channels: Extent, spatial: list[Extent]) -> Shape:
     if node.word("format") == "NDHWC":
         return (shape[0], *spatial, channels)
     return (shape[0], channels, *spatial)
 
 
-def _spatial(node: Node, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+def _spatial(node: Node, shape: Dims) -> Dims:
     return shape[1:4] if node.word("format") == "NDHWC" else shape[2:]
 
 
@@ -214,14 +179,7 @@ def _shapes_3d(node: Node) -> list[Shape]:
     channels = x[4] if node.word("format") == "NDHWC" else x[1]
     if None not in (channels, inner) and channels != inner:
         raise Mismatch(f"a filter for {inner} channels meets {channels}")
-    spatial: list[Extent] = []
-    for axis, size, extent in zip("dhw", kernel, _spatial(node, x), strict=True):
-        if size is None:
-            spatial.append(None)
-            continue
-        stride, pad, dilate = (node.whole(f"{name}_{axis}") for name in ("stride", "pad", "dilate"))
-        spatial.append(window_count(extent, size=size, stride=stride, pad=pad, dilate=dilate or 1))
-    return [_volume(node, x, out, spatial)]
+    return [_volume(node, x, out, node.windows(_spatial(node, x), kernel))]
 
 
 def _transposed_shapes_3d(node: Node) -> list[Shape]:
@@ -229,8 +187,7 @@ def _transposed_shapes_3d(node: Node) -> list[Shape]:
         return [node.dims(2)]
     x = node.ranked(1, 5)
     _, inner, kernel = _filter_3d(node, 0)
-    spatial = [_grown(e, k, node, a) for a, k, e in zip("dhw", kernel, _spatial(node, x), strict=True)]
-    return [_volume(node, x, inner, spatial)]
+    return [_volume(node, x, inner, _grown(node, _spatial(node, x), kernel))]
 
 
 def _meaning_3d(node: Node) -> Meaning:
@@ -274,7 +231,7 @@ def _told(node: Node, per_output: Extent) -> Meaning:
     return Meaning("conv", {"macs": elements * per_output}, (0, 1))
 
 
-def _share_filter(node: Node) -> tuple[Extent, Extent, tuple[Extent, ...]]:
+def _share_filter(node: Node) -> tuple[Extent, Extent, Dims]:
     """Out channels, products for one output and kernel of a filter (group, gh, gw, in, kh, kw, out)."""
     weight = node.ranked(1, 7 if _grouped(node) else 6)
     group, rest = (weight[0], weight[1:]) if _grouped(node) else (1, weight)
@@ -284,7 +241,7 @@ def _share_filter(node: Node) -> tuple[Extent, Extent, tuple[Extent, ...]]:
 def _share_shapes(node: Node) -> list[Shape]:
     channels, _, kernel = _share_filter(node)
     x = node.ranked(0, 4)
-    return [(x[0], channels, *_plane(node, kernel, x[2:]))]
+    return [(x[0], channels, *node.windows(x[2:], kernel))]
 
 
 def _share_meaning(node: Node) -> Meaning:
@@ -307,8 +264,7 @@ def _batch_shapes(node: Node) -> list[Shape]:
     form = node.word("format") or "NCHW"
     before, after = source_and_result(form, len(x))
     found = filter_of(form, weight[1:], grouped=_grouped(node))
-    plane = _plane(node, found.kernel, tuple(x[axis] for axis in before.spatial))
-    return [after.shape(x[before.batch], found.out_channels, plane)]
+    return [after.shape(x[before.batch], found.out_channels, node.windows(before.plane(x), found.kernel))]
 
 
 def _batch_meaning(node: Node) -> Meaning:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opcost.frontends.megengine.node import Meaning, Node, Rule, Shape, means, product, same
+from opcost.core.shapes import Shape, product
+from opcost.frontends.megengine.node import Meaning, Node, Rule, means, same
 
 
 def _filled(node: Node) -> list[Shape]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Mismatch, Shape
 from opcost.frontends.megengine.dtypes import QUANTIZED
-from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Rule, Shape, alike, broadcast, means, same
+from opcost.frontends.megengine.node import Meaning, Node, Rule, alike, means, same, stretched
 
 FUNCTIONS = {
     "RELU": "relu", "ABS": "abs", "ACOS": "acos", "ASIN": "asin", "CEIL": "ceil", "COS": "cos", "EXP": "exp",
@@ -31,10 +32,6 @@ FUNCTIONS = {
 _BOOLEAN = ("LT", "LEQ", "EQ", "NEQ", "ISNAN", "ISINF", "NOT", "AND", "OR", "XOR")
 _RESULTS = {"x32": "int32", "xI8": "int8", "x8": "int8", "xI16": "int16", "xF32": "float32"}
 """The end of a mode that names its types, and the type of its result."""
-
-
-def _shapes(node: Node) -> list[Shape]:
-    return [broadcast(node.shapes)]
 
 
 def _meaning(node: Node) -> Meaning:
@@ -83,11 +80,7 @@ def _conversion(node: Node) -> Meaning:
 def _where_shapes(node: Node) -> list[Shape]:
     if len(node.shapes) < 3:
         raise Mismatch("a mask and two tensors are needed")
-    return [broadcast(node.shapes)]
-
-
-def _affine_shapes(node: Node) -> list[Shape]:
-    return [broadcast(node.shapes)]
+    return stretched(node)
 
 
 def _check_shapes(node: Node) -> list[Shape]:
@@ -102,12 +95,12 @@ def _check_dtypes(node: Node) -> list[str]:
 FAKE_QUANTIZE = means("elementwise", fn="fake_quantize")
 
 RULES = {
-    "Elemwise": Rule(_shapes, _meaning, _dtypes),
-    "ElemwiseMultiType": Rule(_shapes, _multi_type_meaning, _multi_type_dtypes),
+    "Elemwise": Rule(stretched, _meaning, _dtypes),
+    "ElemwiseMultiType": Rule(stretched, _multi_type_meaning, _multi_type_dtypes),
     "PowC": Rule(same, means("elementwise", fn="pow")),
     "TypeCvt": Rule(same, _conversion, _converted),
     "AddUpdate": Rule(same, means("elementwise", fn="mul_mul_add")),
-    "AffineInt": Rule(_affine_shapes, means("elementwise", fn="fma")),
+    "AffineInt": Rule(stretched, means("elementwise", fn="fma")),
     "FakeQuant": Rule(same, FAKE_QUANTIZE),
     "TQT": Rule(same, FAKE_QUANTIZE),
     "LSQ": Rule(same, FAKE_QUANTIZE),

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from opcost.frontends.megengine.node import (
+from opcost.core.shapes import (
     Extent,
-    Meaning,
     Mismatch,
-    Node,
-    Rule,
     Shape,
-    Translator,
     axis_of,
     broadcast,
-    means,
+    diagonal,
+    product,
+    reduced,
+    slice_length,
+    total,
 )
+from opcost.frontends.megengine.node import Meaning, Node, Rule, Translator, means, same
 
 
 class Index(NamedTuple):
@@ -57,11 +58,7 @@ def _sliced(node: Node, extent: Extent, found: Index) -> Extent:
         if not value:
             return None
         numbers.append(int(value[0]))
-    if extent is None:
-        return None
-    if numbers[2] == 0:
-        raise Mismatch("a slice has step 0")
-    return len(range(*slice(*numbers).indices(extent)))
+    return slice_length(extent, *numbers)
 
 
 def _part_shapes(node: Node) -> list[Shape]:
@@ -88,12 +85,12 @@ def _picked_shapes(node: Node) -> list[Shape]:
             dims[found.axis] = _sliced(node, dims[found.axis], found)
     if not picked:
         return [tuple(dims)]
-    shape = broadcast([node.shapes[place] for place in picked.values()])
+    shape = broadcast([node.dims(place) for place in picked.values()])
     axes = sorted(picked)
     neighbours = axes == list(range(axes[0], axes[-1] + 1))
     at = axes[0] if neighbours else 0
     rest = [extent for axis, extent in enumerate(dims) if axis not in picked]
-    return [(*rest[:at], *(shape or ()), *rest[at:])]
+    return [(*rest[:at], *shape, *rest[at:])]
 
 
 def _mesh_shapes(node: Node) -> list[Shape]:
@@ -108,29 +105,19 @@ def _mesh_shapes(node: Node) -> list[Shape]:
     return [tuple(dims)]
 
 
-def _written(node: Node) -> list[Shape]:
-    return [node.dims(0)]
-
-
 def _put(fn: str) -> Translator:
     """Only what is put moves; the order of the inputs is x, indices, source."""
 
     def meaning(node: Node) -> Meaning:
         source = node.shapes[1] if len(node.shapes) > 1 else None
-        if source is None or None in source:
-            return Meaning("scatter", {"fn": fn})
-        elements = 1
-        for extent in source:
-            elements *= extent or 0
-        return Meaning("scatter", {"fn": fn, "elements": elements})
+        elements = None if source is None else product(source)
+        return Meaning("scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements})
 
     return meaning
 
 
 def _one_hot_shapes(node: Node) -> list[Shape]:
-    dims = list(node.dims(0))
-    dims[axis_of(node.whole("axis"), len(dims))] = 1
-    return [tuple(dims)]
+    return [reduced(node.dims(0), [node.whole("axis")], keepdims=True)]
 
 
 def _remap_shapes(node: Node) -> list[Shape]:
@@ -141,31 +128,28 @@ def _diagonal(node: Node) -> list[Shape]:
     """A vector becomes a matrix, a matrix gives its diagonal."""
     dims, offset = node.ranked(0, 1, 2), node.whole("k")
     if len(dims) == 1:
-        side = None if dims[0] is None else dims[0] + abs(offset)
+        side = total((dims[0], abs(offset)))
         return [(side, side)]
-    rows, columns = dims
-    if rows is None or columns is None:
-        return [(None,)]
-    return [(max(min(columns - offset, rows) if offset >= 0 else min(rows + offset, columns), 0),)]
+    return [(diagonal(dims[0], dims[1], offset),)]
 
 
 _PICK = means("gather")
 
 RULES = {
     "Subtensor": Rule(_part_shapes, means("view")),
-    "SetSubtensor": Rule(_written, _put("copy")),
-    "IncrSubtensor": Rule(_written, _put("add")),
+    "SetSubtensor": Rule(same, _put("copy")),
+    "IncrSubtensor": Rule(same, _put("add")),
     "IndexingMultiAxisVec": Rule(_picked_shapes, _PICK),
-    "IndexingSetMultiAxisVec": Rule(_written, _put("copy")),
-    "IndexingIncrMultiAxisVec": Rule(_written, _put("add")),
+    "IndexingSetMultiAxisVec": Rule(same, _put("copy")),
+    "IndexingIncrMultiAxisVec": Rule(same, _put("add")),
     "MeshIndexing": Rule(_mesh_shapes, _PICK),
     "BatchedMeshIndexing": Rule(_mesh_shapes, _PICK),
-    "SetMeshIndexing": Rule(_written, _put("copy")),
-    "BatchedSetMeshIndexing": Rule(_written, _put("copy")),
-    "IncrMeshIndexing": Rule(_written, _put("add")),
-    "BatchedIncrMeshIndexing": Rule(_written, _put("add")),
+    "SetMeshIndexing": Rule(same, _put("copy")),
+    "BatchedSetMeshIndexing": Rule(same, _put("copy")),
+    "IncrMeshIndexing": Rule(same, _put("add")),
+    "BatchedIncrMeshIndexing": Rule(same, _put("add")),
     "IndexingOneHot": Rule(_one_hot_shapes, _PICK),
-    "IndexingSetOneHot": Rule(_written, lambda node: Meaning("scatter", inputs=(0, 1, 2))),
+    "IndexingSetOneHot": Rule(same, lambda node: Meaning("scatter", inputs=(0, 1, 2))),
     "IndexingRemap": Rule(_remap_shapes, _PICK),
     "Diag": Rule(_diagonal, _PICK),
 }

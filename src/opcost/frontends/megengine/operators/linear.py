@@ -3,58 +3,41 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.megengine.node import (
-    Extent,
-    Meaning,
-    Mismatch,
-    Node,
-    Rule,
-    Shape,
-    axis_of,
-    broadcast,
-    means,
-    product,
-)
+from opcost.core.shapes import Dims, Mismatch, Shape, axis_of, divided, inserted, matmul, product, replaced, times
+from opcost.frontends.megengine.node import Meaning, Node, Rule, means
 from opcost.frontends.megengine.operators.convolution import accumulated
 
+_PACKS = {"MK4": 4, "MK4_DOT": 4, "MK8": 8}
 
-def _operands(node: Node) -> tuple[Extent, Extent, Extent, Extent]:
-    """Rows and depth of the left matrix, depth and columns of the right one; packed matrices are unfolded."""
+
+def _unpacked(node: Node) -> tuple[Dims, Dims, int]:
+    """Both matrices, and the pack in which their elements lie: (m/p, k/p, p, p) and (k/p, n, p)."""
     left, right = node.dims(0), node.dims(1)
-    pack = {"MK4": 4, "MK4_DOT": 4, "MK8": 8}.get(node.word("format"), 1)
-    if pack > 1:  # (m/p, k/p, p, p) and (k/p, n, p)
+    pack = _PACKS.get(node.word("format"), 1)
+    if pack > 1:
         if len(left) != 4 or len(right) != 3:
             raise Mismatch(f"a packed product takes 4 and 3 axes, not {len(left)} and {len(right)}")
-        return product((left[0], pack)), product((left[1], pack)), product((right[0], pack)), right[1]
+        return (times(left[0], pack), times(left[1], pack)), (times(right[0], pack), right[1]), pack
     if len(left) < 2 or len(right) < 2:
         raise Mismatch("a matrix has two axes")
-    rows, depth = left[-2:]
-    other, columns = right[-2:]
-    if node.flag("transposeA"):
-        rows, depth = depth, rows
-    if node.flag("transposeB"):
-        other, columns = columns, other
-    return rows, depth, other, columns
-
-
-def _checked(node: Node) -> tuple[Extent, Extent, Extent]:
-    rows, depth, other, columns = _operands(node)
-    if None not in (depth, other) and depth != other:
-        raise Mismatch(f"rows of {depth} meet columns of {other}")
-    return rows, depth if depth is not None else other, columns
+    return left, right, pack
 
 
 def _shapes(node: Node) -> list[Shape]:
-    rows, _, columns = _checked(node)
-    pack = {"MK4": 4, "MK4_DOT": 4, "MK8": 8}.get(node.word("format"), 1)
+    left, right, pack = _unpacked(node)
+    *batch, rows, columns = matmul(
+        left, right, transpose_a=node.flag("transposeA"), transpose_b=node.flag("transposeB")
+    )
     if pack > 1:
-        return [(None if rows is None else rows // pack, columns, pack)]
-    batch = broadcast((node.dims(0)[:-2], node.dims(1)[:-2])) or ()
+        return [(divided(rows, pack), columns, pack)]
     return [(*batch, rows, columns)]
 
 
 def _meaning(node: Node) -> Meaning:
-    depth = _checked(node)[1]
+    left, right, _ = _unpacked(node)
+    depth = left[-2 if node.flag("transposeA") else -1]
+    if depth is None:
+        depth = right[-1 if node.flag("transposeB") else -2]
     attrs: dict[str, Attr] = {} if depth is None else {"depth": depth}
     return Meaning("matmul", attrs, (0, 1))
 
@@ -89,11 +72,9 @@ def _svd_shapes(node: Node) -> list[Shape]:
 
 
 def _cross_shapes(node: Node) -> list[Shape]:
-    dims = list(node.dims(0))
+    dims = node.dims(0)
     axis = axis_of(node.whole("axisa"), len(dims))
-    extent = dims.pop(axis)
-    dims.insert(axis_of(node.whole("axisc"), len(dims) + 1), extent)
-    return [tuple(dims)]
+    return [inserted(replaced(dims, axis), node.whole("axisc"), dims[axis])]
 
 
 RULES = {

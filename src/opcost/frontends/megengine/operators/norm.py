@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Rule, Shape, Translator, alike, means, same
+from opcost.core.shapes import Mismatch, Shape
+from opcost.frontends.megengine.node import Meaning, Node, Rule, Translator, alike, means, same
 
 
 def _batch_shapes(node: Node) -> list[Shape]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from opcost.core.graph import Attr
+from opcost.core.shapes import Mismatch, Shape, adaptive_windows
 from opcost.frontends.megengine.layouts import image
-from opcost.frontends.megengine.node import (
-    Meaning,
-    Mismatch,
-    Node,
-    Rule,
-    Shape,
-    alike,
-    means,
-    window_count,
-)
+from opcost.frontends.megengine.node import Meaning, Node, Rule, alike, means
 
 _WINDOWED = {"MAX": "max", "AVERAGE": "avg", "AVERAGE_COUNT_EXCLUDE_PADDING": "avg"}
 
@@ -21,11 +15,7 @@ _WINDOWED = {"MAX": "max", "AVERAGE": "avg", "AVERAGE_COUNT_EXCLUDE_PADDING": "a
 def _shapes(node: Node) -> list[Shape]:
     x = node.ranked(0, 4, 5)
     layout = image(node.word("format") or "NCHW")
-    shape = list(x)
-    for axis, place in zip("hw", layout.spatial, strict=True):
-        window, stride, pad = (node.whole(f"{name}_{axis}") for name in ("window", "stride", "pad"))
-        shape[place] = window_count(x[place], size=window, stride=stride, pad=pad)
-    return [tuple(shape)]
+    return [layout.resized(x, node.windows(layout.plane(x), node.per_axis("window")))]
 
 
 def _meaning(node: Node) -> Meaning:
@@ -49,26 +39,17 @@ def _adaptive_shapes(node: Node) -> list[Shape]:
         target *= 2
     if len(target) != 2:
         raise Mismatch(f"height and width are needed, not {len(target)} numbers")
-    shape = list(x)
-    for place, extent in zip(layout.spatial, target, strict=True):
-        shape[place] = extent
-    return [tuple(shape)]
+    return [layout.resized(x, target)]
 
 
 def _adaptive_meaning(node: Node) -> Meaning:
     fn = "adaptive_max" if node.word("mode") == "MAX" else "adaptive_avg"
-    x, y = node.dims(0), node.out_shapes[0]
-    kernel: list[int] = []
-    stride: list[int] = []
-    for place in image(node.word("format") or "NCHW").spatial:
-        before, after = x[place], y[place] if y is not None else None
-        if before is not None and after:
-            kernel.append(-(-before // after))
-            stride.append(before // after)
+    layout, y = image(node.word("format") or "NCHW"), node.out_shapes[0]
+    kernel, stride = adaptive_windows(layout.plane(node.dims(0)), layout.plane(y) if y is not None else (None, None))
     if len(kernel) != 2:  # a size that depends on data makes the cost unknown, whatever the window is
         return Meaning("pool", {"fn": fn, "window": 1}, (0,))
     attrs: dict[str, Attr] = {"fn": fn, "window": kernel[0] * kernel[1]}
-    return Meaning("pool", attrs | {"kernel": tuple(kernel), "stride": tuple(stride)}, (0,))
+    return Meaning("pool", attrs | {"kernel": kernel, "stride": stride}, (0,))
 
 
 def _region_shapes(node: Node) -> list[Shape]:
@@ -86,11 +67,7 @@ def _region_dtypes(node: Node) -> list[str]:
 def _region_meaning(node: Node) -> Meaning:
     """Regions lie in data; a window is taken as its share of the whole image."""
     x, y = node.dims(0), node.out_shapes[0]
-    window = 1
-    if y is not None:
-        for before, after in zip(x[2:], y[2:], strict=True):
-            if before is not None and after:
-                window *= -(-before // after)
+    window = 1 if y is None else prod(adaptive_windows(x[2:], y[2:])[0])
     fn = "adaptive_max" if node.word("mode") == "MAX" else "adaptive_avg"
     return Meaning("pool", {"fn": fn, "window": window}, (0, 1))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from opcost.core.dtype import bits
 from opcost.core.graph import Attr
-from opcost.frontends.megengine.node import Extent, Meaning, Mismatch, Node, Rule, Shape, product
+from opcost.core.shapes import Extent, Mismatch, Shape, product, times
+from opcost.frontends.megengine.node import Meaning, Node, Rule
 
 MOST_LAYERS = 1 << 10
 """Layers of the deepest recurrent operator that is believed."""
@@ -17,9 +18,8 @@ def _layer_shapes(node: Node) -> list[Shape]:
     steps, batch, _ = node.ranked(0, 3)
     state = node.ranked(1, 3)
     directions = 2 if node.flag("bidirectional") else 1
-    width = None if state[2] is None else directions * state[2]
     states = [node.dims(index) for index in range(1, len(node.op.outputs) - 1)]
-    return [(steps, batch, width), *states, (_reserved(node),)]
+    return [(steps, batch, times(state[2], directions)), *states, (_reserved(node),)]
 
 
 def _reserved(node: Node) -> Extent:

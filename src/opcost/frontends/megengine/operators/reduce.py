@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opcost.frontends.megengine.node import Meaning, Node, Rule, Shape, axis_of, means, same
+from opcost.core.shapes import Shape, reduced
+from opcost.frontends.megengine.node import Meaning, Node, Rule, means, same
 from opcost.frontends.megengine.params import NO_AXIS
 
 _FUNCTIONS = {"SUM": "sum", "SUM_SQR": "dot", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "MEAN": "mean"}
@@ -14,13 +15,7 @@ def _shapes(node: Node) -> list[Shape]:
     axis = node.whole("axis")
     if axis == NO_AXIS or len(node.shapes) > 1:
         return [node.target(1)] if len(node.shapes) > 1 else [(1,)]
-    return _along(node, axis)
-
-
-def _along(node: Node, axis: int) -> list[Shape]:
-    dims = list(node.dims(0))
-    dims[axis_of(axis, len(dims))] = 1
-    return [tuple(dims)]
+    return _along(node)
 
 
 def _meaning(node: Node) -> Meaning:
@@ -32,8 +27,9 @@ def _dtypes(node: Node) -> list[str]:
     return [_RESULTS.get(node.word("data_type"), node.dtypes[0])]
 
 
-def _extremum(node: Node) -> list[Shape]:
-    return _along(node, node.whole("axis"))
+def _along(node: Node) -> list[Shape]:
+    """One axis to extent 1."""
+    return [reduced(node.dims(0), [node.whole("axis")], keepdims=True)]
 
 
 def _places(node: Node) -> list[str]:
@@ -42,7 +38,7 @@ def _places(node: Node) -> list[str]:
 
 RULES = {
     "Reduce": Rule(_shapes, _meaning, _dtypes),
-    "Argmax": Rule(_extremum, means("reduce", fn="argmax"), _places),
-    "Argmin": Rule(_extremum, means("reduce", fn="argmin"), _places),
+    "Argmax": Rule(_along, means("reduce", fn="argmax"), _places),
+    "Argmin": Rule(_along, means("reduce", fn="argmin"), _places),
     "Cumsum": Rule(same, means("reduce", fn="cumsum")),
 }

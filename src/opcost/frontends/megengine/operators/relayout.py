@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.megengine.layouts import image
-from opcost.frontends.megengine.node import Extent, Mismatch, Node, Rule, Shape, means
+from opcost.frontends.megengine.node import Node, Rule, means
 
 _IMAGES: dict[str, tuple[str, str]] = {
     "NHWC_NHWCD4": ("NHWC", "NHWCD4"), "NHWCD4_NHWC": ("NHWCD4", "NHWC"), "NHWC_NHWCD4I": ("NHWC", "NHWCD4"),
@@ -53,7 +54,7 @@ def _shapes(node: Node) -> list[Shape]:
     return [after.shape(dims[before.batch], channels, [dims[axis] for axis in before.spatial])]
 
 
-def _packed(dims: tuple[Extent, ...], pattern: str) -> Shape:
+def _packed(dims: Dims, pattern: str) -> Shape:
     shape: list[Extent] = []
     for item in pattern.split():
         if item.startswith("="):

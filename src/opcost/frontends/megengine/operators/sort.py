@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.megengine.node import Meaning, Mismatch, Node, Rule, Shape, means
+from opcost.core.shapes import Mismatch, Shape
+from opcost.frontends.megengine.node import Meaning, Node, Rule, means
 
 
 def _pair(node: Node) -> list[str]:

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, replaced
 from opcost.frontends.megengine.layouts import image
-from opcost.frontends.megengine.node import (
-    Extent,
-    Meaning,
-    Mismatch,
-    Node,
-    Rule,
-    Shape,
-    alike,
-    means,
-    product,
-    same,
-    window_count,
-)
+from opcost.frontends.megengine.node import Meaning, Node, Rule, alike, means, same
 
 _PLANE = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic", "AREA": "area"}
 _TAPS = {"NEAREST": 1, "LINEAR": 4, "CUBIC": 16, "LANCZOS4": 64}
@@ -26,17 +15,13 @@ _LANCZOS_TAPS = 64
 _BILINEAR_TAPS = 4
 
 
-def _resized(node: Node, target: tuple[Extent, ...], batch: Extent) -> Shape:
+def _resized(node: Node, target: Dims, batch: Extent) -> Shape:
     """x with a new height and width."""
     x = node.ranked(0, 4, 5)
     if len(target) != 2:
         raise Mismatch(f"height and width are needed, not {len(target)} numbers")
     layout = image(node.word("format") or "NCHW")
-    shape = list(x)
-    shape[layout.batch] = batch
-    for place, extent in zip(layout.spatial, target, strict=True):
-        shape[place] = extent
-    return tuple(shape)
+    return layout.resized(replaced(x, layout.batch, batch), target)
 
 
 def _resize_shapes(node: Node) -> list[Shape]:
@@ -127,12 +112,8 @@ def _part_meaning(node: Node) -> Meaning:
 
 def _window_shapes(node: Node) -> list[Shape]:
     batch, channels, *plane = node.ranked(0, 4)
-    windows = [node.whole("window_h"), node.whole("window_w")]
-    counts: list[Extent] = []
-    for axis, extent, window in zip("hw", plane, windows, strict=True):
-        stride, pad, dilate = (node.whole(f"{name}_{axis}") for name in ("stride", "pad", "dilate"))
-        counts.append(window_count(extent, size=window, stride=stride, pad=pad, dilate=dilate or 1))
-    return [(batch, channels, *counts, *windows)]
+    windows = node.per_axis("window")
+    return [(batch, channels, *node.windows(plane, windows), *windows)]
 
 
 def _overlap_shapes(node: Node) -> list[Shape]:
@@ -147,11 +128,7 @@ def _overlap_meaning(node: Node) -> Meaning:
 
 
 def _mask_shapes(node: Node) -> list[Shape]:
-    plane: list[Extent] = []
-    for axis, extent in zip("hw", node.ranked(0, 2), strict=True):
-        size, stride, pad, dilate = (node.whole(f"{name}_{axis}") for name in ("kernel", "stride", "pad", "dilate"))
-        plane.append(window_count(extent, size=size, stride=stride, pad=pad, dilate=dilate or 1))
-    return [tuple(plane)]
+    return [tuple(node.windows(node.ranked(0, 2), node.per_axis("kernel")))]
 
 
 def _mask_meaning(node: Node) -> Meaning:

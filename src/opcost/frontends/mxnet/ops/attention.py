@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Extent, Mismatch, Shape, divided, product, text, times
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, always, register
-from opcost.frontends.mxnet.shape import Extent, Mismatch, product, show
 
 
 def _heads(call: Call) -> int:
@@ -14,46 +14,38 @@ def _heads(call: Call) -> int:
     return heads
 
 
-def _sequence(shape: tuple[Extent, ...] | None) -> tuple[Extent, Extent, Extent]:
+def _sequence(shape: Shape) -> tuple[Extent, Extent, Extent]:
     """Length, batch and features of a sequence."""
     if shape is None:
         return None, None, None
     if len(shape) != 3:
-        raise Mismatch(f"{show(shape)} is not length, batch and features")
+        raise Mismatch(f"{text(shape)} is not length, batch and features")
     return shape[0], shape[1], shape[2]
-
-
-def _times(extent: Extent, factor: int) -> Extent:
-    return None if extent is None else extent * factor
-
-
-def _part(extent: Extent, parts: int) -> Extent:
-    return None if extent is None else extent // parts
 
 
 def _self_scores(call: Call) -> None:
     length, batch, _ = _sequence(call.ins[0])
-    call.put_out(0, (_times(batch, _heads(call)), length, length))
+    call.put_out(0, (times(batch, _heads(call)), length, length))
 
 
 def _self_values(call: Call) -> None:
     length, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (_times(batch, _heads(call)), length, length))
-    call.put_out(0, (length, batch, _part(features, 3)))
+    call.put_in(1, (times(batch, _heads(call)), length, length))
+    call.put_out(0, (length, batch, divided(features, 3)))
 
 
 def _cross_scores(call: Call) -> None:
     queries, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (None, batch, _times(features, 2)))
+    call.put_in(1, (None, batch, times(features, 2)))
     keys, batch, _ = _sequence(call.ins[1])
-    call.put_out(0, (_times(batch, _heads(call)), queries, keys))
+    call.put_out(0, (times(batch, _heads(call)), queries, keys))
 
 
 def _cross_values(call: Call) -> None:
     keys, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (_times(batch, _heads(call)), None, keys))
+    call.put_in(1, (times(batch, _heads(call)), None, keys))
     attention = call.ins[1]
-    call.put_out(0, (attention[1] if attention is not None else None, batch, _part(features, 2)))
+    call.put_out(0, (attention[1] if attention is not None else None, batch, divided(features, 2)))
 
 
 def _scored(parts: int) -> Operator:

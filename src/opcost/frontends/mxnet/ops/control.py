@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from opcost.core.shapes import Extent, Mismatch, Shape
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Infer, Operator, Type, always, register
-from opcost.frontends.mxnet.shape import Extent, Mismatch, Shape
 from opcost.frontends.mxnet.symbol import Symbol
 
 

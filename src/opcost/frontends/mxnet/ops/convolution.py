@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import prod
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import (
+    Dims,
+    Extent,
+    Mismatch,
+    divided,
+    merge,
+    product,
+    same_windows,
+    spread,
+    text,
+    times,
+    total,
+    windows,
+)
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, always, register, same_types
-from opcost.frontends.mxnet.shape import Extent, Mismatch, merge, show
 
 BILINEAR_TAPS = 4
 """Source elements of one value between the elements of an image."""
@@ -34,15 +47,21 @@ class Window:
                 "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
             )
 
-    def reach(self, axis: int) -> int:
-        """Elements from the first to the last one under the kernel."""
-        return self.dilate[axis] * (self.kernel[axis] - 1) + 1
+    def swept(self, space: Dims) -> Dims:
+        """How many places the kernel takes along each axis."""
+        axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, strict=True)
+        return tuple([windows(n, k, stride=s, padding=(p, p), dilation=d) for n, k, s, p, d in axes])
 
-    def split(self, shape: tuple[Extent, ...], what: str = "data") -> tuple[Extent, Extent, tuple[Extent, ...]]:
+    def spread(self, space: Dims, extra: tuple[int, ...]) -> Dims:
+        """From how many places the kernel takes so many, and some more."""
+        axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, extra, strict=True)
+        return tuple([spread(n, k, stride=s, padding=(p, p), dilation=d, extra=e) for n, k, s, p, d, e in axes])
+
+    def split(self, shape: Dims, what: str = "data") -> tuple[Extent, Extent, Dims]:
         """Batch, channels and space of an image, whatever its layout."""
         if len(shape) != len(self.kernel) + 2:
             raise Mismatch(
-                f"the {what} is {show(shape)}, and a kernel of {len(self.kernel)} axes takes {len(self.kernel) + 2}"
+                f"the {what} is {text(shape)}, and a kernel of {len(self.kernel)} axes takes {len(self.kernel) + 2}"
             )
         if self.last:
             return shape[0], shape[-1], shape[1:-1]
@@ -53,7 +72,7 @@ class Window:
         """What a receptive field follows from."""
         return {"kernel": self.kernel, "stride": self.stride, "dilation": self.dilate}
 
-    def join(self, batch: Extent, channels: Extent, space: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    def join(self, batch: Extent, channels: Extent, space: Dims) -> Dims:
         return (batch, *space, channels) if self.last else (batch, channels, *space)
 
 
@@ -62,45 +81,22 @@ def channels_last(attrs: Attributes) -> bool:
     return attrs.text("layout", "NCHW").endswith("C")
 
 
-def divided(number: Extent, divisor: int, what: str) -> Extent:
-    """A number of channels shared out to groups."""
-    if number is None:
-        return None
-    if number % divisor:
-        raise Mismatch(f"{number} {what} cannot be shared out to {divisor} groups")
-    return number // divisor
-
-
 def _convolution(call: Call, weight: int = 1, bias: int = 2) -> None:
     window = Window(call.attrs)
     rank = len(window.kernel)
     batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
     out_batch, _, out_space = window.split(call.outs[0] or (None,) * (rank + 2))
-    inner = divided(channels, window.groups, "channels")
-    divided(window.filters, window.groups, "filters")
+    inner = divided(channels, window.groups, "channels", "groups")
+    divided(window.filters, window.groups, "filters", "groups")
     call.put_in(weight, window.join(window.filters, inner, window.kernel))
     held = call.ins[weight]
     if channels is None and held is not None:
-        per_group = window.split(held, "weight")[1]
-        channels = None if per_group is None else per_group * window.groups
+        channels = times(window.split(held, "weight")[1], window.groups)
     call.put_in(bias, (window.filters,))
-    swept = tuple(_swept(extent, window, axis) for axis, extent in enumerate(space))
-    call.put_out(0, window.join(batch, window.filters, swept))
-    source = tuple(
-        out + window.reach(axis) - 1 - 2 * window.pad[axis] if out is not None and window.stride[axis] == 1 else None
-        for axis, out in enumerate(out_space)
-    )
-    call.put_in(0, window.join(out_batch if batch is None else batch, channels, source))
-
-
-def _swept(extent: Extent, window: Window, axis: int) -> Extent:
-    """How many places a kernel takes along an axis."""
-    if extent is None:
-        return None
-    room = extent + 2 * window.pad[axis] - window.reach(axis)
-    if room < 0:
-        raise Mismatch(f"a kernel that reaches {window.reach(axis)} does not fit {extent} padded by {window.pad[axis]}")
-    return room // window.stride[axis] + 1
+    call.put_out(0, window.join(batch, window.filters, window.swept(space)))
+    # With a larger stride several extents give the same number of places.
+    certain = tuple([out if step == 1 else None for out, step in zip(out_space, window.stride, strict=True)])
+    call.put_in(0, window.join(out_batch if batch is None else batch, channels, window.spread(certain, (0,) * rank)))
 
 
 def _deconvolution(call: Call) -> None:
@@ -111,23 +107,14 @@ def _deconvolution(call: Call) -> None:
     if len(adj) != rank:
         raise AttributeFault("adj and kernel do not have the same number of axes")
     call.put_in(2, (window.filters,))
-    per_group = divided(window.filters, window.groups, "filters")
+    per_group = divided(window.filters, window.groups, "filters", "groups")
     call.put_in(1, window.join(None, per_group, window.kernel))
     batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
     weight = call.ins[1]
     channels = merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
-    divided(channels, window.groups, "channels")
+    divided(channels, window.groups, "channels", "groups")
     call.put_in(1, window.join(channels, per_group, window.kernel))
-    if any(target):
-        spread: tuple[Extent, ...] = target
-    else:
-        spread = tuple(
-            None
-            if extent is None
-            else window.stride[axis] * (extent - 1) + window.reach(axis) - 2 * window.pad[axis] + adj[axis]
-            for axis, extent in enumerate(space)
-        )
-    call.put_out(0, window.join(batch, window.filters, spread))
+    call.put_out(0, window.join(batch, window.filters, target if any(target) else window.spread(space, adj)))
     if call.outs[0] is not None:
         call.put_in(0, window.join(call.outs[0][0], channels, (None,) * rank))
 
@@ -173,19 +160,18 @@ def _correlation(call: Call) -> None:
     step, apart = call.attrs.integer("stride1", 1), call.attrs.integer("stride2", 1)
     call.put_in(1, call.ins[0])
     call.put_in(0, call.ins[1])
-    if call.ins[0] is None:
-        return
-    batch, _, *space = _image(call.ins[0])
+    batch, _, *space = image(call.dims(0))
     border = reach + (kernel - 1) // 2
-    swept = [None if extent is None else ceil((extent + 2 * pad - 2 * border) / step) for extent in space]
+    swept = [same_windows(total((extent, 2 * pad - 2 * border)), step) for extent in space]
     if any(extent is not None and extent < 1 for extent in swept):
-        raise Mismatch(f"displacements of {reach} do not fit an image of {show(call.ins[0])}")
+        raise Mismatch(f"displacements of {reach} do not fit an image of {text(call.ins[0])}")
     call.put_out(0, (batch, (2 * (reach // apart) + 1) ** 2, *swept))
 
 
-def _image(shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+def image(shape: Dims) -> Dims:
+    """A shape of four axes."""
     if len(shape) != 4:
-        raise Mismatch(f"the data is {show(shape)}, not batch, channels, height and width")
+        raise Mismatch(f"the data is {text(shape)}, not batch, channels, height and width")
     return shape
 
 
@@ -193,49 +179,23 @@ def _correlate(call: Call) -> Translation:
     depth = call.x()[1] * call.attrs.integer("kernel_size", 1) ** 2
     if call.attrs.flag("is_multiply", default=True):
         return Translation("matmul", {"depth": depth})
-    elements = depth
-    for extent in call.y():
-        elements *= extent
+    elements = depth * prod(call.y())
     return Translation("elementwise", {"fn": "fma", "elements": elements})  # subtract, absolute
 
 
 def _unfold(call: Call) -> None:
     """`im2col`: every place of the kernel becomes a column."""
-    kernel = call.attrs.integers("kernel")
-    rank = len(kernel)
-    window = _sweep(call.attrs, rank)
-    x = call.ins[0]
-    if x is None:
-        return
-    if len(x) != rank + 2:
-        raise Mismatch(f"the data is {show(x)}, and a kernel of {rank} axes takes {rank + 2}")
-    places: Extent = 1
-    for axis, extent in enumerate(x[2:]):
-        swept = _swept(extent, window, axis)
-        places = None if places is None or swept is None else places * swept
-    elements = x[1]
-    for size in kernel:
-        elements = None if elements is None else elements * size
-    call.put_out(0, (x[0], elements, places))
+    window = Window(Attributes({**call.attrs.raw, "num_filter": "1"}))
+    batch, channels, space = window.split(call.dims(0))
+    call.put_out(0, (batch, times(channels, prod(window.kernel)), product(window.swept(space))))
 
 
 def _fold(call: Call) -> None:
     """`col2im`: columns are added up into an image again."""
-    kernel = call.attrs.integers("kernel")
-    x = call.ins[0]
-    if x is None or len(x) != 3:
-        return
-    channels = x[1]
-    for size in kernel:
-        channels = None if channels is None else channels // size
-    call.put_out(0, (x[0], channels, *call.attrs.integers("output_size")))
-
-
-def _sweep(attrs: Attributes, rank: int) -> Window:
-    filled = Attributes({**attrs.raw, "num_filter": "1"})
-    if len(filled.integers("kernel")) != rank:
-        raise AttributeFault("the kernel has no axes")
-    return Window(filled)
+    x = call.dims(0)
+    if len(x) == 3:
+        channels = divided(x[1], prod(call.attrs.integers("kernel")), "rows", "places of a kernel")
+        call.put_out(0, (x[0], channels, *call.attrs.integers("output_size")))
 
 
 register(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from opcost.core.shapes import axis_of, broadcast, merge
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import (
@@ -16,7 +17,6 @@ from opcost.frontends.mxnet.ops.table import (
     register,
     types_of,
 )
-from opcost.frontends.mxnet.shape import axis_of, broadcast, complete, dims, merge
 
 _CREATE = always(Translation("create"))
 _RANDOM = always(Translation("random"))
@@ -50,9 +50,7 @@ def _range(call: Call) -> None:
 
 
 def _range_like(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     axis = call.attrs.maybe_integer("axis")
     call.put_out(0, x if axis is None else (x[axis_of(axis, len(x))],))
 
@@ -94,13 +92,11 @@ def _sampled(call: Call) -> None:
 
 def _multinomial(call: Call) -> None:
     """Draws from distributions that lie along the last axis."""
-    x = call.ins[0]
-    if x is None or not x:
+    x = call.dims(0)
+    if not x:
         return
     shape = call.attrs.integers("shape", ())
-    drawn = (*x[:-1], *shape) or (1,)
-    for index in range(len(call.outs)):
-        call.put_out(index, drawn)
+    call.put_all((*x[:-1], *shape) or (1,))
 
 
 def _multinomial_outputs(attrs: Attributes) -> int:
@@ -117,8 +113,8 @@ def _numpy_drawn(call: Call) -> None:
     size = call.attrs.maybe_integers("size")
     if size is not None:
         call.put_out(0, size)
-    elif all(complete(shape) for shape in call.ins):
-        call.put_out(0, broadcast([dims(shape) for shape in call.ins]) if call.ins else call.scalar)
+    else:
+        call.put_out(0, broadcast(call.every()) if call.ins else call.scalar)
 
 
 _LIKE: Infer = types_of(0)

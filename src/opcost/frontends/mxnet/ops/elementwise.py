@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from opcost.core.shapes import broadcast, merge, product
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.table import (
     VIEW,
@@ -18,7 +19,6 @@ from opcost.frontends.mxnet.ops.table import (
     same_types,
     types_of,
 )
-from opcost.frontends.mxnet.shape import broadcast, merge, product
 
 
 def same_shapes(call: Call) -> None:
@@ -33,14 +33,15 @@ def same_shapes(call: Call) -> None:
 
 def broadcasting(call: Call) -> None:
     """The inputs stretch to the output's shape."""
-    call.put_out(0, broadcast(call.ins))
+    first, *others = call.every()
+    call.put_out(0, broadcast([first, *others]))
 
 
 def like_first(call: Call) -> None:
     """The first input and all outputs have one shape."""
-    for index in range(len(call.outs)):
-        call.put_out(index, call.ins[0])
-        call.put_in(0, call.outs[index])
+    call.put_all(call.ins[0])
+    for shape in call.outs:
+        call.put_in(0, shape)
 
 
 UNARY: dict[str, str] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Mismatch, axis_of, complete, gathered, reduced, replaced, text
 from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.reduce import reduced
 from opcost.frontends.mxnet.ops.table import (
     Call,
     Infer,
@@ -15,7 +15,6 @@ from opcost.frontends.mxnet.ops.table import (
     register,
     types_of,
 )
-from opcost.frontends.mxnet.shape import Mismatch, axis_of, complete, replaced, show
 
 _GATHER = Translation("gather")
 
@@ -37,11 +36,8 @@ def _embedding_types(call: Call) -> None:
 
 
 def _take(call: Call) -> None:
-    x, indices = call.ins
-    if x is None or indices is None:
-        return
-    axis = axis_of(call.attrs.integer("axis", 0), len(x))
-    call.put_out(0, (*x[:axis], *indices, *x[axis + 1 :]))
+    x, indices = call.every()
+    call.put_out(0, gathered(x, indices, call.attrs.integer("axis", 0)))
 
 
 def _batch_take(call: Call) -> None:
@@ -50,30 +46,25 @@ def _batch_take(call: Call) -> None:
 
 
 def _pick(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
-    axis = axis_of(call.attrs.integer("axis", -1), len(x))
-    kept = reduced(x, (axis,), keepdims=True, least=())
-    left = reduced(x, (axis,), keepdims=False, least=call.scalar)
+    x = call.dims(0)
+    axes = (call.attrs.integer("axis", -1),)
+    kept, left = reduced(x, axes, keepdims=True), reduced(x, axes) or call.scalar
     call.put_out(0, kept if call.attrs.flag("keepdims") else left)
     index = call.ins[1]
     call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
 
 
 def _one_hot(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        call.put_out(0, (*x, call.attrs.integer("depth")))
+    call.put_out(0, (*call.dims(0), call.attrs.integer("depth")))
 
 
 def _gather_nd(call: Call) -> None:
-    x, indices = call.ins
-    if x is None or indices is None or not indices or indices[0] is None:
+    x, indices = call.every()
+    if not indices or indices[0] is None:
         return
     axes = indices[0]
     if len(indices) < 2 or axes > len(x):
-        raise Mismatch(f"indices of {show(indices)} do not fit {show(x)}")
+        raise Mismatch(f"indices of {text(indices)} do not fit {text(x)}")
     call.put_out(0, (*indices[1:], *x[axes:]))
 
 
@@ -91,27 +82,21 @@ def _boolean_mask(call: Call) -> None:
 
 
 def _nonzero(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        call.put_out(0, (None, len(x)))
+    call.put_out(0, (None, len(call.dims(0))))
 
 
 def _ravel(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and x:
+    x = call.dims(0)
+    if x:
         call.put_out(0, x[1:])
 
 
 def _unravel(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        call.put_out(0, (len(call.attrs.integers("shape")), *x))
+    call.put_out(0, (len(call.attrs.integers("shape")), *call.dims(0)))
 
 
 def _shape_array(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        call.put_out(0, (len(x),))
+    call.put_out(0, (len(call.dims(0)),))
 
 
 def _size_array(call: Call) -> None:
@@ -119,8 +104,8 @@ def _size_array(call: Call) -> None:
 
 
 def _index_array(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and complete(x):
+    x = call.dims(0)
+    if complete(x):
         axes = call.attrs.maybe_integers("axes")
         call.put_out(0, (*x, len(x) if axes is None else len(axes)))
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import COPY, Call, Operator, always, register
-from opcost.frontends.mxnet.shape import (
+from opcost.core.shapes import (
+    Dims,
     Extent,
     Mismatch,
     Shape,
     axis_of,
+    concat,
+    divided,
+    even_parts,
+    inserted,
     merge,
     product,
     replaced,
-    show,
+    slice_length,
+    stack,
+    text,
+    times,
     total,
-    without,
 )
+from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.table import COPY, Call, Operator, always, register
 
 _MOST_PARTS = 4096
 
@@ -41,7 +48,7 @@ def _join(call: Call, dim: int) -> None:
     for shape in (*call.ins, *call.outs):
         if shape is not None:
             if len(shape) != len(ranked):
-                raise Mismatch(f"{show(ranked)} and {show(shape)} cannot be joined")
+                raise Mismatch(f"{text(ranked)} and {text(shape)} cannot be joined")
             common = merge(common, replaced(shape, axis, None))
     assert common is not None
     for index in range(len(call.ins)):
@@ -70,51 +77,34 @@ def _pack(call: Call) -> None:
 
 
 def _stack(call: Call) -> None:
+    axis, y = call.attrs.integer("axis", 0), call.outs[0]
+    common: Shape = None if y is None else replaced(y, axis_of(axis, len(y)))
+    for shape in call.ins:
+        common = merge(common, shape)
     for index in range(len(call.ins)):
-        call.put_in(index, call.ins[0])
-        call.put_in(0, call.ins[index])
-    x, y = call.ins[0], call.outs[0]
-    rank = len(x) + 1 if x is not None else len(y) if y is not None else 0
-    if not rank:
-        return
-    axis = axis_of(call.attrs.integer("axis", 0), rank)
-    if x is not None:
-        call.put_out(0, (*x[:axis], len(call.ins), *x[axis:]))
-    y = call.outs[0]
-    if y is not None:
-        for index in range(len(call.ins)):
-            call.put_in(index, without(y, axis))
+        call.put_in(index, common)
+    call.put_out(0, stack(call.every(), axis))
 
 
 def _numpy_stack(least: int, axis: int) -> Operator:
     """`vstack`, `hstack`, `dstack`: tensors get a few more axes and are joined along one."""
 
     def infer(call: Call) -> None:
-        shapes: list[tuple[Extent, ...]] = []
-        for shape in call.ins:
-            if shape is None:
-                return
-            if least == 3 and len(shape) == 1:
-                shapes.append((1, *shape, 1))
-            elif least == 3 and len(shape) == 2:
-                shapes.append((*shape, 1))
-            else:
-                shapes.append((*(1,) * (least - len(shape)), *shape))
-        along = min(axis, len(shapes[0]) - 1)
-        call.put_out(0, replaced(shapes[0], along, total(shape[along] for shape in shapes)))
+        shapes = [at_least(least, shape) for shape in call.every()]
+        call.put_out(0, concat(shapes, min(axis, len(shapes[0]) - 1)))
 
     return Operator(infer, always(COPY))
 
 
 def _column_stack(call: Call) -> None:
-    columns: list[Extent] = []
-    rows: Extent = None
-    for shape in call.ins:
-        if shape is None:
-            return
-        rows = shape[0]
-        columns.append(1 if len(shape) == 1 else shape[1])
-    call.put_out(0, (rows, total(columns)))
+    call.put_out(0, concat([(*shape, 1) if len(shape) == 1 else shape for shape in call.every()], 1))
+
+
+def at_least(rank: int, shape: Dims) -> Dims:
+    """A shape with so many axes or more, as NumPy adds them: in front, but of three the last behind."""
+    if rank == 3 and len(shape) in (1, 2):
+        return (*(1,) * (2 - len(shape)), *shape, 1)
+    return (*(1,) * (rank - len(shape)), *shape)
 
 
 def _split_channels(call: Call) -> None:
@@ -127,23 +117,14 @@ def _split_channels(call: Call) -> None:
         return
     axis = axis_of(call.attrs.integer("axis", 1), rank)
     if x is not None:
-        whole = x[axis]
-        if whole is not None and whole % parts:
-            raise Mismatch(f"{whole} cannot be split into {parts} equal parts")
-        part = without(x, axis) if squeeze else replaced(x, axis, None if whole is None else whole // parts)
-        for index in range(parts):
-            call.put_out(index, part)
+        length = divided(x[axis], parts)
+        call.put_all(replaced(x, axis) if squeeze else replaced(x, axis, length))
     y: Shape = None
     for held in call.outs:
         y = merge(y, held)
     if y is not None:
-        for index in range(parts):
-            call.put_out(index, y)
-        if squeeze:
-            call.put_in(0, (*y[:axis], parts, *y[axis:]))
-        else:
-            piece = y[axis]
-            call.put_in(0, replaced(y, axis, None if piece is None else piece * parts))
+        call.put_all(y)
+        call.put_in(0, inserted(y, axis, parts) if squeeze else replaced(y, axis, times(y[axis], parts)))
 
 
 def _split_outputs(attrs: Attributes) -> int:
@@ -166,13 +147,11 @@ def _split(axis: int | None) -> Operator:
     """Parts of almost equal length, or cut at given places; the axis is an attribute unless the operator fixes it."""
 
     def infer(call: Call) -> None:
-        x = call.ins[0]
-        if x is None:
-            return
+        x = call.dims(0)
         along = axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
         for index, length in enumerate(_lengths(call, x[along])):
             squeezed = call.attrs.flag("squeeze_axis")
-            call.put_out(index, without(x, along) if squeezed else replaced(x, along, length))
+            call.put_out(index, replaced(x, along) if squeezed else replaced(x, along, length))
 
     return Operator(infer, always(COPY), outputs=_sections)
 
@@ -180,16 +159,9 @@ def _split(axis: int | None) -> Operator:
 def _lengths(call: Call, extent: Extent) -> list[Extent]:
     count = len(call.outs)
     if call.attrs.integer("sections", 0) > 0:
-        if extent is None:
-            return [None] * count
-        short, longer = divmod(extent, count)
-        return [short + (index < longer) for index in range(count)]
+        return even_parts(extent, count)
     begins = call.attrs.integers("indices", ())
-    ends: list[Extent] = [*begins[1:], extent]
-    return [
-        None if extent is None or end is None else max(min(end, extent) - min(begin, extent), 0)
-        for begin, end in zip(begins, ends, strict=True)
-    ]
+    return [slice_length(extent, begin, end) for begin, end in zip(begins, (*begins[1:], None), strict=True)]
 
 
 register(("Concat", "concat", "_sparse_concat", "_npx_concat"), Operator(_concat, always(COPY)))

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from math import isqrt, prod
 
+from opcost.core.shapes import (
+    Extent,
+    Mismatch,
+    diagonal,
+    divided,
+    reduced,
+    text,
+    times,
+    total,
+)
 from opcost.frontends.mxnet.ops.elementwise import like_first, same_shapes
 from opcost.frontends.mxnet.ops.table import (
     COPY,
@@ -14,19 +24,20 @@ from opcost.frontends.mxnet.ops.table import (
     register,
     same_types,
 )
-from opcost.frontends.mxnet.shape import Extent, Mismatch, axis_of, replaced, show
 
 
-def _square(call: Call) -> None:
-    """The first input is a batch of square matrices."""
-    x = call.ins[0]
-    if x is not None and len(x) < 2:
-        raise Mismatch(f"{show(x)} is no matrix")
+def _matrices(call: Call) -> tuple[list[Extent], Extent, Extent]:
+    """Batch, rows and columns of the first input."""
+    x = call.dims(0)
+    if len(x) < 2:
+        raise Mismatch(f"{text(x)} is no matrix")
+    *batch, rows, columns = x
+    return batch, rows, columns
 
 
 def _same(call: Call) -> None:
-    _square(call)
     like_first(call)
+    _matrices(call)
 
 
 def _factored(fn: str) -> Translation:
@@ -34,11 +45,8 @@ def _factored(fn: str) -> Translation:
 
 
 def _det(call: Call) -> None:
-    _square(call)
-    x = call.ins[0]
-    if x is not None:
-        for index in range(len(call.outs)):
-            call.put_out(index, x[:-2] or call.scalar)
+    batch, _, _ = _matrices(call)
+    call.put_all(tuple(batch) or call.scalar)
 
 
 def _triangular(call: Call) -> None:
@@ -57,10 +65,9 @@ def _triangular_product(call: Call) -> Translation:
 
 def _symmetric(call: Call) -> None:
     """A times its own transpose."""
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        side = x[-1] if call.attrs.flag("transpose") else x[-2]
-        call.put_out(0, (*x[:-2], side, side))
+    batch, rows, columns = _matrices(call)
+    side = columns if call.attrs.flag("transpose") else rows
+    call.put_out(0, (*batch, side, side))
 
 
 def _symmetric_product(call: Call) -> Translation:
@@ -69,25 +76,22 @@ def _symmetric_product(call: Call) -> Translation:
 
 
 def _lq(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        call.put_out(0, x)
-        call.put_out(1, (*x[:-2], x[-2], x[-2]))
+    batch, rows, columns = _matrices(call)
+    call.put_out(0, (*batch, rows, columns))
+    call.put_out(1, (*batch, rows, rows))
 
 
 def _eigen(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        call.put_out(0, x)
-        call.put_out(1, x[:-1])
+    batch, rows, columns = _matrices(call)
+    call.put_out(0, (*batch, rows, columns))
+    call.put_out(1, (*batch, rows))
 
 
 def _svd(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        call.put_out(0, (*x[:-2], x[-2], x[-2]))
-        call.put_out(1, x[:-1])
-        call.put_out(2, x)
+    batch, rows, columns = _matrices(call)
+    call.put_out(0, (*batch, rows, rows))
+    call.put_out(1, (*batch, rows))
+    call.put_out(2, (*batch, rows, columns))
 
 
 def _solve(call: Call) -> None:
@@ -95,113 +99,85 @@ def _solve(call: Call) -> None:
 
 
 def _diagonal(call: Call) -> None:
-    x = call.ins[0]
-    if x is None or len(x) < 2:
-        return
-    offset = call.attrs.integer("offset", 0)
-    call.put_out(0, (*x[:-2], _diagonal_length(x[-2], x[-1], offset)))
-
-
-def _diagonal_length(rows: Extent, columns: Extent, offset: int) -> Extent:
-    if rows is None or columns is None:
-        return None
-    return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    batch, rows, columns = _matrices(call)
+    call.put_out(0, (*batch, diagonal(rows, columns, call.attrs.integer("offset", 0))))
 
 
 def _make_diagonal(call: Call) -> None:
-    x = call.ins[0]
-    if x is None or not x:
-        return
-    side = None if x[-1] is None else x[-1] + abs(call.attrs.integer("offset", 0))
-    call.put_out(0, (*x[:-1], side, side))
+    *batch, length = call.dims(0)
+    side = total((length, abs(call.attrs.integer("offset", 0))))
+    call.put_out(0, (*batch, side, side))
 
 
 def _diag(call: Call) -> None:
     """A diagonal of a matrix, or a matrix of a diagonal."""
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     k = call.attrs.integer("k", call.attrs.integer("offset", 0))
     if len(x) == 1:
-        side = None if x[0] is None else x[0] + abs(k)
+        side = total((x[0], abs(k)))
         call.put_out(0, (side, side))
-        return
-    first = axis_of(call.attrs.integer("axis1", 0), len(x))
-    second = axis_of(call.attrs.integer("axis2", 1), len(x))
-    rest = tuple(extent for axis, extent in enumerate(x) if axis not in (first, second))
-    call.put_out(0, (*rest, _diagonal_length(x[first], x[second], k)))
+    else:
+        first, second = _two_axes(call)
+        call.put_out(0, (*reduced(x, (first, second)), diagonal(x[first], x[second], k)))
+
+
+def _two_axes(call: Call) -> tuple[int, int]:
+    return call.attrs.integer("axis1", 0), call.attrs.integer("axis2", 1)
 
 
 def _trace(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
-    axes = {axis_of(call.attrs.integer("axis1", 0), len(x)), axis_of(call.attrs.integer("axis2", 1), len(x))}
-    call.put_out(0, tuple(extent for axis, extent in enumerate(x) if axis not in axes))
-
-
-def _sum_of_logs(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        call.put_out(0, x[:-2] or call.scalar)
+    call.put_out(0, reduced(call.dims(0), _two_axes(call)))
 
 
 def _triangle(call: Call) -> None:
     """The elements of a triangle in one row."""
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        side = None if x[-1] is None else x[-1] - abs(call.attrs.integer("offset", 0))
-        call.put_out(0, (*x[:-2], None if side is None else side * (side + 1) // 2))
+    batch, _, columns = _matrices(call)
+    side = total((columns, -abs(call.attrs.integer("offset", 0))))
+    call.put_out(0, (*batch, None if side is None else side * (side + 1) // 2))
 
 
 def _make_triangle(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and x and x[-1] is not None:
-        side = (isqrt(8 * x[-1] + 1) - 1) // 2
-        if side * (side + 1) // 2 != x[-1]:
-            raise Mismatch(f"{x[-1]} elements do not fill a triangle")
+    *batch, length = call.dims(0)
+    if length is not None:
+        side = (isqrt(8 * length + 1) - 1) // 2
+        if side * (side + 1) // 2 != length:
+            raise Mismatch(f"{length} elements do not fill a triangle")
         side += abs(call.attrs.integer("offset", 0))
-        call.put_out(0, (*x[:-1], side, side))
+        call.put_out(0, (*batch, side, side))
 
 
 def _eigenvalues(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        call.put_out(0, x[:-1])
-        call.put_out(1, x)
+    batch, rows, columns = _matrices(call)
+    call.put_out(0, (*batch, rows))
+    call.put_out(1, (*batch, rows, columns))
 
 
 def _transposed(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2:
-        call.put_out(0, (*x[:-2], x[-1], x[-2]))
+    batch, rows, columns = _matrices(call)
+    call.put_out(0, (*batch, columns, rows))
 
 
 def _qr(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) >= 2 and None not in x[-2:]:
-        thin = min(x[-2] or 0, x[-1] or 0)
-        call.put_out(0, (*x[:-1], thin))
-        call.put_out(1, (*x[:-2], thin, x[-1]))
+    batch, rows, columns = _matrices(call)
+    thin = diagonal(rows, columns)
+    call.put_out(0, (*batch, rows, thin))
+    call.put_out(1, (*batch, thin, columns))
 
 
 def _sketch(call: Call) -> None:
     """Features hashed to fewer."""
-    x = call.ins[0]
-    if x is not None and x:
-        call.put_in(1, (1, x[-1]))
-        call.put_in(2, (1, x[-1]))
-        call.put_out(0, (*x[:-1], call.attrs.integer("out_dim")))
+    *batch, features = call.dims(0)
+    call.put_in(1, (1, features))
+    call.put_in(2, (1, features))
+    call.put_out(0, (*batch, call.attrs.integer("out_dim")))
 
 
 def _fourier(*, back: bool) -> Operator:
     """Real and imaginary parts lie side by side along the last axis."""
 
     def infer(call: Call) -> None:
-        x = call.ins[0]
-        if x is not None and x:
-            length = x[-1]
-            call.put_out(0, replaced(x, len(x) - 1, None if length is None else length // 2 if back else length * 2))
+        *batch, length = call.dims(0)
+        call.put_out(0, (*batch, divided(length, 2) if back else times(length, 2)))
 
     def translate(call: Call) -> Translation:
         return Translation("fft", {"lengths": ((call.y() if back else call.x())[-1],)})
@@ -230,9 +206,7 @@ register(("_linalg_gelqf", "linalg_gelqf"), Operator(_lq, always(_factored("qr")
 register(("_linalg_syevd", "linalg_syevd"), Operator(_eigen, always(_factored("eigh")), same_types, 2, ("A",)))
 register(("_npi_svd",), Operator(_svd, always(_factored("svd")), same_types, 3, ("A",)))
 register(("_npi_solve",), Operator(_solve, always(_factored("solve")), slots=("A", "B")))
-register(
-    ("_linalg_sumlogdiag", "linalg_sumlogdiag"), Operator(_sum_of_logs, always(Translation("reduce", {"fn": "sum"})))
-)
+register(("_linalg_sumlogdiag", "linalg_sumlogdiag"), Operator(_det, always(Translation("reduce", {"fn": "sum"}))))
 register(("_linalg_extractdiag", "linalg_extractdiag"), Operator(_diagonal, always(COPY)))
 register(("_linalg_makediag", "linalg_makediag"), Operator(_make_diagonal, always(COPY)))
 register(("diag", "_np_diag", "_np_diagonal", "_npi_diag", "_npi_diagonal"), Operator(_diag, always(COPY)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Mismatch, Shape, axis_of, merge, product, replaced, text
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.elementwise import like_first, same_shapes
 from opcost.frontends.mxnet.ops.table import (
@@ -15,7 +16,6 @@ from opcost.frontends.mxnet.ops.table import (
     register,
     types_of,
 )
-from opcost.frontends.mxnet.shape import Mismatch, Shape, axis_of, merge, product, show, without
 
 _SLOTS = ("data", "label")
 _SOFTMAX = Translation("softmax", {}, (0,))
@@ -26,9 +26,9 @@ def _softmax(call: Call) -> None:
     if len(call.ins) > 1:
         call.type_in(1, "int32")
     like_first(call)
-    x = call.ins[0]
-    if x is not None and len(call.ins) > 1:
-        call.put_in(1, without(x, axis_of(call.attrs.integer("axis", -1), len(x))))
+    x = call.dims(0)
+    if len(call.ins) > 1:
+        call.put_in(1, replaced(x, axis_of(call.attrs.integer("axis", -1), len(x))))
 
 
 def _softmax_slots(attrs: Attributes) -> tuple[str, ...]:
@@ -48,9 +48,8 @@ def _softmax_output(call: Call) -> None:
 
 def _all_but_last(call: Call) -> None:
     like_first(call)
-    x = call.ins[0]
-    if x is not None:
-        call.put_in(1, x[:-1])
+    x = call.dims(0)
+    call.put_in(1, x[:-1])
 
 
 def _regression(call: Call) -> None:
@@ -62,7 +61,7 @@ def _regression(call: Call) -> None:
     if label is None:
         call.put_in(1, x[:1] if len(x) == 2 and x[1] == 1 else x)
     elif None not in label and product(label) != product(x):
-        raise Mismatch(f"a label of {show(label)} does not fit data of {show(x)}")
+        raise Mismatch(f"a label of {text(label)} does not fit data of {text(x)}")
 
 
 def _cross_entropy(call: Call) -> None:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import (
+    Mismatch,
+    axes_of,
+    axis_of,
+    divided,
+    padded,
+    permuted,
+    replaced,
+    slice_length,
+    swapped,
+    text,
+    times,
+)
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.convolution import image
 from opcost.frontends.mxnet.ops.elementwise import like_first, same_shapes
 from opcost.frontends.mxnet.ops.join import parts_of
 from opcost.frontends.mxnet.ops.table import (
@@ -17,13 +31,6 @@ from opcost.frontends.mxnet.ops.table import (
     same_types,
     types_of,
 )
-from opcost.frontends.mxnet.shape import (
-    Extent,
-    Mismatch,
-    axis_of,
-    replaced,
-    show,
-)
 
 _FIRST_ONLY = Translation("copy", {}, (0,))
 """The other inputs lend only their shape."""
@@ -31,71 +38,45 @@ _FIRST_ONLY = Translation("copy", {}, (0,))
 
 def _transpose(call: Call) -> None:
     axes = call.attrs.integers("axes", ())
-    x, y = call.ins[0], call.outs[0]
-    rank = len(x) if x is not None else len(y) if y is not None else None
-    if rank is None:
-        return
-    order = [axis_of(axis, rank) for axis in axes] or list(reversed(range(rank)))
-    if sorted(order) != list(range(rank)):
-        raise Mismatch(f"the axes {axes} do not fit {rank} axes")
-    if x is not None:
-        call.put_out(0, tuple(x[axis] for axis in order))
+    if call.ins[0] is not None:
+        call.put_out(0, permuted(call.ins[0], axes))
     y = call.outs[0]
     if y is not None:
-        source: list[Extent] = [None] * rank
-        for place, axis in enumerate(order):
-            source[axis] = y[place]
-        call.put_in(0, tuple(source))
+        order = axes_of(axes, len(y))
+        call.put_in(0, permuted(y, sorted(range(len(order)), key=order.__getitem__)))
 
 
 def _swap_axes(call: Call) -> None:
-    for mine, other, put in ((call.ins[0], call.outs[0], call.put_out), (call.outs[0], call.ins[0], call.put_in)):
-        shape = mine if mine is not None else other
-        if shape is None:
-            return
-        first = axis_of(call.attrs.integer("dim1", 0), len(shape))
-        second = axis_of(call.attrs.integer("dim2", 0), len(shape))
-        if mine is not None:
-            swapped = list(mine)
-            swapped[first], swapped[second] = swapped[second], swapped[first]
-            put(0, tuple(swapped))
+    axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
+    if call.ins[0] is not None:
+        call.put_out(0, swapped(call.ins[0], *axes))
+    if call.outs[0] is not None:
+        call.put_in(0, swapped(call.outs[0], *axes))
 
 
 def _move_axis(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
-    source = [axis_of(axis, len(x)) for axis in call.attrs.integers("source")]
-    target = [axis_of(axis, len(x)) for axis in call.attrs.integers("destination")]
+    x = call.dims(0)
+    source, target = (axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
     order = [axis for axis in range(len(x)) if axis not in source]
     for place, axis in sorted(zip(target, source, strict=True)):
         order.insert(place, axis)
-    call.put_out(0, tuple(x[axis] for axis in order))
+    call.put_out(0, permuted(x, order))
 
 
 def _slice(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     begin, end = call.attrs.items("begin"), call.attrs.items("end")
     step = call.attrs.items("step", ()) or (None,) * len(begin)
     if len(begin) != len(end) or len(begin) != len(step) or len(begin) > len(x):
-        raise Mismatch(f"begin, end and step do not fit {show(x)}")
-    cut = [sliced(n, b, e, s) for n, b, e, s in zip(x, begin, end, step, strict=False)]
+        raise Mismatch(f"begin, end and step do not fit {text(x)}")
+    if 0 in step:
+        raise AttributeFault("a slice has the step 0")
+    cut = [slice_length(n, b, e, s) for n, b, e, s in zip(x, begin, end, step, strict=False)]
     call.put_out(0, (*cut, *x[len(begin) :]))
 
 
-def sliced(extent: Extent, begin: int | None, end: int | None, step: int | None) -> Extent:
-    """How many elements a slice takes, by Python's rules, which are MXNet's."""
-    if step == 0:
-        raise AttributeFault("a slice has the step 0")
-    return None if extent is None else len(range(*slice(begin, end, step).indices(extent)))
-
-
 def _slice_axis(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     axis = axis_of(call.attrs.integer("axis"), len(x))
     begin, end = call.attrs.integer("begin"), call.attrs.maybe_integer("end")
     extent = x[axis]
@@ -115,17 +96,15 @@ def _slice_axis(call: Call) -> None:
 
 
 def _slice_like(call: Call) -> None:
-    x, like = call.ins
-    if x is None or like is None:
-        return
+    x, like = call.every()
     named = call.attrs.integers("axes", ())
-    axes = {axis_of(axis, len(x)) for axis in named} if named else set(range(len(x)))
+    axes = axes_of(named or None, len(x))
     if any(axis >= len(like) for axis in axes):
-        raise Mismatch(f"{show(x)} cannot be cut like {show(like)}")
+        raise Mismatch(f"{text(x)} cannot be cut like {text(like)}")
     for axis in axes:
         mine, other = x[axis], like[axis]
         if mine is not None and other is not None and other > mine:
-            raise Mismatch(f"{show(x)} cannot be cut like {show(like)}, which is larger")
+            raise Mismatch(f"{text(x)} cannot be cut like {text(like)}, which is larger")
     call.put_out(0, tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x)))
 
 
@@ -139,60 +118,41 @@ def _numpy_pad(call: Call) -> None:
 
 
 def _padded(call: Call, width: tuple[int, ...]) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if len(width) != 2 * len(x):
-        raise Mismatch(f"pad_width has {len(width)} numbers, and {show(x)} needs {2 * len(x)}")
-    call.put_out(0, tuple(None if n is None else n + width[2 * i] + width[2 * i + 1] for i, n in enumerate(x)))
+        raise Mismatch(f"pad_width has {len(width)} numbers, and {text(x)} needs {2 * len(x)}")
+    call.put_out(0, padded(x, list(zip(width[::2], width[1::2], strict=True))))
 
 
 def _crop(call: Call) -> None:
-    x = call.ins[0]
-    if x is None or len(x) != 4:
-        return
-    if len(call.ins) > 1:
-        like = call.ins[1]
-        if like is not None and len(like) == 4:
-            call.put_out(0, (x[0], x[1], like[2], like[3]))
-    else:
-        height, width = call.attrs.integers("h_w", (0, 0))
-        call.put_out(0, (x[0], x[1], height, width))
+    x = image(call.dims(0))
+    size = image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))
+    call.put_out(0, (*x[:2], *size))
 
 
 def _depth_to_space(call: Call) -> None:
-    x, block = call.ins[0], call.attrs.integer("block_size")
-    if x is not None and len(x) == 4 and block > 0:
-        n, c, h, w = x
-        call.put_out(0, (n, _part(c, block * block), _times(h, block), _times(w, block)))
+    n, c, h, w = image(call.dims(0))
+    block = _block(call)
+    call.put_out(0, (n, divided(c, block * block), times(h, block), times(w, block)))
 
 
 def _space_to_depth(call: Call) -> None:
-    x, block = call.ins[0], call.attrs.integer("block_size")
-    if x is not None and len(x) == 4 and block > 0:
-        n, c, h, w = x
-        call.put_out(0, (n, _times(c, block * block), _part(h, block), _part(w, block)))
+    n, c, h, w = image(call.dims(0))
+    block = _block(call)
+    call.put_out(0, (n, times(c, block * block), divided(h, block), divided(w, block)))
 
 
-def _times(extent: Extent, factor: int) -> Extent:
-    return None if extent is None else extent * factor
-
-
-def _part(extent: Extent, parts: int) -> Extent:
-    if extent is not None and extent % parts:
-        raise Mismatch(f"{extent} is no multiple of {parts}")
-    return None if extent is None else extent // parts
+def _block(call: Call) -> int:
+    size = call.attrs.integer("block_size")
+    if size < 1:
+        raise AttributeFault(f"the block_size is {size}")
+    return size
 
 
 def _rot90(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
-    axes = [axis_of(axis, len(x)) for axis in call.attrs.integers("axes", (0, 1))]
-    y = list(x)
-    if call.attrs.integer("k", 1) % 2 and len(axes) == 2:
-        y[axes[0]], y[axes[1]] = y[axes[1]], y[axes[0]]
-    call.put_out(0, tuple(y))
+    x = call.dims(0)
+    first, second = call.attrs.integers("axes", (0, 1))
+    call.put_out(0, swapped(x, first, second) if call.attrs.integer("k", 1) % 2 else x)
 
 
 def _multicast(call: Call) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from opcost.core.shapes import Extent, Mismatch, axis_of, replaced
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.table import Call, Infer, Operator, Translation, register, same_types
-from opcost.frontends.mxnet.shape import Extent, Mismatch, axis_of, replaced
 
 NUMPY_ERA = 20000
 """The first version whose GroupNorm has a weight for every channel and not for every group."""
@@ -24,9 +24,7 @@ def _both(call: Call) -> None:
 
 def _batch_norm(call: Call) -> None:
     _both(call)
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     axis = axis_of(call.attrs.integer("axis", 1), len(x))
     known = [shape for shape in call.ins[1:5] if shape is not None and len(shape) == 1]
     channels: Extent = next((shape[0] for shape in known if shape[0] is not None), x[axis])
@@ -62,9 +60,7 @@ def _batch_normed_with_relu(call: Call) -> Translation:
 
 def _layer_norm(call: Call) -> None:
     _both(call)
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     axis = axis_of(call.attrs.integer("axis", -1), len(x))
     for slot in (1, 2):
         call.put_in(slot, (x[axis],))
@@ -73,9 +69,7 @@ def _layer_norm(call: Call) -> None:
 
 def _group_norm(call: Call) -> None:
     _both(call)
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if len(x) < 2:
         raise Mismatch("the data has no channels")
     groups = call.attrs.integer("num_groups", 1)
@@ -86,12 +80,11 @@ def _group_norm(call: Call) -> None:
 
 def _instance_norm(call: Call) -> None:
     _both(call)
-    x = call.ins[0]
-    if x is not None:
-        if len(x) < 2:
-            raise Mismatch("the data has no channels")
-        for slot in (1, 2):
-            call.put_in(slot, (x[1],))
+    x = call.dims(0)
+    if len(x) < 2:
+        raise Mismatch("the data has no channels")
+    for slot in (1, 2):
+        call.put_in(slot, (x[1],))
 
 
 def _normed(fn: str) -> Operator:

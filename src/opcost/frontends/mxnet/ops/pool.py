@@ -5,26 +5,24 @@ from __future__ import annotations
 from math import prod
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import Dims, Extent, Last, Mismatch, adaptive_windows, same_windows, text, total, windows
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.convolution import channels_last
+from opcost.frontends.mxnet.ops.convolution import channels_last, image
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register
-from opcost.frontends.mxnet.shape import Extent, Mismatch, show
 
 _FUNCTIONS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}
 """A sum costs what a mean does, but for one division."""
 
 
-def _space(call: Call, shape: tuple[Extent, ...]) -> slice:
+def _space(call: Call, shape: Dims) -> slice:
     """The axes between batch and channels, or behind both."""
     if len(shape) < 3:
-        raise Mismatch(f"the data is {show(shape)}, which has no space to pool over")
+        raise Mismatch(f"the data is {text(shape)}, which has no space to pool over")
     return slice(1, -1) if channels_last(call.attrs) else slice(2, None)
 
 
 def _pooling(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     space = _space(call, x)
     y = list(x)
     if call.attrs.flag("global_pool"):
@@ -36,7 +34,7 @@ def _pooling(call: Call) -> None:
         call.put_in(0, tuple(n if i == 0 else None for i, n in enumerate(call.outs[0])))
 
 
-def _swept(attrs: Attributes, space: tuple[Extent, ...]) -> list[Extent]:
+def _swept(attrs: Attributes, space: Dims) -> list[Extent]:
     kernel = attrs.integers("kernel")
     rank = len(kernel)
     stride = attrs.integers("stride", ()) or (1,) * rank
@@ -46,21 +44,12 @@ def _swept(attrs: Attributes, space: tuple[Extent, ...]) -> list[Extent]:
     if rank != len(space):
         raise Mismatch(f"a kernel of {rank} axes does not fit a space of {len(space)}")
     convention = attrs.text("pooling_convention", "valid")
-    found: list[Extent] = []
-    for extent, k, s, p in zip(space, kernel, stride, pad, strict=True):
-        if extent is None:
-            found.append(None)
-            continue
-        room = extent + 2 * p - k
-        if room < 0:
-            raise Mismatch(f"a window of {k} does not fit {extent} padded by {p}")
-        if convention == "full":
-            found.append(1 - (-room // s))
-        elif convention == "same":
-            found.append(-(-(extent + 2 * p) // s))
-        else:
-            found.append(1 + room // s)
-    return found
+    axes = zip(space, kernel, stride, pad, strict=True)
+    last: Last = "any" if convention == "full" else "whole"
+    swept = [windows(n, k, stride=s, padding=(p, p), last=last) for n, k, s, p in axes]
+    if convention == "same":
+        return [same_windows(total((n, 2 * p)), s) for n, s, p in zip(space, stride, pad, strict=True)]
+    return swept
 
 
 def _pooled(call: Call) -> Translation:
@@ -77,27 +66,19 @@ def _pooled(call: Call) -> Translation:
 
 
 def _adaptive(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
-    if len(x) != 4:
-        raise Mismatch(f"the data is {show(x)}, not batch, channels, height and width")
+    batch, channels, _, _ = image(call.dims(0))
     size = call.attrs.integers("output_size", ())
     height, width = size if len(size) == 2 else (size * 2 if len(size) == 1 else (1, 1))
-    call.put_out(0, (x[0], x[1], height, width))
-
-
-def adaptive_window(source: tuple[int, ...], target: tuple[int, ...]) -> int:
-    """Elements under one output, on average."""
-    return prod(-(-n // m) for n, m in zip(source, target, strict=True) if m)
+    call.put_out(0, (batch, channels, height, width))
 
 
 def _adapted(call: Call) -> Translation:
     source, target = call.x()[2:], call.y()[2:]
-    attrs: dict[str, Attr] = {"fn": "adaptive_avg", "window": adaptive_window(source, target)}
+    kernel, stride = adaptive_windows(source, target)
+    attrs: dict[str, Attr] = {"fn": "adaptive_avg", "window": prod(kernel)}
     if all(target):
-        attrs["kernel"] = tuple(-(-n // m) for n, m in zip(source, target, strict=True))
-        attrs["stride"] = tuple(n // m for n, m in zip(source, target, strict=True))
+        attrs["kernel"] = kernel
+        attrs["stride"] = stride
     return Translation("pool", attrs)
 
 

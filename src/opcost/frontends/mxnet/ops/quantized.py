@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
+from opcost.core.shapes import Unknown, merge
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import (
@@ -17,7 +19,6 @@ from opcost.frontends.mxnet.ops.table import (
     operators,
     register,
 )
-from opcost.frontends.mxnet.shape import Mismatch, merge
 
 _RANGE = (1,)
 """A range is two tensors of one element."""
@@ -49,7 +50,8 @@ def _like(base: str, *, tensors: int | None = None) -> Infer:
     def infer(call: Call) -> None:
         count = _tensors(call) if tensors is None else tensors
         part = _part(call, count)
-        operators()[base].infer(part)
+        with suppress(Unknown):
+            operators()[base].infer(part)
         call.ins[:count] = part.ins
         call.outs[:1] = part.outs
         _ranges(call, count)
@@ -201,16 +203,6 @@ def _asymmetric_types(call: Call) -> None:
     call.type_out(2, "float32")
 
 
-def _embedded(call: Call) -> None:
-    if len(call.ins) < 4:
-        raise Mismatch("a table needs its range")
-    part = _part(call, 2)
-    operators()["Embedding"].infer(part)
-    call.ins[:2] = part.ins
-    call.outs[:1] = part.outs
-    _ranges(call, 2)
-
-
 def _register() -> None:
     quantize = always(Translation("quantize", {}, (0,)))
     register(
@@ -255,7 +247,7 @@ def _register() -> None:
     register(
         ("_contrib_quantized_embedding", "_npx_quantized_embedding"),
         Operator(
-            _embedded, always(Translation("embedding", {}, (1, 0))), _typed("int8", tensors=2), 3,
+            _like("Embedding", tensors=2), always(Translation("embedding", {}, (1, 0))), _typed("int8", tensors=2), 3,
             slots=("data", "weight", "min_weight", "max_weight"),
         ),
     )  # fmt: skip

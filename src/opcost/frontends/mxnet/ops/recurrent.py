@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Dims, Mismatch, Shape, text
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register, types_of
-from opcost.frontends.mxnet.shape import Extent, Mismatch, show
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 BIASES = 2
@@ -79,11 +79,11 @@ def _recurrent(call: Call) -> None:
     call.put_out(0, (steps, batch, layers.directions * layers.output))
 
 
-def _sequence(shape: tuple[Extent, ...] | None) -> tuple[Extent, ...]:
+def _sequence(shape: Shape) -> Dims:
     if shape is None:
         return (None, None, None)
     if len(shape) != 3:
-        raise Mismatch(f"the data is {show(shape)}, not steps, batch and features")
+        raise Mismatch(f"the data is {text(shape)}, not steps, batch and features")
     return shape
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from opcost.core.shapes import Dims, Mismatch, axes_of, product, reduced, text
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.elementwise import same_shapes
 from opcost.frontends.mxnet.ops.table import (
@@ -17,7 +16,6 @@ from opcost.frontends.mxnet.ops.table import (
     register,
     same_types,
 )
-from opcost.frontends.mxnet.shape import Extent, Mismatch, Shape, axis_of, show
 
 LEGACY: dict[str, str] = {
     "sum": "sum", "sum_axis": "sum", "_sparse_sum": "sum", "mean": "mean", "_sparse_mean": "mean", "prod": "prod",
@@ -32,76 +30,38 @@ NUMPY: dict[str, str] = {
 }  # fmt: skip
 
 
-def _axes(text: tuple[int, ...] | None, rank: int, *, exclude: bool = False) -> tuple[int, ...]:
-    """The axes that go away; none named means all of them."""
-    if not text:
-        return tuple(range(rank))
-    named = {axis_of(axis, rank) for axis in text}
-    return tuple(axis for axis in range(rank) if (axis in named) != exclude)
-
-
-def reduced(x: Sequence[Extent], axes: tuple[int, ...], *, keepdims: bool, least: tuple[int, ...]) -> Shape:
-    """What is left of a shape; `least` where nothing is."""
-    if keepdims:
-        return tuple(1 if axis in axes else extent for axis, extent in enumerate(x))
-    return tuple(extent for axis, extent in enumerate(x) if axis not in axes) or least
+def _left(call: Call, name: str = "axis") -> Dims:
+    """What is left of the first input; no axis named means all of them, and those named may be the ones that stay."""
+    x = call.dims(0)
+    axes = call.attrs.maybe_integers(name) or None
+    if axes and call.attrs.flag("exclude"):
+        kept = axes_of(axes, len(x))
+        axes = tuple(axis for axis in range(len(x)) if axis not in kept)
+    return reduced(x, axes, keepdims=call.attrs.flag("keepdims"))
 
 
 def _legacy(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
-    axis = call.attrs.maybe_integers("axis")
-    axes = _axes(axis, len(x), exclude=call.attrs.flag("exclude"))
-    call.put_out(0, reduced(x, axes, keepdims=call.attrs.flag("keepdims"), least=(1,)))
+    call.put_out(0, _left(call) or (1,))
 
 
 def _numpy(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        axes = _axes(call.attrs.maybe_integers("axis"), len(x))
-        for index in range(len(call.outs)):
-            call.put_out(index, reduced(x, axes, keepdims=call.attrs.flag("keepdims"), least=()))
-
-
-def _one_axis(least: tuple[int, ...]) -> Infer:
-    """A reduction along one axis, or over all, which leaves a tensor of the shape `least`."""
-
-    def infer(call: Call) -> None:
-        x = call.ins[0]
-        if x is not None:
-            axis = call.attrs.maybe_integer("axis")
-            axes = tuple(range(len(x))) if axis is None else (axis_of(axis, len(x)),)
-            call.put_out(0, reduced(x, axes, keepdims=call.attrs.flag("keepdims"), least=least))
-
-    return infer
+    call.put_all(_left(call))
 
 
 def _argmax_channel(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        call.put_out(0, x[:-1] or (1,))
+    call.put_out(0, call.dims(0)[:-1] or (1,))
 
 
 def _moments(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        shape = reduced(
-            x, _axes(call.attrs.maybe_integers("axes"), len(x)), keepdims=call.attrs.flag("keepdims"), least=(1,)
-        )
-        call.put_out(0, shape)
-        call.put_out(1, shape)
+    call.put_all(_left(call, "axes") or (1,))
 
 
 def _cumulative(call: Call) -> None:
     x = call.ins[0]
     if "axis" in call.attrs or (x is not None and len(x) == 1):
         same_shapes(call)
-    elif x is not None and None not in x:
-        elements = 1
-        for extent in x:
-            elements *= extent or 0
-        call.put_out(0, (elements,))
+    else:
+        call.put_out(0, (product(call.dims(0)),))
 
 
 def _average(call: Call) -> None:
@@ -109,7 +69,7 @@ def _average(call: Call) -> None:
     _numpy(call)
     x = call.ins[0]
     if len(call.ins) > 1 and x is not None and call.ins[1] is not None and len(call.ins[1]) > len(x):
-        raise Mismatch(f"weights of {show(call.ins[1])} do not fit {show(x)}")
+        raise Mismatch(f"weights of {text(call.ins[1])} do not fit {text(x)}")
 
 
 def _average_outputs(attrs: Attributes) -> int:
@@ -129,8 +89,8 @@ def _register() -> None:
     register(("norm", "_sparse_norm", "_npx_norm"), Operator(_legacy, always(_fn("norm")), output_type("out_dtype")))
     register(("_npi_norm",), Operator(_numpy, always(_fn("norm"))))
     for fn in ("argmax", "argmin"):
-        register((fn,), Operator(_one_axis((1,)), always(_fn(fn))))
-        register((f"_npi_{fn}",), Operator(_one_axis(()), always(_fn(fn)), always_type("int64")))
+        register((fn,), Operator(_legacy, always(_fn(fn))))
+        register((f"_npi_{fn}",), Operator(_numpy, always(_fn(fn)), always_type("int64")))
     register(("argmax_channel",), Operator(_argmax_channel, always(_fn("argmax"))))
     register(("moments",), Operator(_moments, always(_fn("var_mean")), same_types, 2))
     register(

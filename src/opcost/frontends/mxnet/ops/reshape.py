@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opcost.core.shapes import (
+    Extent,
+    Mismatch,
+    Shape,
+    axis_of,
+    complete,
+    filled,
+    flattened,
+    inserted,
+    product,
+    replaced,
+    squeezed,
+    text,
+)
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops.elementwise import like_first
+from opcost.frontends.mxnet.ops.join import at_least
 from opcost.frontends.mxnet.ops.table import VIEW, Call, Infer, Operator, always, register, types_of
-from opcost.frontends.mxnet.shape import Extent, Mismatch, Shape, axis_of, complete, dims, product, show
 
 COPY, INFER, REST, MERGE, SPLIT = 0, -1, -2, -3, -4
 """Codes in the target of a reshape."""
 
 
 def _reshape(call: Call) -> None:
-    x = call.ins[0]
+    x = call.dims(0)
     target = call.attrs.integers("shape", ())
     legacy = call.attrs.integers("target_shape", ())
-    if x is None:
-        return
     if target:
         _settle(call, _coded(target, x, reverse=call.attrs.flag("reverse")))
     elif legacy:
@@ -31,15 +43,9 @@ def _settle(call: Call, shape: Shape) -> None:
     """The output's shape, and an unknown extent of the input from the number of elements."""
     call.put_out(0, shape)
     x, y = call.ins[0], call.outs[0]
-    if x is not None and y is not None and None not in y and x.count(None) == 1:
-        known = product(extent for extent in x if extent is not None) or 1
-        elements = product(y) or 0
-        call.put_in(0, tuple(elements // known if extent is None else extent for extent in x))
-    x = call.ins[0]
-    if x is not None and y is not None and None not in x and y.count(None) == 1:
-        known = product(extent for extent in y if extent is not None) or 1
-        elements = product(x) or 0
-        call.put_out(0, tuple(elements // known if extent is None else extent for extent in y))
+    if x is not None and y is not None:
+        call.put_in(0, filled(x, product(y)))
+        call.put_out(0, filled(y, product(x)))
 
 
 def _coded(target: Sequence[int], x: Sequence[Extent], *, reverse: bool) -> Shape:
@@ -81,17 +87,19 @@ def _coded(target: Sequence[int], x: Sequence[Extent], *, reverse: bool) -> Shap
             raise AttributeFault(f"{code} is no code of a new shape")
         place += 1
     if 0 <= inferred < len(found):
-        rest = product(found)
-        elements = product(x)
-        found[inferred] = None if rest is None or elements is None else elements // rest if rest else 0
+        found[inferred] = _left_over(product(x), product(found))
     if reverse:
         found.reverse()
     return tuple(found)
 
 
+def _left_over(elements: Extent, taken: Extent) -> Extent:
+    return None if taken is None or elements is None else elements // taken if taken else 0
+
+
 def _take(source: Sequence[Extent], at: int) -> Extent:
     if at >= len(source):
-        raise Mismatch(f"{show(tuple(source))} has too few axes for the new shape")
+        raise Mismatch(f"{text(tuple(source))} has too few axes for the new shape")
     return source[at]
 
 
@@ -116,8 +124,7 @@ def _by_target(target: Sequence[int], x: Sequence[Extent], *, keep_highest: bool
     free = [index for index in range(1 if keep_highest else 0, len(found)) if found[index] == 0]
     if len(free) == 1:
         found[free[0]] = 1
-        rest, elements = product(found), product(x)
-        found[free[0]] = None if rest is None or elements is None else elements // rest if rest else 0
+        found[free[0]] = _left_over(product(x), product(found))
     return tuple(None if extent == 0 else extent for extent in found)
 
 
@@ -131,10 +138,8 @@ def _numpy_reshape(call: Call) -> None:
 
 def _coded_numpy_reshape(call: Call) -> None:
     """`npx.reshape`: -1 is worked out, -2 copies, -3 drops an axis of extent 1, -4 copies the rest, -5 merges, -6 splits."""
-    x = call.ins[0]
+    x = call.dims(0)
     target = call.attrs.integers("newshape")
-    if x is None:
-        return
     if all(extent >= 0 for extent in target):
         _settle(call, target)
         return
@@ -170,9 +175,7 @@ def _coded_numpy_reshape(call: Call) -> None:
 
 def _reshape_like(call: Call) -> None:
     """The shape of another tensor, or only some of its axes."""
-    x, like = call.ins
-    if x is None or like is None:
-        return
+    x, like = call.every()
     lhs = _range(call, "lhs", len(x))
     rhs = _range(call, "rhs", len(like))
     _settle(call, (*x[: lhs[0]], *like[rhs[0] : rhs[1]], *x[lhs[1] :]))
@@ -188,26 +191,21 @@ def _range(call: Call, side: str, rank: int) -> tuple[int, int]:
 
 
 def _flatten(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        if not x:
-            raise Mismatch("the data is a scalar")
-        call.put_out(0, (x[0], product(x[1:])))
-        if call.outs[0] is not None:
-            call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
+    x = call.dims(0)
+    if not x:
+        raise Mismatch("the data is a scalar")
+    call.put_out(0, flattened(x))
+    if call.outs[0] is not None:
+        call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
 
 def _expand_dims(call: Call) -> None:
-    x, y = call.ins[0], call.outs[0]
-    rank = len(x) + 1 if x is not None else len(y) if y is not None else 0
-    if not rank:
-        return
-    axis = axis_of(call.attrs.integer("axis"), rank)
+    axis, x = call.attrs.integer("axis"), call.ins[0]
     if x is not None:
-        call.put_out(0, (*x[:axis], 1, *x[axis:]))
+        call.put_out(0, inserted(x, axis))
     y = call.outs[0]
     if y is not None:
-        call.put_in(0, (*y[:axis], *y[axis + 1 :]))
+        call.put_in(0, replaced(y, axis_of(axis, len(y))))
 
 
 def _squeeze(least: tuple[int, ...]) -> Infer:
@@ -216,19 +214,13 @@ def _squeeze(least: tuple[int, ...]) -> Infer:
 
 
 def _squeezed(call: Call, least: tuple[int, ...]) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     named = call.attrs.maybe_integers("axis")
     if named is None:
         if complete(x):
-            call.put_out(0, tuple(extent for extent in dims(x) if extent != 1) or least)
+            call.put_out(0, tuple(extent for extent in x if extent != 1) or least)
         return
-    axes = {axis_of(axis, len(x)) for axis in named}
-    for axis in axes:
-        if x[axis] not in (1, None):
-            raise Mismatch(f"axis {axis} of {show(x)} is not of extent 1")
-    call.put_out(0, tuple(extent for axis, extent in enumerate(x) if axis not in axes) or least)
+    call.put_out(0, squeezed(x, named) or least)
 
 
 def _at_least(rank: int) -> Operator:
@@ -236,16 +228,8 @@ def _at_least(rank: int) -> Operator:
 
     def infer(call: Call) -> None:
         for index, x in enumerate(call.ins):
-            if x is None:
-                continue
-            if len(x) >= rank:
-                call.put_out(index, x)
-            elif rank == 3 and len(x) == 2:
-                call.put_out(index, (*x, 1))
-            elif rank == 3 and len(x) == 1:
-                call.put_out(index, (1, *x, 1))
-            else:
-                call.put_out(index, (*(1,) * (rank - len(x)), *x))
+            if x is not None:
+                call.put_out(index, at_least(rank, x))
 
     return Operator(infer, always(VIEW), outputs=lambda attrs: attrs.integer("num_args", 1))
 
@@ -253,8 +237,8 @@ def _at_least(rank: int) -> Operator:
 def _with_average(call: Call) -> None:
     """Handed on, while a running average of every unit is kept."""
     like_first(call)
-    x = call.ins[0]
-    if x is not None and len(x) > 1:
+    x = call.dims(0)
+    if len(x) > 1:
         call.put_in(1, (x[1],))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 
+from opcost.core.shapes import Dims, Extent, Mismatch, product, text, times, total
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.convolution import image
+from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import (
     Call,
     Operator,
@@ -16,16 +19,9 @@ from opcost.frontends.mxnet.ops.table import (
     same_types,
     types_of,
 )
-from opcost.frontends.mxnet.shape import Extent, Mismatch, product, show, total
 
 _MOST_INPUTS = 1024
 _BILINEAR = Translation("resize", {"fn": "bilinear"}, (0,))
-
-
-def _image(shape: tuple[Extent, ...]) -> tuple[Extent, Extent, Extent, Extent]:
-    if len(shape) != 4:
-        raise Mismatch(f"the data is {show(shape)}, not batch, channels, height and width")
-    return shape[0], shape[1], shape[2], shape[3]
 
 
 def _scaled(extent: Extent, factor: float) -> Extent:
@@ -38,18 +34,16 @@ def _single(number: float) -> float:
 
 
 def _upsample(call: Call) -> None:
-    if call.ins[0] is None:
-        return
+    batch, channels, height, width = image(call.dims(0))
     scale = call.attrs.integer("scale")
     if scale < 1:
         raise AttributeFault(f"the scale is {scale}")
-    batch, channels, height, width = _image(call.ins[0])
     if call.attrs.text("sample_type") == "bilinear":
         size = 2 * scale - scale % 2
         call.put_in(1, (channels, 1, size, size))
     elif call.attrs.text("multi_input_mode", "concat") == "concat":
-        channels = total(None if shape is None else _image(shape)[1] for shape in call.ins)
-    call.put_out(0, (batch, channels, _scaled(height, scale), _scaled(width, scale)))
+        channels = total(None if shape is None else image(shape)[1] for shape in call.ins)
+    call.put_out(0, (batch, channels, times(height, scale), times(width, scale)))
 
 
 def _upsampled(call: Call) -> Translation:
@@ -67,17 +61,14 @@ def _upsample_slots(attrs: Attributes) -> tuple[str, ...]:
 
 
 def _resize(call: Call) -> None:
-    if call.ins[0] is None:
-        return
-    batch, channels, *space = _image(call.ins[0])
+    batch, channels, *space = image(call.dims(0))
     call.put_out(0, (batch, channels, *_target(call, space)))
 
 
 def _target(call: Call, space: list[Extent]) -> list[Extent]:
     mode = call.attrs.text("mode", "size")
     if mode == "like":
-        like = call.ins[1]
-        return [None, None] if like is None else list(_image(like)[2:])
+        return list(image(call.dims(1))[2:])
     if mode == "size":
         if "scale_height" in call.attrs:
             scales = _scales(call.attrs)
@@ -104,25 +95,18 @@ def _resize_slots(attrs: Attributes) -> tuple[str, ...]:
 
 
 def _sampler(call: Call) -> None:
-    x, grid = call.ins
-    if x is not None and grid is not None:
-        batch, channels, _, _ = _image(x)
-        _, _, height, width = _image(grid)
-        call.put_out(0, (batch, channels, height, width))
+    x, grid = (image(shape) for shape in call.every())
+    call.put_out(0, (*x[:2], *grid[2:]))
 
 
 def _transformer(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None:
-        batch, channels, _, _ = _image(x)
-        call.put_in(1, (batch, 6))
-        call.put_out(0, (batch, channels, *call.attrs.integers("target_shape")))
+    batch, channels, _, _ = image(call.dims(0))
+    call.put_in(1, (batch, 6))
+    call.put_out(0, (batch, channels, *call.attrs.integers("target_shape")))
 
 
 def _grid(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if call.attrs.text("transform_type") == "affine":
         call.put_in(0, (None, 6))
         call.put_out(0, (x[0], 2, *call.attrs.integers("target_shape")))
@@ -140,20 +124,24 @@ def _gridded(call: Call) -> Translation:
 _INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "area", 3: "bicubic", 4: "bicubic"}
 
 
-def _image_resize(call: Call) -> None:
+def _picture(call: Call) -> Dims:
     """Height, width and channels, with a batch before them or not."""
-    x = call.ins[0]
-    if x is None or len(x) not in (3, 4):
-        return
+    x = call.dims(0)
+    if len(x) not in (3, 4):
+        raise Mismatch(f"the data is {text(x)}, not height, width and channels")
+    return x
+
+
+def _image_resize(call: Call) -> None:
+    *batch, rows, columns, channels = _picture(call)
     size = call.attrs.integers("size")
     width, height = (size[0], size[0]) if len(size) == 1 else (size[0], size[1])
-    rows, columns = x[-3], x[-2]
     if len(size) == 1 and call.attrs.flag("keep_ratio") and rows is not None and columns is not None:
         if rows > columns:
             height = rows * size[0] // columns
         else:
             width = columns * size[0] // rows
-    call.put_out(0, (*x[:-3], height, width, x[-1]))
+    call.put_out(0, (*batch, height, width, channels))
 
 
 def _image_resized(call: Call) -> Translation:
@@ -161,20 +149,13 @@ def _image_resized(call: Call) -> Translation:
 
 
 def _image_crop(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) in (3, 4):
-        call.put_out(0, (*x[:-3], call.attrs.integer("height"), call.attrs.integer("width"), x[-1]))
+    *batch, _, _, channels = _picture(call)
+    call.put_out(0, (*batch, call.attrs.integer("height"), call.attrs.integer("width"), channels))
 
 
 def _to_tensor(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) in (3, 4):
-        call.put_out(0, (*x[:-3], x[-1], x[-3], x[-2]))
-
-
-def _normalize(call: Call) -> None:
-    call.put_out(0, call.ins[0])
-    call.put_in(0, call.outs[0])
+    *batch, height, width, channels = _picture(call)
+    call.put_out(0, (*batch, channels, height, width))
 
 
 register(("UpSampling", "_npx_upsampling"), Operator(_upsample, _upsampled, slots=_upsample_slots))
@@ -198,11 +179,11 @@ register(
             "random_flip_top_bottom", "random_hue", "random_lighting", "random_saturation",
         )
     ],
-    Operator(_normalize, always(elementwise("fma"))),
+    Operator(like_first, always(elementwise("fma"))),
 )  # fmt: skip
 register(("_image_crop", "_npx__image_crop"), Operator(_image_crop, always(Translation("copy"))))
 register(
     ("_image_to_tensor", "_npx__image_to_tensor"),
     Operator(_to_tensor, always(elementwise("div")), always_type("float32")),
 )
-register(("_image_normalize", "_npx__image_normalize"), Operator(_normalize, always(elementwise("fma"))))
+register(("_image_normalize", "_npx__image_normalize"), Operator(like_first, always(elementwise("fma"))))

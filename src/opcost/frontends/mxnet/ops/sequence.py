@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Mismatch, text
 from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import VIEW, Call, Operator, Translation, elementwise, register, types_of
-from opcost.frontends.mxnet.shape import Mismatch, show
 
 
 def _batch(call: Call) -> None:
     """The lengths are one for each sequence; steps lie along axis 0 and the batch along 1, or the other way round."""
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if len(x) < 2:
-        raise Mismatch(f"the data is {show(x)}, which has no steps and batch")
+        raise Mismatch(f"the data is {text(x)}, which has no steps and batch")
     call.put_in(1, (x[0 if call.attrs.integer("axis", 0) else 1],))
 
 
@@ -24,9 +22,8 @@ def _masked(call: Call) -> None:
 
 def _last(call: Call) -> None:
     _batch(call)
-    x = call.ins[0]
-    if x is not None:
-        call.put_out(0, (x[0 if call.attrs.integer("axis", 0) else 1], *x[2:]))
+    x = call.dims(0)
+    call.put_out(0, (x[0 if call.attrs.integer("axis", 0) else 1], *x[2:]))
 
 
 def _mask(call: Call) -> Translation:

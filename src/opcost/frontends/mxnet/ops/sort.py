@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import Mismatch, axis_of, product, replaced
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, output_type, register
-from opcost.frontends.mxnet.shape import Mismatch, axis_of, product, replaced
 
 
 def _axis(call: Call, rank: int) -> int | None:
@@ -26,9 +26,7 @@ def _returns(attrs: Attributes) -> str:
 
 
 def _topk(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if _returns(call.attrs) == "mask":
         like_first(call)
         return
@@ -38,8 +36,7 @@ def _topk(call: Call) -> None:
     kept = length if k <= 0 else k
     if length is not None and kept is not None and kept > length:
         raise Mismatch(f"the {kept} largest of {length} were asked for")
-    for index in range(len(call.outs)):
-        call.put_out(index, (kept,) if axis is None else replaced(x, axis, kept))
+    call.put_all((kept,) if axis is None else replaced(x, axis, kept))
 
 
 def _topk_outputs(attrs: Attributes) -> int:
@@ -63,9 +60,7 @@ def _selected(call: Call) -> Translation:
 
 
 def _sort(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if _axis(call, len(x)) is None:
         call.put_out(0, (product(x),))
     else:

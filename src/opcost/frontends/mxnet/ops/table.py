@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
+from opcost.core.shapes import Dims, Shape, Unknown, known, merge
 from opcost.errors import GraphError
 from opcost.frontends.mxnet.attribute import Attributes
-from opcost.frontends.mxnet.shape import Shape, Undetermined, dims, merge
 from opcost.frontends.mxnet.symbol import Symbol
 
 Type: TypeAlias = "str | None"
@@ -90,13 +90,29 @@ class Call:
         if index < len(self.outs):
             self.outs[index] = merge(self.outs[index], shape)
 
+    def dims(self, index: int) -> Dims:
+        """The shape of an input, of which the rank at least is known; else a rule ends here, and is asked again later."""
+        shape = self.ins[index]
+        if shape is None:
+            raise Unknown
+        return shape
+
+    def every(self) -> list[Dims]:
+        """The shapes of all inputs."""
+        return [self.dims(index) for index in range(len(self.ins))]
+
+    def put_all(self, shape: Shape) -> None:
+        """Say that every output has this shape."""
+        for index in range(len(self.outs)):
+            self.put_out(index, shape)
+
     def x(self, index: int = 0) -> tuple[int, ...]:
-        """The extents of an input; raises `Undetermined` where they are not all known."""
-        return dims(self.ins[index] if index < len(self.ins) else None)
+        """The extents of an input, all of them known."""
+        return known(self.ins[index] if index < len(self.ins) else None)
 
     def y(self, index: int = 0) -> tuple[int, ...]:
         """The extents of an output."""
-        return dims(self.outs[index])
+        return known(self.outs[index])
 
     def type_in(self, index: int, dtype: Type) -> None:
         if index < len(self.in_types) and self.in_types[index] is None:
@@ -225,6 +241,6 @@ def elementwise(fn: str, inputs: tuple[int, ...] | None = None, **attrs: int) ->
 
 
 __all__ = [
-    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Inferred", "Operator", "Translate", "Translation", "Type", "Undetermined",
-    "always", "always_type", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
+    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Inferred", "Operator", "Translate", "Translation", "Type", "always",
+    "always_type", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
 ]  # fmt: skip

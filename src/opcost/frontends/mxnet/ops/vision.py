@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
+from opcost.core.shapes import Extent, Mismatch, adaptive_windows, divided, product, text, times
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.convolution import BILINEAR_TAPS
 from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.pool import adaptive_window
 from opcost.frontends.mxnet.ops.table import (
     Call,
     Operator,
@@ -17,7 +19,6 @@ from opcost.frontends.mxnet.ops.table import (
     same_types,
     types_of,
 )
-from opcost.frontends.mxnet.shape import Extent, Mismatch, product, show
 
 OVERLAP_FLOPS = 14
 """Of two boxes: four comparisons, two differences and two clamps, a product, and what the union needs (5)."""
@@ -37,15 +38,14 @@ def _suppressed(call: Call) -> Translation:
 
 def _nms(call: Call) -> None:
     like_first(call)
-    x = call.ins[0]
-    if x is not None and len(x) < 2:
-        raise Mismatch(f"the data is {show(x)}, not boxes and their coordinates")
+    x = call.dims(0)
+    if len(x) < 2:
+        raise Mismatch(f"the data is {text(x)}, not boxes and their coordinates")
 
 
 def _overlap(call: Call) -> None:
-    a, b = call.ins
-    if a is not None and b is not None:
-        call.put_out(0, (*a[:-1], *b[:-1]))
+    a, b = call.every()
+    call.put_out(0, (*a[:-1], *b[:-1]))
 
 
 def _overlapped(call: Call) -> Translation:
@@ -53,8 +53,8 @@ def _overlapped(call: Call) -> Translation:
 
 
 def _match(call: Call) -> None:
-    x = call.ins[0]
-    if x is not None and len(x) > 1:
+    x = call.dims(0)
+    if len(x) > 1:
         call.put_out(0, x[:-1])
         call.put_out(1, (*x[:-2], x[-1]))
 
@@ -78,19 +78,16 @@ def _coded(call: Call) -> Translation:
 
 
 def _prior(call: Call) -> None:
-    x = call.ins[0]
-    if x is None:
-        return
+    x = call.dims(0)
     if len(x) < 4:
-        raise Mismatch(f"the data is {show(x)}, not batch, channels, height and width")
+        raise Mismatch(f"the data is {text(x)}, not batch, channels, height and width")
     each = call.attrs.count("sizes", 1) + call.attrs.count("ratios", 1) - 1
-    places = product(x[2:4])
-    call.put_out(0, (1, None if places is None else places * each, 4))
+    call.put_out(0, (1, times(product(x[2:4]), each), 4))
 
 
 def _target(call: Call) -> None:
-    anchors, label = call.ins[0], call.ins[1]
-    if anchors is None or label is None or len(anchors) != 3 or not label:
+    anchors, label = call.dims(0), call.dims(1)
+    if len(anchors) != 3 or not label:
         return
     numbers = product(anchors)
     call.put_out(0, (label[0], numbers))
@@ -127,9 +124,9 @@ def _proposal(*, whole_batch: bool) -> Operator:
         kept = call.attrs.integer("rpn_post_nms_top_n", 300)
         if scores is not None and len(scores) == 4:
             batch, channels, height, width = scores
-            call.put_in(1, (batch, None if channels is None else channels * 2, height, width))
+            call.put_in(1, (batch, times(channels, 2), height, width))
             call.put_in(2, (batch, 3))
-            rows: Extent = kept if not whole_batch else None if batch is None else batch * kept
+            rows: Extent = times(batch, kept) if whole_batch else kept
             call.put_out(0, (rows, 5))
             call.put_out(1, (rows, 1))
 
@@ -153,15 +150,13 @@ def _pooled_size(call: Call) -> tuple[int, ...]:
 
 def _regions(call: Call) -> None:
     """One small image for every region; its channels are the data's unless `output_dim` says otherwise."""
-    x, regions = call.ins[0], call.ins[1]
-    if x is None or regions is None:
-        return
+    x, regions = call.dims(0), call.dims(1)
     if len(x) != 4 or len(regions) != 2:
-        raise Mismatch(f"the data is {show(x)} and the regions are {show(regions)}")
+        raise Mismatch(f"the data is {text(x)} and the regions are {text(regions)}")
     height, width = _pooled_size(call)
     depth: Extent = call.attrs.integer("output_dim") if "output_dim" in call.attrs else x[1]
     if call.attrs.flag("position_sensitive"):
-        depth = None if depth is None else depth // (height * width)
+        depth = divided(depth, height * width, "channels", "places")
     call.put_out(0, (regions[0], depth, height, width))
 
 
@@ -169,7 +164,7 @@ def _pooled(fn: str) -> Translate:
     """Regions lie in data; a window is taken as its share of the whole image."""
 
     def translate(call: Call) -> Translation:
-        return Translation("pool", {"fn": fn, "window": adaptive_window(call.x()[2:], call.y()[2:])})
+        return Translation("pool", {"fn": fn, "window": prod(adaptive_windows(call.x()[2:], call.y()[2:])[0])})
 
     return translate
 

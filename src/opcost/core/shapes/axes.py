@@ -104,9 +104,9 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]: ...
 def broadcast(shapes: Sequence[Sequence[Extent]]) -> Dims: ...
 def broadcast(shapes: Sequence[Sequence[Extent]]) -> Dims:
     """The shape to which all of these stretch, aligned at their last axes; an unknown extent stretches to any."""
-    found: Dims = ()
-    for shape in shapes:
-        if tuple(shape) == found:
+    found: Dims = tuple(shapes[0]) if shapes else ()
+    for shape in shapes[1:]:
+        if shape == found:
             continue
         long, short = (found, shape) if len(found) > len(shape) else (shape, found)
         wide = list(long)
@@ -123,12 +123,11 @@ def broadcast(shapes: Sequence[Sequence[Extent]]) -> Dims:
 
 def expanded(shape: Sequence[Extent], target: Sequence[Extent]) -> Dims:
     """A shape stretched to another one, and no further."""
-    found = broadcast([shape, target])
-    if len(found) > len(target) or any(
-        wanted == 1 and extent not in (1, None) for extent, wanted in zip(found, target, strict=True)
-    ):
+    added = len(target) - len(shape)
+    pairs = list(zip(shape, target[max(added, 0) :], strict=False))
+    if added < 0 or any(None not in (have, want) and have not in (1, want) for have, want in pairs):
         raise Mismatch(f"{text(tuple(shape))} cannot be stretched to {text(tuple(target))}")
-    return found
+    return (*target[:added], *[have if want is None and have != 1 else want for have, want in pairs])
 
 
 def tiled(shape: Sequence[Extent], times_each: Sequence[int]) -> Dims:

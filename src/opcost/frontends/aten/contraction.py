@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import Mismatch, explicit
 from opcost.frontends.aten.call import Call, Translation, on
 from opcost.frontends.aten.tensor import Tensor, layout_name, type_name
 
@@ -243,11 +244,10 @@ def _trilinear(call: Call) -> Translation:
 
 @on("einsum")
 def _einsum(call: Call) -> Translation:
-    from opcost.frontends.aten.equation import explicit
-
     operands = call.tensors("tensors")
-    equation = explicit(call["equation"], [operand.dim() for operand in operands])
-    if equation is None:
+    try:
+        equation = explicit(call["equation"], [operand.dim() for operand in operands])
+    except Mismatch:
         return Translation("unknown", {})
     return Translation("einsum", {"equation": equation}, operands)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from opcost.core.graph import Attr
+from opcost.core.shapes import adaptive_windows
 from opcost.frontends.aten.call import Call, Translation, on, per_axis
 from opcost.frontends.aten.tensor import Tensor
 
@@ -56,9 +57,8 @@ def _adaptive(call: Call) -> Translation:
     grad = call.base.endswith("_backward")
     large: Tensor = call["self"]
     small: Sequence[int] = call["grad_output"].shape if grad else call.outs[0].shape
-    extents = [(n, m) for n, m in zip(large.shape[-axes:], small[-axes:], strict=True) if m]
-    kernel = tuple(-(-n // m) for n, m in extents)
-    return pool(fn, prod(kernel), grad=grad, kernel=kernel, stride=tuple(n // m for n, m in extents))
+    kernel, stride = adaptive_windows(large.shape[-axes:], small[-axes:])
+    return pool(fn, prod(kernel), grad=grad, kernel=kernel, stride=stride)
 
 
 @on("max_unpool2d", "max_unpool3d")

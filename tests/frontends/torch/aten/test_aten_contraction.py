@@ -81,23 +81,6 @@ def test_einsum_gets_an_explicit_equation(translated: Any, meta: Any) -> None:
     assert seen.cost.macs == B * M * K * N
 
 
-@pytest.mark.parametrize(
-    ("equation", "ranks", "explicit"),
-    [
-        ("ij,jk", [2, 2], "ij,jk->ik"),
-        ("b i d, b j d -> b i j", [3, 3], "bid,bjd->bij"),
-        ("ba", [2], "ba->ab"),
-        ("i,i->", [1, 1], "i,i->"),
-        ("...d,...d->...", [3, 2], "abd,bd->ab"),
-        ("ij,jk", [2, 3], None),
-    ],
-)
-def test_an_equation_is_written_out(equation: str, ranks: list[int], explicit: str | None) -> None:
-    from opcost.frontends.aten.equation import explicit as write_out
-
-    assert write_out(equation, ranks) == explicit
-
-
 def test_outer_products_sum_nothing_and_are_elementwise(record: Any, translated: Any, meta: Any) -> None:
     (seen,) = record(lambda: torch.addr(meta(M, N), meta(M), meta(N)))
     assert (seen.kind, seen.cost.macs) == ("elementwise", 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.composite.parts import Parts, broadcast, new, of
+from opcost.frontends.aten.composite.parts import Parts, new, of
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Tensor, type_name
 
@@ -38,7 +39,7 @@ def _nll_loss(do: Parts, call: Call) -> None:
 def _l1_loss(do: Parts, call: Call) -> None:
     x = do(
         "sub.Tensor",
-        new(broadcast(call["self"].shape, call["target"].shape), call["self"]),
+        new(broadcast([call["self"].shape, call["target"].shape]), call["self"]),
         self=call["self"],
         other=call["target"],
     )
@@ -74,7 +75,7 @@ def _cosine_similarity(do: Parts, call: Call) -> bool | None:
 @of("pairwise_distance")
 def _pairwise_distance(do: Parts, call: Call) -> None:
     a, b = call["x1"], call["x2"]
-    difference = do("sub.Tensor", new(broadcast(a.shape, b.shape), a), self=a, other=b)
+    difference = do("sub.Tensor", new(broadcast([a.shape, b.shape]), a), self=a, other=b)
     do("norm.ScalarOpt_dim", call.outs[0], self=do.like("add.Scalar", difference, other=0.0), dim=[-1])
 
 

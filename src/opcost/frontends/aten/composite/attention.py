@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.composite.parts import Parts, broadcast, new, of
+from opcost.frontends.aten.composite.parts import Parts, new, of
 from opcost.frontends.aten.composite.products import product
 from opcost.frontends.aten.tensor import Tensor, type_name
 
@@ -28,7 +29,7 @@ def _attention(do: Parts, call: Call) -> None:
         mask = _weights_of(do, do.like("tril", do("ones", square)), q)
     turned = do.turned(k)
     turned = do.like("mul.Tensor", turned, other=1.0)
-    scores = new((*broadcast(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2]), q)
+    scores = new((*broadcast([q.shape[:-2], k.shape[:-2]]), q.shape[-2], k.shape[-2]), q)
     product(do, q, turned, scores)
     if mask is not None:
         scores = do("add.Tensor", new(scores.shape, scores), self=scores, other=mask)  # type: ignore[assignment]

@@ -89,10 +89,3 @@ def taken_apart(call: Call) -> list[Step] | None:
         return None
     parts = Parts()
     return None if take(parts, call) is False else parts.steps
-
-
-def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The common shape of several."""
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    return tuple(next((n for n in extents if n != 1), 1) for extents in zip(*padded, strict=True))

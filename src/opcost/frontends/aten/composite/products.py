@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from opcost.core.shapes import Mismatch, broadcast, explicit
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.composite.parts import Parts, broadcast, new, of
-from opcost.frontends.aten.equation import explicit
+from opcost.frontends.aten.composite.parts import Parts, new, of
 from opcost.frontends.aten.strides import is_contiguous, row_major
 from opcost.frontends.aten.tensor import Tensor
 
@@ -42,7 +42,7 @@ def product(do: Parts, a: Tensor, b: Tensor, y: Tensor) -> None:
     else:
         a = do.view(a, (1, *a.shape), (0, *a.stride())) if a.dim() == 1 else a
         b = do.view(b, (*b.shape, 1), (*b.stride(), 0)) if b.dim() == 1 else b
-        batch = broadcast(a.shape[:-2], b.shape[:-2])
+        batch = broadcast([a.shape[:-2], b.shape[:-2]])
         left, right = (_stacked(do, x, batch) for x in (a, b))
         do("bmm", y, self=left, mat2=right)
 
@@ -70,8 +70,9 @@ def _stacked(do: Parts, x: Tensor, batch: Sequence[int]) -> Tensor:
 def _einsum(do: Parts, call: Call) -> bool | None:
     """Operands are joined from the left, two by two; what only one of them has and nobody needs later is summed first."""
     operands = list(call["tensors"])
-    equation = explicit(call["equation"], [x.dim() for x in operands])
-    if equation is None:
+    try:
+        equation = explicit(call["equation"], [x.dim() for x in operands])
+    except Mismatch:
         return False
     left, _, result = equation.partition("->")
     terms = left.split(",")

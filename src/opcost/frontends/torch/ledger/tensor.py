@@ -9,6 +9,7 @@ import torch
 
 from opcost.core.graph import TensorSpec
 from opcost.errors import DataDependent
+from opcost.frontends.aten.strides import row_major
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
@@ -72,7 +73,7 @@ class Signatures:
         if tensor.layout is torch.strided:
             return self.get(shape, tensor.stride(), tensor.dtype, device)
         if tensor.layout not in _SPARSE or tensor.dense_dim() or tensor.sparse_dim() < len(shape):
-            return self.get(shape, contiguous(shape), tensor.dtype, device)
+            return self.get(shape, row_major(shape), tensor.dtype, device)
         return self._sparse(shape, tensor.dtype, device, tensor.layout, tensor._nnz())
 
     def _sparse(self, *key: Any) -> Signature:
@@ -103,16 +104,6 @@ def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layo
     values = torch.zeros(stored, dtype=dtype)
     made = torch.sparse_coo_tensor(places, values, shape, is_coalesced=once, check_invariants=False)
     return made if layout is torch.sparse_coo else made.to_sparse(layout=layout)
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides."""
-    strides = []
-    step = 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 class Recorded(torch.Tensor):

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from opcost.frontends.torch.ledger.tensor import contiguous
+from opcost.core.shapes import Mismatch, broadcast
+from opcost.frontends.aten.strides import row_major
 
 _aten = torch.ops.aten
 _META = torch.device("meta")
@@ -30,7 +31,7 @@ def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def _new(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     shape = tuple(shape)
-    return torch.empty_strided(shape, contiguous(shape), dtype=dtype, device=_META)
+    return torch.empty_strided(shape, row_major(shape), dtype=dtype, device=_META)
 
 
 def _plain(*tensors: torch.Tensor) -> bool:
@@ -61,8 +62,11 @@ def _binary(args: Any) -> Any:
         return NotImplemented
     if a.shape == b.shape:
         return _new(a.shape, a.dtype)
-    shape = _broadcast(a.shape, b.shape)
-    return NotImplemented if shape is None or not a.shape or not b.shape else _new(shape, a.dtype)
+    try:
+        shape = broadcast((a.shape, b.shape))
+    except Mismatch:
+        return NotImplemented
+    return _new(shape, a.dtype) if a.shape and b.shape else NotImplemented
 
 
 def _binary_in_place(args: Any) -> Any:
@@ -70,20 +74,6 @@ def _binary_in_place(args: Any) -> Any:
     if not isinstance(b, torch.Tensor):
         return _unary_in_place(args)
     return a if a.shape == b.shape and a.dtype is b.dtype and a.dtype in _FLOATS else NotImplemented
-
-
-def _broadcast(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
-    if len(a) < len(b):
-        a, b = b, a
-    shape = list(a)
-    offset = len(a) - len(b)
-    for i, n in enumerate(b):
-        m = shape[offset + i]
-        if m == 1:
-            shape[offset + i] = n
-        elif n not in (1, m):
-            return None
-    return shape
 
 
 def _mm(args: Any) -> Any:

@@ -42,6 +42,11 @@ def read_cost(data: dict[str, Any]) -> Cost:
     return Cost(*(count_of(get(data, name, int)) for name in COST_FIELDS))
 
 
+def read_attrs(data: dict[str, Any]) -> dict[str, Attr]:
+    """Attributes by name."""
+    return {text_of(name): read_attr(value) for name, value in data.items()}
+
+
 def read_attr(value: object) -> Attr:
     """An attribute."""
     if isinstance(value, list):

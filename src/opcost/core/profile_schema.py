@@ -20,7 +20,7 @@ from opcost.core.checked import (
     objects,
     pick,
     pick_all,
-    read_attr,
+    read_attrs,
     read_cost,
     read_spec,
     short,
@@ -115,10 +115,7 @@ def _plain(value: object) -> Any:
 def _read(data: dict[str, Any]) -> Profile:
     texts = [text_of(text) for text in get(data, "texts", list)]
     specs = [read_spec(entry) for entry in get(data, "specs", list)]
-    attrs: list[Attrs] = [
-        {text_of(name): read_attr(value) for name, value in instance(entry, dict).items()}
-        for entry in get(data, "attrs", list)
-    ]
+    attrs: list[Attrs] = [read_attrs(instance(entry, dict)) for entry in get(data, "attrs", list)]
     costs = [read_cost(instance(entry, dict)) for entry in get(data, "costs", list)]
     names = [_kernel_name(entry, texts) for entry in get(data, "kernels", list)]
     columns: tuple[str, ...] = (

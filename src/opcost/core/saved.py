@@ -15,14 +15,14 @@ from opcost.core.checked import (
     one_of,
     pick,
     pick_all,
-    read_attr,
+    read_attrs,
     read_cost,
     read_spec,
     text_of,
     texts_of,
 )
 from opcost.core.document import Document
-from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
+from opcost.core.graph import NO_ATTRS, Call, Note, Op, Phase, TensorSpec
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats, Uncounted
 
 SCHEMA = "opcost.report/1"
@@ -86,8 +86,9 @@ def _check_tree(report: Report) -> None:
 def _read_operator(entry: object, specs: list[TensorSpec]) -> tuple[Op, Row]:
     """An operator and its row, to be copied for every place where it ran."""
     data = instance(entry, dict)
-    attrs = {name: read_attr(value) for name, value in get(data, "attrs", dict).items()}
-    op = Op(0, get(data, "kind", str), get(data, "raw", str), (), (), attrs)
+    attrs = read_attrs(get(data, "attrs", dict))
+    native = read_attrs(get(data, "native", dict)) if "native" in data else NO_ATTRS
+    op = Op(0, get(data, "kind", str), get(data, "raw", str), (), (), attrs, native=native)
     cost = get(data, "cost", dict, optional=True)
     row = Row(
         op,
@@ -108,7 +109,7 @@ def _read_rows(data: dict[str, Any], operators: list[tuple[Op, Row]], paths: lis
         op, row = pick(operators, operator)
         ran = Op(
             count_of(op_id), op.kind, op.raw, counts_of(inputs), counts_of(outputs), op.attrs,
-            pick(paths, module), count_of(repeat), pick(PHASES, phase),
+            pick(paths, module), count_of(repeat), pick(PHASES, phase), op.native,
         )  # fmt: skip
         rows.append(Row(ran, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes))
     return tuple(rows)

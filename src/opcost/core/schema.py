@@ -49,7 +49,7 @@ class _Writer:
         self.specs = Table()
         self.operators = Table()
         self._modules = {module.path: number for number, module in enumerate(modules)}
-        self._attrs_seen: dict[int, str] = {}
+        self._attrs_seen: dict[tuple[int, int], str] = {}
 
     def spec(self, spec: TensorSpec) -> int:
         return self.specs.number(
@@ -68,9 +68,11 @@ class _Writer:
     def operator(self, row: Row) -> int:
         op = row.op
         # 1, 1.0 and True are equal but not the same attribute, so the written form is the key; it is made once per object.
-        attrs = self._attrs_seen.get(id(op.attrs))
+        seen = (id(op.attrs), id(op.native))
+        attrs = self._attrs_seen.get(seen)
         if attrs is None:
-            attrs = self._attrs_seen[id(op.attrs)] = json.dumps(write_attrs(op.attrs), sort_keys=True)
+            written = [write_attrs(op.attrs), write_attrs(op.native)]
+            attrs = self._attrs_seen[seen] = json.dumps(written, sort_keys=True)
         key = (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes)
         return self.operators.number(
             key,
@@ -81,6 +83,7 @@ class _Writer:
                 "ins": self.spec_list(row.ins),
                 "outs": self.spec_list(row.outs),
                 "attrs": write_attrs(op.attrs),
+                **({"native": write_attrs(op.native)} if op.native else {}),
                 "cost": None if row.cost is None else write_cost(row.cost),
                 "activations": row.activations,
                 "activation_bytes": row.activation_bytes,

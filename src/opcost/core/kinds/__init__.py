@@ -57,10 +57,9 @@ _TABLE = (
     ),
     _kind(
         "matmul",
-        "a matrix product, also batched",
-        form("a, [b], [added] -> y, ...", "depth"),
+        "a matrix product, also batched; scales and indices of packed operands come last",
+        form("a, [b], [added], ... -> y, ...", "depth"),
         form("... -> y, ...", told_by="macs"),
-        form("a, [b], ... -> y, ...", "depth", told_by="then"),
         depth=whole("products summed into one output element"),
         groups=whole("output matrices that share the depth (a ragged grouped product)"),
         bias=flag("something is added"),
@@ -141,7 +140,9 @@ _TABLE = (
         form("x, ... -> y", "fn"),
         _gradient("grad_y, ... -> grad_x", "fn"),
         fn=one_of(names.RESIZES, "how it is interpolated"),
-        taps=whole("source elements under one output element, where a filter is wider than fn says (antialiased)"),
+        taps=whole(
+            "source elements under one output element, where a filter is wider than fn says (antialiased, lanczos)"
+        ),
     ),
     _kind(
         "sample",

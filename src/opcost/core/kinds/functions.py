@@ -45,7 +45,7 @@ LOSSES = tuple(
 
 NORMS = ("batch", "instance", "layer", "group", "rms", "weight", "lp", "local_response")
 POOLS = ("max", "adaptive_max", "avg", "adaptive_avg", "lp", "unpool")
-RESIZES = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "area")
+RESIZES = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "area", "lanczos")
 CELLS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 SCATTERS = ("copy", "add", "mul", "max", "min", "mean")
 BAGS = ("none", "sum", "max", "mean")

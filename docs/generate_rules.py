@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from opcost.core.kinds import CONTRACTIONS, KINDS
+from opcost.core.kinds import CONTRACTIONS, KINDS, Kind
 from opcost.rules import default_rules
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 from opcost.rules.loss import LOSSES
@@ -23,9 +23,10 @@ Each front end translates its framework's operators into the kinds below; each k
 first. What the quantities mean stands in [quantities.md](quantities.md).
 
 FLOPs are 2 × MACs (8 × for complex numbers) plus the FLOPs named here. Where nothing else is said, an operator reads all
-its distinct inputs once and writes all its outputs. *Contract* is what a front end hands over: the order of the
-tensors and the attributes, optional ones in brackets. An operator that no rule knows has the kind `unknown`; it is
-listed under the report's coverage and never counted as zero.
+its distinct inputs once and writes all its outputs. *Operator* is what a front end hands over: the tensors in their
+order, optional ones in brackets, `...` for any more, and the attributes. What does not fit is refused: an operator with
+an attribute that its kind does not have is an error, never a number. An operator that no rule knows has the kind
+`unknown`; it is listed under the report's coverage and never counted as zero.
 """
 
 
@@ -49,8 +50,17 @@ def _summary(kind: str) -> str:
 def _section(kind: str) -> str:
     formula, rest = _words(kind)
     table = _TABLES.get(kind, "")
-    text = f"### {kind}\n\n**{formula}**\n\n{rest}\n\nContract: `{KINDS[kind]}`\n"
+    text = f"### {kind}\n\n**{formula}**\n\n{rest}\n\n{_contract(KINDS[kind])}"
     return f"{text}\n{table}" if table else text
+
+
+def _contract(kind: Kind) -> str:
+    """Meaning, tensors and attributes of a kind's operators."""
+    lines = [f"Operator: {kind.meaning}.", "", *(f"- `{form.described()}`" for form in kind.forms)]
+    if kind.attributes:
+        lines += ["", "| attribute | holds | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | {held} | {held.meaning} |" for name, held in kind.attributes.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _words(kind: str) -> tuple[str, str]:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from opcost.analysis.price import price
-from opcost.core.cost import Cost
+from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import Report, Uncounted
-from opcost.errors import RuleError
+from opcost.errors import GraphError, RuleError
 from opcost.rules import default_rules
 from opcost.rules.registry import Convention, OpView, Rule
 
@@ -131,6 +131,43 @@ class TestUnknown:
         report = price(graph(list(self.VALUES), ops), default_rules().with_rules({"lib::odd": odd}))
         assert report.coverage.complete
         assert (report.rows[0].rule, report.totals.macs) == ("lib::odd", N * M * 7)
+
+
+def test_a_misspelt_attribute_is_refused_and_not_priced_without_it() -> None:
+    x, y = TensorSpec((1, 4, 8, 8)), TensorSpec((1, 4, 8, 8))
+    values = (value(0, "input", spec=x), value(1, "input", spec=TensorSpec((4, 4, 1, 1))), value(2, spec=y))
+    misspelt = Op(0, "conv", "lib::conv", (0, 1), (2,), {"transposd": True})
+    unchecked = Graph(
+        source="test", framework="none", values=values, ops=(misspelt,), modules=(Module(path="", type="Net"),)
+    )
+    with pytest.raises(
+        GraphError, match="conv operator lib::conv: unknown attribute 'transposd'; did you mean 'transposed'"
+    ):
+        price(unchecked, default_rules())
+
+
+@pytest.mark.parametrize(
+    ("kind", "attrs", "rule", "seen"),
+    [
+        ("elementwise", ADD, "elementwise", {"fn": "add"}),
+        ("elementwise", ADD, "lib::odd", {"fn": "add", "mode": "ADD", "elements": 0}),
+        ("unknown", NO_ATTRS, "lib::odd", {"fn": 7, "mode": "ADD", "elements": 0}),
+        ("unknown", NO_ATTRS, "unknown", {"fn": 7, "mode": "ADD", "elements": 0}),
+    ],
+)
+def test_only_a_rule_for_the_very_operator_sees_the_frameworks_own_parameters(
+    kind: str, attrs: Attrs, rule: str, seen: Attrs
+) -> None:
+    views = []
+
+    def spy(view: OpView) -> Cost:
+        views.append(view.attrs)
+        return ZERO
+
+    native: Attrs = {"fn": 7, "mode": "ADD", "elements": 0}
+    ops = [Op(0, kind, "lib::odd", (0,), (1,), attrs, native=native)]
+    price(graph([value(0, "input"), value(1)], ops), default_rules().with_rules({rule: spy}))
+    assert views == [seen]
 
 
 def fails(view: OpView) -> Cost:

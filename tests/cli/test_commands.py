@@ -41,7 +41,7 @@ def test_rules_lists_every_rule_with_its_formula(opcost_command: Callable) -> No
 
 
 def test_one_rule_is_shown_in_full_with_the_operator_it_prices(opcost_command: Callable) -> None:
-    assert KINDS["conv"] in opcost_command("rules", "conv").out
+    assert "\n".join(KINDS["conv"].described()) in opcost_command("rules", "conv").out
 
 
 def test_doctor_tells_versions_plug_ins_and_extras(opcost_command: Callable) -> None:

@@ -58,6 +58,14 @@ def test_an_operator_that_makes_what_does_not_exist_is_named() -> None:
         replace(GOOD, ops=ops).check()
 
 
+def test_an_operator_that_is_not_what_its_kind_says_is_named() -> None:
+    ops = (GOOD.ops[0], GOOD.ops[1]._replace(attrs={"shape": True}))
+    with pytest.raises(
+        GraphError, match=r"operator 1 \(test::view\): unknown attribute 'shape'; did you mean 'shapes'"
+    ):
+        replace(GOOD, ops=ops).check()
+
+
 def test_an_operator_in_an_unknown_module_is_named() -> None:
     ops = (GOOD.ops[0]._replace(module="nowhere"), GOOD.ops[1])
     with pytest.raises(GraphError, match="unknown module 'nowhere'"):

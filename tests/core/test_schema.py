@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opcost.analysis.price import price
-from opcost.core.graph import Attrs, Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.graph import NO_ATTRS, Attrs, Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.report import Report
 from opcost.core.schema import SCHEMA, dumps, from_dict, load, loads, to_dict
 from opcost.errors import SourceError
@@ -25,13 +25,25 @@ def rules() -> Rules:
     return found
 
 
-def small_report(attrs: tuple[Attrs, ...] = ({"depth": 3},), notes: tuple[Note, ...] = ()) -> Report:
-    """A chain of matrix products, one for each mapping of attributes, with an unknown operator at the end."""
+def small_report(native: tuple[Attrs, ...] = (NO_ATTRS,), notes: tuple[Note, ...] = ()) -> Report:
+    """A chain of matrix products, one for each mapping of the framework's own parameters, with an unknown operator at the end."""
     values = [Value(0, "x", X, "input", 0), Value(1, "w", W, "param", 1, trainable=True)]
     ops = []
-    for number, mapping in enumerate(attrs):
+    for number, own in enumerate(native):
         values.append(Value(number + 2, "", X, "activation", number + 2))
-        ops.append(Op(number, "matmul", "test::mm", (number and number + 1, 1), (number + 2,), mapping, "fc", 2))
+        ops.append(
+            Op(
+                number,
+                "matmul",
+                "test::mm",
+                (number and number + 1, 1),
+                (number + 2,),
+                {"depth": 3},
+                "fc",
+                2,
+                native=own,
+            )
+        )
     last = len(values)
     values.append(Value(last, "", TensorSpec((None, 3)), "activation", last))
     ops.append(Op(len(ops), "unknown", "test::what", (last - 1,), (last,), {}, "", 1, "backward"))
@@ -64,31 +76,38 @@ ATTRS = st.recursive(
 
 
 @given(
-    attrs=st.lists(st.dictionaries(st.text(max_size=5), ATTRS, max_size=3), min_size=1, max_size=5),
+    native=st.lists(st.dictionaries(st.text(max_size=5), ATTRS, max_size=3), min_size=1, max_size=5),
     notes=st.lists(st.builds(Note, st.text(max_size=5), st.text(max_size=20), st.text(max_size=5)), max_size=2),
 )
-def test_reading_what_was_written_is_the_identity(attrs: list[Attrs], notes: list[Note]) -> None:
-    report = small_report(tuple(attrs), tuple(notes))
+def test_reading_what_was_written_is_the_identity(native: list[Attrs], notes: list[Note]) -> None:
+    report = small_report(tuple(native), tuple(notes))
     again = loads(dumps(report))
     assert again == report
-    assert [row.op.attrs for row in again.rows] == [row.op.attrs for row in report.rows]
     assert repr(again) == repr(report)  # 1, 1.0 and True are equal, but must come back as what they were
     assert dumps(again) == dumps(report)
 
 
 def test_attributes_that_are_equal_but_not_the_same_stay_apart() -> None:
     report = loads(dumps(small_report(({"a": 1}, {"a": 1.0}, {"a": True}))))
-    assert [type(row.op.attrs["a"]) for row in report.rows if row.op.attrs] == [int, float, bool]
+    assert [type(row.op.native["a"]) for row in report.rows if row.op.native] == [int, float, bool]
 
 
 def test_equal_operators_share_one_mapping_of_attributes_after_reading() -> None:
-    report = loads(dumps(small_report(tuple({"depth": 3} for _ in range(5)))))
-    assert len({id(row.op.attrs) for row in report.rows if row.op.kind == "matmul"}) == 1
+    report = loads(dumps(small_report(tuple({"mode": 3} for _ in range(5)))))
+    for name in ("attrs", "native"):
+        assert len({id(getattr(row.op, name)) for row in report.rows if row.op.kind == "matmul"}) == 1
+
+
+def test_a_file_from_before_a_framework_had_a_place_for_its_own_parameters_is_read() -> None:
+    data = json.loads(dumps(small_report()))
+    data["operators"][0]["attrs"]["mode"] = "CROSS"
+    op = from_dict(data).rows[0].op
+    assert (op.attrs, op.native, op.told) == ({"depth": 3, "mode": "CROSS"}, {}, {"depth": 3, "mode": "CROSS"})
 
 
 def test_a_row_that_repeats_an_operator_takes_only_its_own_numbers() -> None:
     def size(rows: int) -> int:
-        return len(dumps(small_report(({"depth": 3, "what": "x" * 200},) * rows)))
+        return len(dumps(small_report(({"what": "x" * 200},) * rows)))
 
     per_row = (size(3000) - size(1000)) / 2000
     assert per_row < 40  # an identifier of up to four digits seven times, with brackets and commas

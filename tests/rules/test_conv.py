@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
-from opcost.errors import RuleError
 from opcost.rules.conv import conv
 from opcost.rules.registry import OpView
 
@@ -67,11 +66,6 @@ def test_a_fused_activation_adds_its_flops(cost: Any) -> None:
     assert cost("conv", *shapes, then=("add", "relu")).flops - cost("conv", *shapes).flops == 2 * n * cout * out * out
 
 
-def test_an_unknown_fused_function_is_an_error(cost: Any) -> None:
-    with pytest.raises(RuleError, match="unknown function 'rleu'"):
-        cost("conv", [(1, 3, 8, 8), (4, 3, 3, 3)], [(1, 4, 6, 6)], then=("rleu",))
-
-
 @pytest.mark.parametrize(
     ("grads", "products"), [(("input",), 1), (("weight",), 1), (("input", "weight"), 2), (("bias",), 0)]
 )
@@ -103,11 +97,6 @@ def test_the_gradient_of_a_transposed_convolution_counts_input_elements(cost: An
     x, weight, y = (n, cin, h, h), (cin, cout, k, k), (n, cout, out, out)
     price = cost("conv", [y, x, weight], [x, weight], grads=("input", "weight"), transposed=True)
     assert price.macs == 2 * n * cin * h * h * cout * k * k
-
-
-def test_a_misspelt_gradient_is_an_error(cost: Any) -> None:
-    with pytest.raises(RuleError, match="inputs"):
-        cost("conv", [(1, 4, 6, 6), (1, 3, 8, 8), (4, 3, 3, 3)], [(1, 3, 8, 8)], grads=("inputs",))
 
 
 def test_a_packed_weight_brings_the_exact_number(cost: Any) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
-from opcost.errors import RuleError
 from opcost.rules.reduce import FLOPS_PER_INPUT, FLOPS_PER_OUTPUT
 
 X, Y = (2, 3, 8, 8), (2, 3, 4, 4)
@@ -40,11 +39,6 @@ def test_max_pooling_that_keeps_indices_writes_them(cost: Any) -> None:
 @pytest.mark.parametrize(("fn", "per_gradient"), [("max", 1), ("avg", 1 + WINDOW), ("lp", 3 * WINDOW + 1)])
 def test_the_gradient_of_pooling_spreads_each_output(cost: Any, fn: str, per_gradient: int) -> None:
     assert cost("pool", [Y, X], [X], fn=fn, window=WINDOW, grad=True).flops == OUT * per_gradient
-
-
-def test_pooling_without_its_window_is_an_error(cost: Any) -> None:
-    with pytest.raises(RuleError, match="'window', which is missing"):
-        cost("pool", [X], [Y], fn="max")
 
 
 @pytest.mark.parametrize("fn", ["sum", "prod", "max", "argmin", "any", "all"])
@@ -96,8 +90,3 @@ def test_an_answer_that_is_no_tensor_costs_its_inputs_only(cost: Any) -> None:
 
 def test_what_is_left_after_a_reduction_belongs_to_a_known_reduction() -> None:
     assert set(FLOPS_PER_OUTPUT) <= set(FLOPS_PER_INPUT)
-
-
-def test_an_unknown_reduction_is_an_error(cost: Any) -> None:
-    with pytest.raises(RuleError, match="unknown fn 'summ'; did you mean 'sum'"):
-        cost("reduce", [(3,)], [()], fn="summ")

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from opcost.errors import RuleError
-
 SIGMOID, TANH, RELU = 4, 5, 1
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 UNIT = {
@@ -69,14 +67,3 @@ def test_the_gradient_has_twice_the_macs(cost: Any, cell: str) -> None:
     op = "recurrent", [(steps, size)], [(steps, hidden)]
     attrs = {"cell": cell, "steps": steps, "layers": ((size, hidden, hidden),)}
     assert cost(*op, **attrs, grad=True).macs == 2 * cost(*op, **attrs).macs
-
-
-@pytest.mark.parametrize("layers", [(), None, ((3, 4),), (3, 4, 5)])
-def test_layers_that_are_no_triples_are_an_error(cost: Any, layers: object) -> None:
-    with pytest.raises(RuleError, match="recurrent"):
-        cost("recurrent", [(2, 3)], [(2, 4)], cell="gru", steps=2, layers=layers)
-
-
-def test_a_misspelt_cell_gets_a_suggestion(cost: Any) -> None:
-    with pytest.raises(RuleError, match="did you mean 'lstm'"):
-        cost("recurrent", [(2, 3)], [(2, 4)], cell="ltsm", steps=2, layers=((3, 4, 4),))

@@ -124,7 +124,9 @@ class Model:
         return self.called(path, x, made) if calls else made
 
     def relu(self, path: str, x: int) -> int:
-        return self.called(path, x, self.op(path, "elementwise", "aten::relu", (x,), self.values[x].spec.dims))
+        return self.called(
+            path, x, self.op(path, "elementwise", "aten::relu", (x,), self.values[x].spec.dims, {"fn": "relu"})
+        )
 
     def report(self, *outputs: int, notes: tuple[Note, ...] = (), **meta: str) -> Report:
         graph = Graph(
@@ -163,7 +165,9 @@ def plain_model(blocks: int = BLOCKS) -> Report:
         y = model.linear(model.module(f"{path}.fc1", "Linear", extra=f"{WIDTH}, {HIDDEN}"), y, HIDDEN)
         y = model.relu(model.module(f"{path}.act", "ReLU"), y)
         y = model.linear(model.module(f"{path}.fc2", "Linear", extra=f"{HIDDEN}, {WIDTH}"), y, WIDTH)
-        y = model.called(path, first, model.op(path, "elementwise", "aten::add", (first, y), (BATCH, TOKENS, WIDTH)))
+        y = model.called(
+            path, first, model.op(path, "elementwise", "aten::add", (first, y), (BATCH, TOKENS, WIDTH), {"fn": "add"})
+        )
     model.called("blocks", start, y)
     y = model.linear(model.module("head", "Linear", extra=f"{WIDTH}, {CLASSES}"), y, CLASSES)
     model.called("", x, y)
@@ -192,7 +196,7 @@ def odd_model() -> Report:
     model.module("twister", "Twist")
     y = model.called("twister", y, model.op("twister", "unknown", "mylib::twist", (y,), (BATCH, WIDTH)))
     y = model.op("", "unknown", "mylib::where", (y,), (None, WIDTH))
-    y = model.op("", "elementwise", "aten::mul", (y,), (BATCH, WIDTH), repeat=5)
+    y = model.op("", "elementwise", "aten::mul", (y,), (BATCH, WIDTH), {"fn": "mul"}, repeat=5)
     y = model.linear("lm_head", y, CLASSES, weight=table, bias=False)
     model.module("frozen", "Linear")
     frozen = model.param("frozen", "weight", CLASSES, CLASSES, trainable=False)

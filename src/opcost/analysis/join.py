@@ -12,7 +12,7 @@ from opcost.core.checked import LARGEST
 from opcost.core.cost import Cost
 from opcost.core.devices import Device
 from opcost.core.graph import Note, UnknownExtent
-from opcost.core.kinds import CONTRACTIONS
+from opcost.core.kinds import CONTRACTIONS, KINDS, check_operator
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
@@ -55,7 +55,12 @@ def _price(row: ProfileRow, rules: Rules) -> Cost | None:
     if found is None or not (row.outs or row.kind == "view"):
         return None  # a rule would find nothing to count where only the kind is known
     try:
-        cost = found[1](OpView(row.kind, row.type, row.ins, row.outs, row.attrs))
+        name, rule = found
+        attrs = row.attrs
+        if name == row.kind:  # beside our attributes stands what only the trace's format has
+            attrs = {word: attrs[word] for word in KINDS[row.kind].attributes if word in attrs}
+            check_operator(row.kind, row.type, attrs, len(row.ins), len(row.outs))
+        cost = rule(OpView(row.kind, row.type, row.ins, row.outs, attrs))
     except (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
         # A trace may leave out an attribute or a tensor that a model always has.
         return None

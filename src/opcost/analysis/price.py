@@ -8,6 +8,7 @@ from opcost.analysis.memory import peak_bytes, storage_bytes
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Graph, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.kinds import check_operator
 from opcost.core.report import (
     Coverage,
     ModuleCost,
@@ -80,10 +81,13 @@ def _price_rows(
         outs = tuple([values[i].spec for i in op.outputs])
         reads = _bytes_read(ids, values, storage_sizes, sizes)
         # Front ends share attribute mappings and specs between equal operators: identity stands for content here.
-        key = (op.kind, op.raw, id(op.attrs), reads, len(ins), *map(id, ins), *map(id, outs))
+        key = (op.kind, op.raw, id(op.attrs), id(op.native), reads, len(ins), *map(id, ins), *map(id, outs))
         found = priced.get(key)
         if found is None:
-            view = OpView(op.kind, op.raw, ins, outs, op.attrs, convention, reads)
+            check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
+            # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
+            attrs = op.told if op.raw in rules or op.kind == "unknown" else op.attrs
+            view = OpView(op.kind, op.raw, ins, outs, attrs, convention, reads)
             found = priced[key] = _apply(rules, view)
         cost, rule, reason = found
         if reason:

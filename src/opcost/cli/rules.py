@@ -28,5 +28,6 @@ def rules(name: Annotated[str | None, parameter(help="Show this rule in full.")]
         say(line)
     if name in KINDS:
         say("")
-        say(f"Operator: {KINDS[name]}.")
+        for line in KINDS[name].described():
+            say(line)
     return 0

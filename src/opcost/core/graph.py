@@ -12,6 +12,7 @@ from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.dtype import nbytes
+from opcost.core.kinds import check_operator
 from opcost.errors import GraphError, OpcostError
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
@@ -81,6 +82,13 @@ class Op(NamedTuple):
     module: str = ""
     repeat: int = 1
     phase: Phase = "forward"
+    native: Attrs = NO_ATTRS
+    """The framework's own parameters, in its words: shown, and seen by a rule for this very operator, by no other."""
+
+    @property
+    def told(self) -> Attrs:
+        """All that is told of the operator: the framework's own parameters, and our attributes."""
+        return {**self.native, **self.attrs} if self.native else self.attrs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +169,7 @@ class Graph:
             for value_id in op.outputs:
                 if not 0 <= value_id < len(self.values):
                     raise GraphError(f"operator {op.id} ({op.raw}) makes value {value_id}, which does not exist")
+            check_operator(op.kind, f"{op.id} ({op.raw})", op.attrs, len(op.inputs), len(op.outputs))
             born.update(op.outputs)
         for value_id in (*self.inputs, *self.outputs):
             if not 0 <= value_id < len(self.values):

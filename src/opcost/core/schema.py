@@ -15,7 +15,7 @@ from msgspec.structs import asdict, astuple
 from opcost.core import document
 from opcost.core.checked import Bad
 from opcost.core.document import Number, entries, entry
-from opcost.core.graph import Attrs, Call, Note, Op, Phase, TensorSpec
+from opcost.core.graph import NO_ATTRS, Attrs, Call, Note, Op, Phase, TensorSpec
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
 
@@ -75,13 +75,14 @@ class _Calls(document.Columns):
     end: list[Number]
 
 
-class _Operator(msgspec.Struct):
+class _Operator(msgspec.Struct, kw_only=True):
     kind: str
     raw: str
     rule: str
     ins: list[Number]
     outs: list[Number]
     attrs: dict[str, Any]
+    native: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     cost: document.CostRecord | None
     activations: int
     activation_bytes: int
@@ -181,14 +182,16 @@ class _Operators(document.Table[_Operator]):
     def __init__(self, specs: document.Specs) -> None:
         super().__init__()
         self._specs = specs
-        self._attrs_seen: dict[int, str] = {}
+        self._attrs_seen: dict[tuple[int, int], str] = {}
 
     def of(self, row: Row) -> int:
         op = row.op
         # 1, 1.0 and True are equal but not the same attribute, so the written form is the key; it is made once per object.
-        attrs = self._attrs_seen.get(id(op.attrs))
+        seen = (id(op.attrs), id(op.native))
+        attrs = self._attrs_seen.get(seen)
         if attrs is None:
-            attrs = self._attrs_seen[id(op.attrs)] = json.dumps(document.write_attrs(op.attrs), sort_keys=True)
+            written = [document.write_attrs(op.attrs), document.write_attrs(op.native)]
+            attrs = self._attrs_seen[seen] = json.dumps(written, sort_keys=True)
         key = (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes)
         return self.number(key, lambda: self._written(row))
 
@@ -200,6 +203,7 @@ class _Operators(document.Table[_Operator]):
             ins=self._specs.all_of(row.ins),
             outs=self._specs.all_of(row.outs),
             attrs=document.write_attrs(row.op.attrs),
+            native=document.write_attrs(row.op.native) if row.op.native else msgspec.UNSET,
             cost=row.cost,
             activations=row.activations,
             activation_bytes=row.activation_bytes,
@@ -268,19 +272,20 @@ def _rows(data: _Report, specs: list[TensorSpec], paths: list[str]) -> tuple[Row
     phases = entries(document.PHASES, rows.phase, "rows.phase")
     columns = zip(rows.id, ran, rows.inputs, rows.outputs, modules, rows.repeat, phases, strict=True)
     return tuple(
-        Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase), *priced)
-        for number, (kind, raw, attrs, priced), inputs, outputs, module, repeat, phase in columns
+        Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase, native), *priced)
+        for number, (kind, raw, attrs, native, priced), inputs, outputs, module, repeat, phase in columns
     )
 
 
-def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Attrs, tuple[Any, ...]]:
+def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Attrs, Attrs, tuple[Any, ...]]:
     """What the rows of an operator have in common: of `Op` its words and attributes, of `Row` everything else."""
     where = f"the operator {record.raw!r}"
     ins, outs = entries(specs, record.ins, where), entries(specs, record.outs, where)
     cost = None if record.cost is None else document.read_cost(record.cost, where)
     document.believe(where, (record.activations, record.activation_bytes))
     priced = (ins, outs, cost, record.rule, record.activations, record.activation_bytes)
-    return record.kind, record.raw, document.read_attrs(record.attrs), priced
+    native = NO_ATTRS if record.native is msgspec.UNSET else document.read_attrs(record.native)
+    return record.kind, record.raw, document.read_attrs(record.attrs), native, priced
 
 
 def _calls(data: _Calls, specs: list[TensorSpec], paths: list[str]) -> tuple[Call, ...]:

@@ -6,7 +6,6 @@ from math import prod
 
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
-from opcost.errors import RuleError
 from opcost.rules.attr import flag, integer
 from opcost.rules.norm import SOFTMAX_FLOPS
 from opcost.rules.registry import OpView
@@ -43,10 +42,7 @@ def _forward(op: OpView) -> Cost:
 
 def _gradient(op: OpView) -> Cost:
     grad_y, q, k, v = op.ins[:4]
-    products = integer(op, "products", 5)
-    if products not in (4, 5):
-        raise RuleError(f"an attention gradient has 4 or 5 matrix products, not {products}")
-    recomputed = products == 5
+    recomputed = integer(op, "products", 5) == 5
     scores = _scores(op, q, k)
     features = (3 if recomputed else 2) * q.dims[-1] + 2 * v.dims[-1]
     per_score = SCORE_GRADIENT_FLOPS + (RECOMPUTE_FLOPS if recomputed else 0)

@@ -6,12 +6,9 @@ from math import prod
 
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
-from opcost.errors import RuleError
-from opcost.rules.attr import flag, integer, parts
+from opcost.rules.attr import flag, integer, parts, texts
 from opcost.rules.elementwise import fused_flops
 from opcost.rules.registry import OpView
-
-GRADIENTS = ("input", "weight", "bias")
 
 
 def conv(op: OpView) -> Cost:
@@ -39,9 +36,7 @@ def conv(op: OpView) -> Cost:
 
 
 def _gradient(op: OpView) -> Cost:
-    grads = op.get("grads")
-    if not isinstance(grads, tuple) or not set(grads) <= set(GRADIENTS):
-        raise RuleError(f"a convolution's grads are names among {', '.join(GRADIENTS)}, not {grads!r}")
+    grads = texts(op, "grads")
     grad_y, x, weight = op.ins[:3]
     macs = _pairs(op, small=x, large=grad_y, weight=weight)
     times = ("input" in grads) + ("weight" in grads)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from opcost.core.cost import Cost
 from opcost.core.dtype import COMPLEX, bits
-from opcost.errors import RuleError
-from opcost.rules.attr import choose, flag, integer, rest_bytes, text
+from opcost.core.kinds.functions import ELEMENTARY
+from opcost.rules.attr import choose, flag, integer, rest_bytes, text, texts
 from opcost.rules.registry import OpView
 
 FLOPS_PER_ELEMENT: dict[str, int] = {
-    # One elementary operation each: arithmetic, a comparison, a selection, a function of the mathematical library.
-    "add": 1, "sub": 1, "mul": 1, "div": 1, "neg": 1, "abs": 1, "sign": 1, "copysign": 1, "reciprocal": 1,
-    "square": 1, "sqrt": 1, "rsqrt": 1, "cbrt": 1, "pow": 1,
-    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1,
-    "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "atan2": 1, "deg2rad": 1, "rad2deg": 1,
-    "erf": 1, "erfc": 1, "erfinv": 1, "erfcx": 1, "lgamma": 1, "digamma": 1, "polygamma": 1, "gammainc": 1,
-    "gammaincc": 1, "zeta": 1, "bessel": 1, "ndtri": 1, "log_ndtr": 1, "polynomial": 1,
-    "floor": 1, "ceil": 1, "round": 1, "trunc": 1,
-    "min": 1, "max": 1, "compare": 1, "logical": 1, "bitwise": 1, "shift": 1, "where": 1, "masked_fill": 1,
-    "nan_check": 1, "nextafter": 1, "gcd": 1, "angle": 1, "conj": 1, "triangle": 1,
-    # Two or more.
+    **dict.fromkeys(ELEMENTARY, 1),
+    # The composite ones.
     "fma": 2,  # multiply, add: also an addition with a factor
     "mul_mul_add": 3,  # a b + c d
     "mul_high": 2,  # multiply, shift: the upper half of a product of integers
@@ -115,7 +106,7 @@ FLOPS_PER_ELEMENT: dict[str, int] = {
     "adam_step": 14,  # first moment (3), second moment (4), two corrections, sqrt, add, divide, multiply, subtract
     "adamw_step": 16,  # adam, and the decay: multiply, subtract
 }  # fmt: skip
-"""FLOPs for each output element. A name that is not listed is an error of the front end, never a silent zero."""
+"""FLOPs for each output element."""
 
 COMPLEX_FLOPS_PER_ELEMENT: dict[str, int] = {
     "mul": 6,  # four products, two additions
@@ -169,13 +160,7 @@ def elementwise(op: OpView) -> Cost:
 
 def fused_flops(op: OpView) -> int:
     """FLOPs of the elementwise functions that an operator applies to its own result (`then`)."""
-    then = op.get("then", ())
-    flops = 0
-    for fn in then if isinstance(then, tuple) else (then,):
-        if not isinstance(fn, str) or fn not in FLOPS_PER_ELEMENT:
-            raise RuleError(f"{op.kind} operator {op.raw or '(unnamed)'} is followed by an unknown function {fn!r}")
-        flops += op.outs[0].numel * FLOPS_PER_ELEMENT[fn]
-    return flops
+    return sum(op.outs[0].numel * FLOPS_PER_ELEMENT[fn] for fn in texts(op, "then"))
 
 
 def quantize(op: OpView) -> Cost:

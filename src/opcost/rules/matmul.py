@@ -16,9 +16,8 @@ def matmul(op: OpView) -> Cost:
     operand of addmm) costs y.numel FLOPs; a fused activation adds its own.
     """
     y = op.outs[0]
-    macs = op.get("macs")
-    if not isinstance(macs, int):
-        macs = y.numel * integer(op, "depth") // integer(op, "groups", 1)
+    exact = op.get("macs") is not None
+    macs = integer(op, "macs") if exact else y.numel * integer(op, "depth") // integer(op, "groups", 1)
     return op.cost(macs=macs, flops=(y.numel * parts(y) if flag(op, "bias") else 0) + fused_flops(op))
 
 

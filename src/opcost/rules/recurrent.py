@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from opcost.core.cost import Cost
-from opcost.errors import RuleError
 from opcost.rules.attr import choose, flag, integer
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT as ELEMENT
 from opcost.rules.registry import OpView
@@ -42,8 +41,9 @@ def recurrent(op: OpView) -> Cost:
     steps = integer(op, "steps")
     grad = flag(op, "grad")
     bias = BIASES * cell.gates if flag(op, "bias") else 0
+    layers: tuple[tuple[int, int, int], ...] = op.attrs["layers"]  # type: ignore[assignment]
     macs = units = 0
-    for size, hidden, output in _layers(op):
+    for size, hidden, output in layers:
         macs += cell.gates * hidden * (size + output)
         macs += hidden * output if output != hidden else 0
         units += hidden
@@ -51,20 +51,6 @@ def recurrent(op: OpView) -> Cost:
         macs=steps * macs * (2 if grad else 1),
         flops=steps * units * ((cell.backward if grad else cell.forward) + bias),
     )
-
-
-def _layers(op: OpView) -> list[tuple[int, int, int]]:
-    layers = op.get("layers")
-    found = []
-    for layer in layers if isinstance(layers, tuple) else ():
-        match layer:
-            case (int(size), int(hidden), int(output)):
-                found.append((size, hidden, output))
-            case _:
-                raise RuleError(f"a recurrent layer is (input size, hidden size, output size), not {layer!r}")
-    if not found:
-        raise RuleError("a recurrent operator needs its layers as tuples (input size, hidden size, output size)")
-    return found
 
 
 RULES = {"recurrent": recurrent}

@@ -22,7 +22,7 @@ FLOPS_PER_INPUT: dict[str, int] = {
     "logsumexp": 4, "logcumsumexp": 4,  # compare, subtract, exp, add
     "histogram": 3,  # subtract, divide, add to the bin
 }  # fmt: skip
-"""FLOPs for each input element. A name that is not listed is an error of the front end, never a silent zero."""
+"""FLOPs for each input element."""
 
 FLOPS_PER_OUTPUT: dict[str, int] = {
     "mean": 1, "nanmean": 1,  # divide

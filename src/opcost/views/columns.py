@@ -201,7 +201,7 @@ def _dtype(row: Row) -> str:
 
 
 def _attributes(row: Row) -> str:
-    return " ".join(f"{name}={value}" for name, value in row.op.attrs.items())
+    return " ".join(f"{name}={value}" for name, value in row.op.told.items())
 
 
 SHOWN: Mapping[By, tuple[str, ...]] = {

@@ -122,7 +122,7 @@ class _Builder:
 
 def _called(op: Op) -> str:
     """The framework's word for an operator, and what it does where the word leaves that open: `Elemwise.RELU`."""
-    word, mode = op.raw.rpartition("::")[2], op.attrs.get("mode")
+    word, mode = op.raw.rpartition("::")[2], op.told.get("mode")
     return f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
 
 

@@ -137,8 +137,8 @@ def _facts(node: Node) -> Iterator[tuple[str, int | str | bool]]:
         return
     op, cost = node.row.op, node.row.cost
     yield "kind", op.kind
-    if op.attrs:
-        yield "params", ", ".join(f"{name}={value}" for name, value in op.attrs.items())
+    if told := op.told:
+        yield "params", ", ".join(f"{name}={value}" for name, value in told.items())
     if op.repeat != 1:
         yield "repeat", op.repeat
     yield "activations", node.row.activations * op.repeat

@@ -184,7 +184,7 @@ def test_a_fused_convolution_costs_what_its_parts_cost() -> None:
     report = opcost.count(DATA / "mge" / "resnet18_slim.v1_fuse.mge")
     first = next(row for row in report.rows if row.op.raw == "mge::ConvBias")
     y = first.outs[0].numel
-    assert first.op.attrs["nonlineMode"] == "RELU"
+    assert first.op.native["nonlineMode"] == "RELU"
     assert first.cost is not None
     assert first.cost.macs == y * 3 * 7 * 7
     assert first.cost.flops == 2 * first.cost.macs + y + y

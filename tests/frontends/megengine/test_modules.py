@@ -126,8 +126,8 @@ def test_running_statistics_are_buffers() -> None:
 def test_every_operator_keeps_its_name_and_settings(dump: Dump) -> None:
     report = opcost.count(dump("dwnet_nogn.v2_noopt"))
     stem = next(row for row in report.rows if row.op.raw == "mge::Convolution")
-    assert stem.op.attrs["stride_h"] == 2
-    assert stem.op.attrs["format"] == "NCHW"
+    assert stem.op.native["stride_h"] == 2
+    assert stem.op.native["format"] == "NCHW"
     assert stem.op.module == "stem"
 
 

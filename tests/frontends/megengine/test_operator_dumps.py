@@ -76,7 +76,7 @@ def test_a_packed_net_counts_what_the_plain_one_counts(form: str, dump: Callable
     plain, packed = opcost.count(dump("dwnet_nogn.v2")), report(f"dw_enable_{form}.v2.mge")
     assert packed.totals.macs == plain.totals.macs
     assert packed.totals.params == plain.totals.params
-    assert {row.op.attrs["format"] for row in packed.rows if row.op.raw == "mge::ConvBias"} == {form.upper()}
+    assert {row.op.native["format"] for row in packed.rows if row.op.raw == "mge::ConvBias"} == {form.upper()}
 
 
 PACKED = ("chwn4", "nchw32", "nchw4", "nchw44", "nchw44_dot", "nchw64")

@@ -52,7 +52,7 @@ def megengine_records_of(report: Report, values: Values | None = None) -> Record
 
 def name_of(row: Row) -> str:
     """What an operator is called: its own name where the framework gives it one, else its module and what it does."""
-    given = row.op.attrs.get("name")
+    given = row.op.told.get("name")
     if isinstance(given, str) and given:
         return given
     word = row.op.raw.rpartition("::")[2]

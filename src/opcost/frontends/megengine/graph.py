@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 
-from opcost.core.graph import Attr, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.core.graph import Graph, Module, Note, Op, Role, TensorSpec, Value
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
 from opcost.frontends.megengine.dtypes import FLOATING, QUANTIZED
@@ -92,8 +91,9 @@ class _Builder:
             f"mge::{op.type}",
             inputs,
             outputs,
-            self._attrs(op, meaning.attrs),
+            meaning.attrs,
             self.scopes.of_op[op.index],
+            native={**op.param.fields, "name": op.name} if op.name else op.param.fields,
         )
 
     def _meaning(self, node: Node) -> Meaning:
@@ -117,14 +117,6 @@ class _Builder:
     def _is_number(self, op: Operator) -> bool:
         """Whether the result is known before anything runs, as part of working out shapes."""
         return len(op.outputs) == 1 and op.outputs[0] in self.found.numbers
-
-    @staticmethod
-    def _attrs(op: Operator, ours: Mapping[str, Attr]) -> dict[str, Attr]:
-        """What the rule reads, and beside it what the file says."""
-        attrs: dict[str, Attr] = {**op.param.fields, **ours}
-        if op.name:
-            attrs["name"] = op.name
-        return attrs
 
     # -- values ---------------------------------------------------------------------------------------------------
 

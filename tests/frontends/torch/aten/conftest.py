@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
+from opcost.core.kinds import check_operator
 from opcost.frontends.aten import Translation
 from opcost.frontends.torch.operators.translate import translate
 from opcost.rules import default_rules
@@ -47,6 +48,7 @@ def _seen(func: Any, args: Any, kwargs: Any, outs: tuple[torch.Tensor, ...]) -> 
     assert {id(tensor) for tensor in ins} <= {id(tensor) for tensor in given}, "inputs are arguments, by identity"
     written = outs if found.outs is None else found.outs
     name = func._schema.name if hasattr(func, "_schema") else func.name()
+    check_operator(found.kind, name, found.attrs, len(ins), len(written))
     cost = None
     if found.kind != "unknown":
         specs = [tuple(TensorSpec(tuple(t.shape), str(t.dtype)[6:]) for t in group) for group in (ins, written)]

@@ -45,7 +45,7 @@ from opcost.core.shapes.parts import (
     slice_length,
     stack,
 )
-from opcost.core.shapes.products import dot, einsum, explicit, label_extents, matmul, tensordot
+from opcost.core.shapes.products import dot, einsum, explicit, matmul, tensordot
 from opcost.core.shapes.windows import (
     Last,
     adaptive_windows,
@@ -58,7 +58,7 @@ from opcost.core.shapes.windows import (
 __all__ = [
     "Dims", "Extent", "Last", "Mismatch", "Shape", "Unknown", "adaptive_windows", "axes_of", "axis_of", "broadcast", "complete",
     "concat", "diagonal", "divided", "dot", "einsum", "even_parts", "expanded", "explicit", "filled", "flattened",
-    "gathered", "inserted", "known", "label_extents", "matmul", "merge", "padded", "permuted", "product", "reduced",
+    "gathered", "inserted", "known", "matmul", "merge", "padded", "permuted", "product", "reduced",
     "repeated", "replaced", "reshaped", "same_padding", "same_windows", "slice_length", "spread", "squeezed", "stack",
     "swapped", "tensordot", "text", "tiled", "times", "total", "windows",
 ]  # fmt: skip

@@ -64,7 +64,7 @@ def explicit(equation: str, ranks: Sequence[int]) -> str:
     return f"{inputs}->{output.replace('...', dots)}"
 
 
-def label_extents(terms: Sequence[str], shapes: Sequence[Sequence[Extent]]) -> dict[str, Extent]:
+def _label_extents(terms: Sequence[str], shapes: Sequence[Sequence[Extent]]) -> dict[str, Extent]:
     """The extent of every label of an explicit equation; an axis of extent 1 is stretched."""
     extents: dict[str, Extent] = {}
     for labels, shape in zip(terms, shapes, strict=True):
@@ -79,7 +79,7 @@ def label_extents(terms: Sequence[str], shapes: Sequence[Sequence[Extent]]) -> d
 def einsum(equation: str, shapes: Sequence[Sequence[Extent]]) -> Dims:
     """The result of an explicit equation."""
     left, _, output = equation.partition("->")
-    extents = label_extents(left.split(","), shapes)
+    extents = _label_extents(left.split(","), shapes)
     if not set(output) <= extents.keys():
         raise Mismatch(f"the output {output!r} has a label that no operand has")
     return tuple([extents[label] for label in output])

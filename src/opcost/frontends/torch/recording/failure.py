@@ -45,7 +45,7 @@ def words(module: nn.Module, limit: int) -> str:
 def extra_of(module: nn.Module) -> str:
     """A module's own words about itself; an `extra_repr` that fails is the user's, and no reason to stop."""
     try:
-        return module.extra_repr()
+        return str(module.extra_repr())
     except Exception:
         return ""
 

@@ -16,7 +16,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-import opcost
+from opcost.api import count
 from opcost.compat._node import Node
 from opcost.compat._rows import nodes_of_rows
 from opcost.compat._schema import in_schema_order
@@ -57,7 +57,7 @@ def trace(
 ) -> Trace:
     """Count a model and note the operators as it calls them."""
     with _Listener() as listener:
-        report = opcost.count(model, args, kwargs=kwargs, mode=mode)
+        report = count(model, args, kwargs=kwargs, mode=mode)
     return Trace(report, tuple(_nodes(report, listener.calls)), frozenset(listener.touched))
 
 

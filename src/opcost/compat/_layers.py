@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-import opcost
+from opcost.api import count
 from opcost.compat._calls import _recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
@@ -94,7 +94,7 @@ def _count(
                 enter, leave = listener.hooks(module)
                 undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
                 undo.callback(module.register_forward_hook(leave).remove)
-        report = opcost.count(model, args, kwargs=kwargs, mode=mode, real=real)
+        report = count(model, args, kwargs=kwargs, mode=mode, real=real)
     if not listener.calls:  # a scripted model, of which nothing is seen but the operators
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
         whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result, list(report.rows))

@@ -151,7 +151,7 @@ def _softmax(call: LayerCall) -> int:
     """An exponential and a division per element, and the additions of each sum."""
     elements = call.inputs[0].numel
     dims = call.inputs[0].dims
-    dim = call.module.dim
+    dim: int | None = call.module.dim
     if dim is None:  # torch's own choice where no dimension is named
         dim = 0 if len(dims) in (0, 1, 3) else 1
     return 3 * elements - elements // dims[dim]
@@ -175,7 +175,7 @@ def _gates(elementwise: int) -> Callable[[LayerCall], int]:
     def count(call: LayerCall) -> int:
         module = call.module
         per_unit = gates(module) * (3 if module.bias else 1) + elementwise
-        return steps(call) * cells(module) * module.hidden_size * per_unit
+        return steps(call) * cells(module) * int(module.hidden_size) * per_unit
 
     return count
 

@@ -23,7 +23,8 @@ def executions(value: object) -> int:
     """How often something ran; a `ValueError` where that is no count."""
     if isinstance(value, float) or not _lies(value, 0, MOST_ELEMENTS):
         raise ValueError(f"{str(value)[:40]!r} is no count")
-    return int(value)  # type: ignore[call-overload]  # it is a number
+    assert isinstance(value, (int, Decimal))
+    return int(value)
 
 
 def _lies(value: object, least: int, most: int) -> bool:
@@ -37,7 +38,8 @@ def is_shape(extents: object) -> bool:
     """Whether this is a list of extents, those below nought not known, of a tensor that some memory could hold."""
     if not isinstance(extents, list) or len(extents) > MOST_AXES or not all(type(extent) is int for extent in extents):
         return False
-    return prod(max(abs(extent), 1) for extent in extents) < MOST_ELEMENTS
+    elements: int = prod(max(abs(extent), 1) for extent in extents)
+    return elements < MOST_ELEMENTS
 
 
 def label(event: dict[str, Any], key: str) -> str | int | float | None:

@@ -65,3 +65,17 @@ def test_writing_an_unknown_number_makes_the_content_unknown() -> None:
 
     with pytest.raises(opcost.OpcostError, match="depends on values"):
         opcost.count(Forward(decides), shapes=(2,))
+
+
+CHECKED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "quantile": lambda x: torch.quantile(x, x.sigmoid()[0], dim=1),
+    "cov": lambda x: torch.cov(x, aweights=x.sigmoid()[0]),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_numbers_that_pytorch_itself_checks_are_taken_to_be_right(name: str) -> None:
+    model = Forward(CHECKED[name])
+    ran = [row for row in opcost.count(model, torch.randn(4, 6), real=True).rows if row.op.raw != "aten::equal"]
+    counted = opcost.count(model, torch.randn(4, 6)).rows
+    assert [(row.op.raw, row.cost) for row in counted] == [(row.op.raw, row.cost) for row in ran]

@@ -19,7 +19,7 @@ import megengine.module as M
 import numpy as np
 from megengine.utils.naming import AutoNaming
 
-import opcost
+from opcost.api import count
 from opcost.compat.megengine import convention
 from opcost.compat.megengine.counted import Values, name_of
 from opcost.compat.megengine.megengine_layers import is_fused, lines
@@ -149,7 +149,7 @@ def traced(model: M.Module, args: tuple[Any, ...]) -> tuple[Report, Values]:
     """The report of a model, and the mean and deviation of its parameters."""
     leaves = tuple(_tensors(args))
     with _undisturbed(model):
-        report = opcost.count(_Bound(lambda tensors: model(*_filled(args, iter(tensors)))), leaves)
+        report = count(_Bound(lambda tensors: model(*_filled(args, iter(tensors)))), leaves)
     named = dict(model.named_parameters())
     held = [(value, named[p.name]) for p in report.parameters if p.name in named for value in p.values]
     return report, {value: _mean_and_std(parameter) for value, parameter in held}

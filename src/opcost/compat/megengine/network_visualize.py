@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import opcost
+from opcost.api import count
 from opcost.compat.megengine.counted import megengine_records_of, records_of
 from opcost.compat.megengine.dump import count_dump, values_of
 from opcost.compat.megengine.records import Records
@@ -48,7 +48,7 @@ def visualize(
         told.pop("dtypes", None)  # they are fixed in the file
     report = None
     if log_path or convention == "opcost" or dump is None:
-        report = opcost.count(model_path, **told)
+        report = count(model_path, **told)
     shapes = told.get("shapes")
     records = find_records(model_path, report, shapes, convention=convention, with_values=cal_params)
     wanted = Wanted(cal_params, cal_flops, cal_activations, logging_to_stdout, bar_length_max, fields=True)

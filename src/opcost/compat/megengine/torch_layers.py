@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from math import prod
 from typing import Any
 
 import torch
@@ -141,12 +142,9 @@ def _cell(module: nn.Module) -> str:
 def _window(module: nn.Module, y: TensorSpec) -> int:
     size = module.kernel_size
     if isinstance(size, (tuple, list)):
-        window = 1
-        for extent in size:
-            window *= extent
-        return window
+        return int(prod(size))
     axes = int(next(letter for letter in type(module).__name__ if letter.isdigit()))
-    return int(size) ** axes
+    return prod([int(size)] * axes)
 
 
 def _function(row: Row) -> tuple[Operation, Activation]:

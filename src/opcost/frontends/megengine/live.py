@@ -77,10 +77,11 @@ def _padded(names: list[str], count: int) -> list[str]:
 
 def _dtype(dtypes: Any, name: str, place: int) -> str | None:
     if isinstance(dtypes, Mapping):
-        return dtypes.get(name)
-    if isinstance(dtypes, (list, tuple)):
-        return dtypes[place] if place < len(dtypes) else None
-    return dtypes
+        dtypes = dtypes.get(name)
+    elif isinstance(dtypes, (list, tuple)):
+        dtypes = dtypes[place] if place < len(dtypes) else None
+    wanted: str | None = dtypes
+    return wanted
 
 
 def _tensor(value: Any, dtype: str | None, *, made: bool) -> Any:

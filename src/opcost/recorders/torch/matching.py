@@ -7,12 +7,14 @@ device may choose another of the same family (`aten::cudnn_batch_norm`). A famil
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Container, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from opcost.core.report import Row
 from opcost.recorders.torch.nesting import GRAPH_LAUNCH, Node, is_operator
 
+_Where: TypeAlias = "tuple[int | None, str, str]"
+"""Step, phase and module in which an operator ran."""
 NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
 """Inside these, operators of all modules below run without a call of the modules."""
@@ -56,7 +58,7 @@ class Matcher:
         found: dict[int, tuple[Row, ...]] = {}
         outermost: list[Node] = []
         replayed: list[Node] = []
-        regions: set[tuple[int | None, str, str]] = set()
+        regions: set[_Where] = set()
         waiting: list[tuple[Node, bool, bool]] = [(root, False, False) for root in reversed(roots)]
         while waiting:
             node, compiled, inside = waiting.pop()
@@ -101,15 +103,24 @@ class Matcher:
         `nn.TransformerEncoderLayer` in inference is one operator and calls none of its modules; `aten::silu_backward` is
         counted as what it consists of.
         """
-        there: dict[tuple[int | None, str, str], list[Node]] = {}
+        there: dict[_Where, list[Node]] = {}
         for node in outermost:
-            if not any(id(inner) in found for inner in node.walk()):
+            if not _holds_match(node, found):
                 row = self._take(node, compiled=False, any_shape=True)
                 if row is not None:
                     found[id(node)] = (row,)
             there.setdefault(_where(node), []).append(node)
-        left: dict[tuple[int | None, str, str], list[Row]] = {}
-        for step in {node.place.step for node in outermost}:
+        for place, rows in self._left_at(there).items():
+            able = [n for n in there.get(place, ()) if id(n) not in found and n.event.name not in _NO_ARITHMETIC]
+            bare = [node for node in able if not _holds_match(node, found)]
+            if len(bare or able) == 1:
+                found[id((bare or able)[0])] = tuple(rows)
+                self._used[place[0]].update(row.op.id for row in rows)
+
+    def _left_at(self, there: Collection[_Where]) -> dict[_Where, list[Row]]:
+        """The rows with arithmetic that no step's operators took, each at the nearest module above it that ran any."""
+        left: dict[_Where, list[Row]] = {}
+        for step in {step for step, _, _ in there}:
             used = self._used.setdefault(step, set())
             for row in self._rows:
                 if row.op.id in used or row.cost is None or not row.cost.flops:
@@ -118,12 +129,7 @@ class Matcher:
                 while module and (step, row.op.phase, module) not in there:
                     module = module.rpartition(".")[0]
                 left.setdefault((step, row.op.phase, module), []).append(row)
-        for place, rows in left.items():
-            able = [n for n in there.get(place, ()) if id(n) not in found and n.event.name not in _NO_ARITHMETIC]
-            bare = [node for node in able if not any(id(inner) in found for inner in node.walk())]
-            if len(bare or able) == 1:
-                found[id((bare or able)[0])] = tuple(rows)
-                self._used[place[0]].update(row.op.id for row in rows)
+        return left
 
     def unmatched(self, steps: Sequence[int]) -> list[Row]:
         """Rows of forward and backward passes that some step did not show."""
@@ -154,8 +160,13 @@ class Matcher:
         return row
 
 
-def _where(node: Node) -> tuple[int | None, str, str]:
+def _where(node: Node) -> _Where:
     return node.place.step, node.place.phase, node.place.module
+
+
+def _holds_match(node: Node, found: Container[int]) -> bool:
+    """Whether a counted row was found for an operator or for one inside it."""
+    return any(id(inner) in found for inner in node.walk())
 
 
 def family_of(operator: str) -> int | str:

@@ -145,13 +145,15 @@ def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_devic
 
 def _scope() -> Scope:
     """How to annotate: the quick way, which is young, or the one that every version has."""
-    quick = getattr(torch._C._profiler, "_RecordFunctionFast", None)
-    return record_function if quick is None else quick
+    quick: Scope | None = getattr(torch._C._profiler, "_RecordFunctionFast", None)
+    slow: Scope = record_function
+    return slow if quick is None else quick
 
 
 def _flush(device: torch.device) -> Callable[[], Any]:
     buffer = torch.empty(CACHE_BYTES, dtype=torch.uint8, device=device)
-    return buffer.zero_
+    flush: Callable[[], Any] = buffer.zero_
+    return flush
 
 
 def _nothing() -> None:

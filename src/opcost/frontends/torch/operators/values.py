@@ -30,7 +30,7 @@ def computable(func: Any, args: Any, states: list[State]) -> bool:
 def _is_known_factory(func: Any, args: Any) -> bool:
     """Whether an operator without tensor arguments makes a small tensor whose content follows from its arguments."""
     if func in _SIZED:
-        return prod(args[0]) <= SMALL
+        return bool(prod(args[0]) <= SMALL)
     if func in _STEPPED:
         return bool(args[2] <= SMALL)
     if func in _RANGES:

@@ -51,7 +51,7 @@ def extra_of(module: nn.Module) -> str:
     if isinstance(module, (nn.ParameterList, nn.ParameterDict)) and len(module) > _MOST_WORDS:
         return f"{len(module)} parameters"  # it would have a line for each
     try:
-        return module.extra_repr()
+        return str(module.extra_repr())
     except Exception:
         return ""
 

@@ -39,7 +39,7 @@ class KeptTensor(NamedTuple):
         tensor, kept = self.tensor, self.data
         if kept.layout is not torch.strided:
             return tensor.layout is kept.layout
-        return (
+        return bool(
             tensor.untyped_storage()._cdata == kept.untyped_storage()._cdata
             and tensor.storage_offset() == kept.storage_offset()
             and tensor.stride() == kept.stride()
@@ -68,7 +68,7 @@ class KeptTensor(NamedTuple):
 def version_of(tensor: torch.Tensor) -> int:
     """How often a tensor was written to, as autograd counts; -1 for tensors of inference mode, which do not count."""
     try:
-        return tensor._version
+        return int(tensor._version)
     except RuntimeError:
         return -1
 

@@ -18,8 +18,8 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
-from opcost.compat._ptflops_count import Hook, ModuleMacs, OperatorMacs, count_modules, count_operators
-from opcost.compat._ptflops_text import flops_to_string, params_to_string, repr_with
+from opcost.compat.ptflops.count import Hook, ModuleMacs, OperatorMacs, count_modules, count_operators
+from opcost.compat.ptflops.text import flops_to_string, params_to_string, repr_with
 from opcost.errors import InputError
 
 __all__ = ["FLOPS_BACKEND", "flops_to_string", "get_model_complexity_info", "params_to_string"]

@@ -14,7 +14,7 @@ from torch import nn
 from opcost.compat._calls import Trace, trace
 from opcost.compat._names import Names, lineage
 from opcost.compat._node import Node
-from opcost.compat._ptflops_rules import CELLS, contraction_macs, node_macs
+from opcost.compat.ptflops.rules import CELLS, contraction_macs, node_macs
 from opcost.core.graph import TensorSpec
 
 Hook = Callable[..., Any]

@@ -197,7 +197,7 @@ def test_several_files_are_ranks(tmp_path: Path, opcost_command: Callable[..., A
 def test_a_large_trace_is_added_up_while_it_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: Callable[..., dict[str, Any]]
 ) -> None:
-    from opcost.cli import analyze as command
+    from opcost.cli import reading as command
 
     events = [
         {

@@ -214,7 +214,8 @@ def test_sums_are_those_of_numpy() -> None:
 
 
 def test_any_trace_is_answered_in_megengines_text(tmp_path: Path) -> None:
-    from opcost.compat.megengine.profile_analyze import Wish, analyze
+    from opcost.analysis.query import Question
+    from opcost.compat.megengine.profile_analyze import analyze
 
     spec = TensorSpec((2, 3))
     row = ProfileRow(
@@ -228,7 +229,9 @@ def test_any_trace_is_answered_in_megengines_text(tmp_path: Path) -> None:
         outs=(spec,),
         cost=Cost(macs=500, flops=1000, bytes_read=600, bytes_written=424),
     )
-    text = analyze(Profile(meta={}, rows=(row,), unattributed=(Kernel("k", "gpu", "7", 0, 1_000_000),)), Wish(top=0))
+    text = analyze(
+        Profile(meta={}, rows=(row,), unattributed=(Kernel("k", "gpu", "7", 0, 1_000_000),)), Question(top=0)
+    )
     assert "total device time  0.003" in text
     # 1000 FLOP in 2 ms, 1024 bytes in 2 ms.
     assert f"{1000 / 2e-3 / 1000:.2f}" in text

@@ -93,8 +93,8 @@ def report(path: Path, _given: Any) -> None:
 def profile(path: Path, _given: Any, *, halves: bool = False) -> None:
     """Asked as `opcost analyze` asks; with `halves`, also what stands before the damage is read."""
     import opcost
-    from opcost.analysis.query import query
-    from opcost.compat.megengine.profile_analyze import Wish, analyze
+    from opcost.analysis.query import Question, query
+    from opcost.compat.megengine.profile_analyze import analyze
     from opcost.errors import OpcostError
 
     found = None
@@ -108,7 +108,7 @@ def profile(path: Path, _given: Any, *, halves: bool = False) -> None:
     shown(answer.render("table"))
     shown(answer.render("json"))
     if "megengine" in found.extra:
-        shown(analyze(found, Wish(top=3)))
+        shown(analyze(found, Question(top=3)))
 
 
 def rank(path: Path, _given: Any) -> None:

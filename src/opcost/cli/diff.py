@@ -68,8 +68,8 @@ def is_profile(path: str) -> bool:
 def _diff_profiles(before: str, after: str, top: int, *, quiet: bool) -> int:
     """One line per module, type and shapes whose time or number of executions is not the same."""
     from opcost.analysis.profile_diff import diff_profiles
-    from opcost.cli.analyze import read_profiles
     from opcost.cli.analyze_options import ReadChoice
+    from opcost.cli.reading import read_profiles
     from opcost.core.units import format_time
 
     found = diff_profiles(

@@ -10,9 +10,9 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from opcost.analysis.query import Question
 from opcost.compat.megengine.profile_records import (
     Operator,
     aggregate,
@@ -29,58 +29,51 @@ from opcost.core.profile import Profile
 from opcost.errors import OpcostError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """MegEngine's options, under its own names."""
+class Layout(NamedTuple):
+    """What MegEngine's tool prints of its answer, under its own names."""
 
-    top: int = 3
-    type: tuple[str, ...] = ()
-    aggregate_by: str | None = None
-    aggregate: str | None = None
-    opr_name: str | None = None
-    input_dtype: str | None = None
-    top_end_key: Literal["end", "kern"] = "end"
-    order_by: str = "time"
     copy_time: bool = False
-    min_time: float = float("-inf")
-    max_time: float = float("inf")
-    """Bounds in seconds."""
     show_host: bool = False
     dump_only_opr: bool = False
     confluence: bool = False
     print_only: Literal["summary", "device", "host"] | None = None
 
 
-def analyze(profile: Profile, wish: Wish) -> str:
-    """What MegEngine's tool prints for these options."""
+USUAL = Layout()
+
+
+def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str:
+    """What MegEngine's tool prints in answer to this question; of the keys to aggregate by it knows `type` alone."""
     operators = operators_of(profile)
-    chosen = _filtered(operators, wish)
-    if wish.print_only == "summary":
-        return _summary(operators, chosen, wish)
-    if wish.print_only is not None:
-        return _details(chosen, wish.print_only, _total(operators, wish.print_only), wish)
-    parts = [_summary(operators, chosen, wish), _details(chosen, "device", _total(operators, "device"), wish)]
-    if wish.show_host:
-        parts.append(_details(chosen, "host", _total(operators, "host"), wish))
-    return "\n\n".join(parts)
+    chosen = _filtered(operators, question)
+    summary = _summary(operators, chosen, layout)
+    if layout.print_only == "summary":
+        return summary
+
+    def details(side: str) -> str:
+        return _details(chosen, side, _total(operators, side), question, layout)
+
+    if layout.print_only is not None:
+        return details(layout.print_only)
+    return "\n\n".join([summary, details("device"), *([details("host")] if layout.show_host else [])])
 
 
-def _filtered(operators: Sequence[Operator], wish: Wish) -> list[Operator]:
+def _filtered(operators: Sequence[Operator], question: Question) -> list[Operator]:
     name = None
-    if wish.opr_name:
+    if question.opr_name:
         try:
-            name = re.compile(wish.opr_name)
+            name = re.compile(question.opr_name)
         except re.error as fault:
             raise OpcostError(
-                f"{wish.opr_name!r} is not a regular expression: {fault}",
+                f"{question.opr_name!r} is not a regular expression: {fault}",
                 hint="put a backslash before ( [ { * + ? . \\",
             ) from None
     return [
         operator
         for operator in operators
-        if (not wish.type or operator.type in wish.type)
+        if (not question.type or operator.type in question.type)
         and (name is None or name.match(operator.name))
-        and (not wish.input_dtype or reads(operator, wish.input_dtype))
+        and (not question.input_dtype or reads(operator, question.input_dtype))
     ]
 
 
@@ -89,48 +82,55 @@ def _total(operators: Sequence[Operator], side: str) -> float | None:
     return pairwise_sum(times) if times else None
 
 
-def _summary(operators: Sequence[Operator], chosen: Sequence[Operator], wish: Wish) -> str:
+def _summary(operators: Sequence[Operator], chosen: Sequence[Operator], layout: Layout) -> str:
     rows: list[tuple[str, Cell]] = []
     for side in ("device", "host"):
         total = _total(operators, side)
         rows.append((f"total {side} time", "N/A" if total is None else total))
-    if wish.copy_time:
+    if layout.copy_time:
         copies = [operator for operator in chosen if operator.copies]
         for label, key in (("copy time", "end"), ("copy wait time", "kern")):
             times = [time for operator in copies if (time := operator.time("device", key)) is not None]
             total = pairwise_sum(times)
             rows.append((label, f"tot={total:.4f} avg={total / len(times):.4f}" if times else "N/A"))
-    return summary_text(rows, wiki=wish.confluence)
+    return summary_text(rows, wiki=layout.confluence)
 
 
-def _details(chosen: Sequence[Operator], side: str, total: float | None, wish: Wish) -> str:
+def _details(chosen: Sequence[Operator], side: str, total: float | None, question: Question, layout: Layout) -> str:
+    shortest, longest = question.min_time_ns / 1e9, question.max_time_ns / 1e9
+
     def time_of(operator: Operator) -> float | None:
-        time = operator.time(side, wish.top_end_key)
-        return None if time is None or not wish.min_time <= time <= wish.max_time else time
+        time = operator.time(side, question.top_end_key)
+        return None if time is None or not shortest <= time <= longest else time
 
     records = records_of(chosen, time_of)
-    if wish.aggregate or wish.aggregate_by:
-        records = aggregate(records, wish.aggregate_by, wish.aggregate or "sum")
-    records = sort(records, wish.order_by)[: wish.top or None]
-    if wish.dump_only_opr:
+    if question.aggregate or question.aggregate_by:
+        by = question.aggregate_by[0] if question.aggregate_by else None
+        records = aggregate(records, by, question.aggregate or "sum")
+    records = sort(records, question.order_by)[: question.top or None]
+    if layout.dump_only_opr:
         return names_text(records)
-    return details_text(records, side, total, wiki=wish.confluence)
+    return details_text(records, side, total, wiki=layout.confluence)
 
 
 def main(passed_args: Sequence[str] | None = None) -> None:
     """Read the command line, print, and leave with 2 where that is impossible."""
     options = vars(_parser().parse_args(passed_args))
     path = options.pop("dump")
-    options["type"] = tuple(options["type"] or ())
+    layout = Layout(**{name: options.pop(name) for name in Layout._fields})
     try:
         from opcost.analysis.join import with_costs
         from opcost.rules import default_rules
         from opcost.traces.registry import read
 
+        for name in ("min_time", "max_time"):
+            options[f"{name}_ns"] = options.pop(name) * 1e9
+        options |= {name: tuple(options[name] or ()) for name in ("type", "aggregate_by")}
+        question = Question(**options)
         profile = read(path)
         if "megengine" not in profile.extra:
             profile = with_costs(profile, default_rules())
-        print(analyze(profile, Wish(**options)))
+        print(analyze(profile, question, layout))
     except OpcostError as fault:
         print(printable(f"profile_analyze: {fault}", keep="\n"), file=sys.stderr)
         sys.exit(fault.exit_code)
@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     add("dump", help="a profile of load_and_run or of any other runtime that opcost reads")
     add("-t", "--top", type=int, default=3, help="number of operators to print, 0 for all")
     add("--type", action="append", help="only operators of this type; may be repeated")
-    add("--aggregate-by", default=None, choices=["type"], help="one line for all operators of a type")
+    add("--aggregate-by", action="append", choices=["type"], help="one line for all operators of a type")
     add("--opr-name", help="only operators whose name begins with a match of this regular expression")
     add("--input-dtype", help="only operators with an input of this element type")
     add(

@@ -1,0 +1,95 @@
+"""Profiles that a command names: one file, or many ranks, joined to the modules of a model if one is named."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opcost.cli.analyze_options import ReadChoice
+from opcost.cli.options import CountChoice
+from opcost.errors import OpcostError
+
+if TYPE_CHECKING:
+    from opcost.core.profile import Profile
+
+RANKS_TOLD = 8
+"""Ranks that are told of one by one, the stragglers first."""
+LARGE = 64 << 20
+"""Bytes from which a trace is added up while it is read."""
+_PACKING = 8
+"""How much smaller gzip makes a trace, at the least."""
+
+
+def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
+    """The profile of one file, or of many ranks, joined to a model if one is named."""
+    from opcost.cli.progress import working
+
+    if len(paths) == 1 and not Path(paths[0]).is_dir():
+        with working(f"reading {paths[0]}", quiet=quiet):
+            profile = _read_one(paths[0], partial=choice.partial)
+    else:
+        profile = _read_ranks(paths, choice, quiet=quiet)
+    source = choice.report or choice.model
+    if source is None:
+        return profile
+    if choice.report and choice.model:
+        raise OpcostError("both --model and --report are given", hint="name one of them")
+    from opcost.analysis.join import with_costs, with_modules
+    from opcost.cli.counting import report_of
+    from opcost.rules import default_rules
+
+    # What ran is priced by what was recorded of it; the model tells where the trace does not.
+    profile = with_costs(profile, default_rules())
+    return with_modules(profile, report_of(source, CountChoice(inputs=choice.inputs), quiet=quiet))
+
+
+def _read_one(path: str, *, partial: bool) -> Profile:
+    """One file; a large trace is added up while it is read, one row for all executions that are alike."""
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import read, reader_of
+
+    file = TraceFile(path)
+    size = file.size * (_PACKING if file.packed else 1)
+    if size >= LARGE and reader_of(file).name == "kineto":
+        from opcost.traces.table import read_table
+
+        return read_table(path, partial=partial).profile()
+    return read(path, partial=partial)
+
+
+def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
+    """Many files as ranks, with what is to say about each rank among the notes."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from opcost.core.graph import Note
+    from opcost.traces.ranks import reduce_ranks
+
+    with Progress(console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
+        task = bar.add_task("reading ranks", total=None)
+        ranks = reduce_ranks(
+            paths,
+            cluster=choice.cluster,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            partial=choice.partial,
+        )
+    profile = ranks.profile()
+    told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))
+    notes = [Note("rank", _rank_text(rank)) for rank in told[:RANKS_TOLD]]
+    return replace(profile, notes=(*profile.notes, *notes))
+
+
+def _rank_text(rank: dict[str, Any]) -> str:
+    """Idle time, the wait in collectives, and how long others waited for this rank."""
+    from opcost.core.units import format_time
+
+    said = [f"rank {rank['rank']}: wall {format_time(rank['wall_ns'])}"]
+    if rank["span_ns"]:
+        said.append(f"device idle {format_time(rank['idle_ns'])} ({100 * rank['idle_ns'] / rank['span_ns']:.1f} %)")
+    if rank["collective_ns"]:
+        said.append(f"collectives {format_time(rank['collective_ns'])}, of it waiting {format_time(rank['wait_ns'])}")
+    if rank["held_up_ns"]:
+        said.append(f"others waited {format_time(rank['held_up_ns'])} for it")
+    return ", ".join(said)

@@ -12,8 +12,8 @@ from opcost.cli.options import CountChoice, Quiet
 from opcost.cli.saying import warn
 from opcost.core.harmless import printable
 from opcost.core.wording import some
-from opcost.core.writing import check_writable, write_text
-from opcost.errors import OpcostError, UnknownName
+from opcost.core.writing import check_writable, is_stream, write_text
+from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -29,10 +29,6 @@ PAGE = 5_000
 """Lines of a page, which can be sorted and filtered; more make a browser slow."""
 RANKS_TOLD = 8
 """Ranks that are told of one by one, the stragglers first."""
-LARGE = 64 << 20
-"""Bytes from which a trace is added up while it is read."""
-_PACKING = 8
-"""How much smaller gzip makes a trace, at the least."""
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
@@ -41,7 +37,6 @@ _OURS = (
 """Options that MegEngine's text has no place for."""
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
-_WRITTEN = {".json": "json", ".csv": "csv", ".md": "md", ".html": "html", ".htm": "html"}
 
 
 def analyze(
@@ -57,6 +52,7 @@ def analyze(
     question = _question(choice)
     if choice.output is not None:
         check_writable(choice.output)
+    _wanted(choice)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
     if not question.aggregate_by:
         question = replace(question, aggregate_by=profile.usual_keys)
@@ -74,11 +70,12 @@ def analyze(
 
 def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
     """The profile of one file, or of many ranks, joined to a model if one is named."""
+    from opcost.api import read_profile
     from opcost.cli.progress import working
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
-            profile = _read_one(paths[0], partial=choice.partial)
+            profile = read_profile(paths[0], partial=choice.partial)
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model
@@ -93,20 +90,6 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
     # What ran is priced by what was recorded of it; the model tells where the trace does not.
     profile = with_costs(profile, default_rules())
     return with_modules(profile, report_of(source, CountChoice(inputs=choice.inputs), quiet=quiet))
-
-
-def _read_one(path: str, *, partial: bool) -> Profile:
-    """One file; a large trace is added up while it is read, one row for all executions that are alike."""
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import read, reader_of
-
-    file = TraceFile(path)
-    size = file.size * (_PACKING if file.packed else 1)
-    if size >= LARGE and reader_of(file).name == "kineto":
-        from opcost.traces.table import read_table
-
-        return read_table(path, partial=partial).profile()
-    return read(path, partial=partial)
 
 
 def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
@@ -152,7 +135,7 @@ def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     beyond = [key for key in _split(choice.aggregate_by) if key != "type"]
     if choice.aggregate not in (None, "sum", "mean", "max", "min"):
         beyond.append(choice.aggregate)
-    wanted = choice.format or _WRITTEN.get(choice.output.suffix.lower() if choice.output else "")
+    wanted = _wanted(choice)
     theirs = [name for name in changed if name in _THEIRS]
     if wanted is None:
         if theirs and not (ours or beyond):
@@ -165,8 +148,14 @@ def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     return wanted
 
 
-def _is_page(choice: AnalyzeChoice) -> bool:
-    return (choice.format or _WRITTEN.get(choice.output.suffix.lower() if choice.output else "")) == "html"
+def _wanted(choice: AnalyzeChoice) -> str | None:
+    """The format that is named, or that the suffix of the file says; None is the text that is usual for the profile."""
+    from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+
+    if choice.format is not None or choice.output is None or is_stream(choice.output):
+        return choice.format
+    name = str(view_for_suffix(choice.output, PROFILE_VIEWS).name)
+    return None if name == "table" else name
 
 
 def _question(choice: AnalyzeChoice) -> Question:
@@ -180,12 +169,12 @@ def _question(choice: AnalyzeChoice) -> Question:
         compile_where(choice.where, known_fields(None))
     return Question(
         side=choice.side,
-        top_end_key=choice.top_end_key,
+        measure="wait" if choice.top_end_key == "kern" else "time",
         where=choice.where,
         type=choice.type,
-        kind=_kinds(choice.kind),
+        kind=choice.kind,
         module=choice.module,
-        opr_name=choice.opr_name,
+        name=choice.opr_name,
         input_dtype=(dtype_of(choice.input_dtype) or choice.input_dtype) if choice.input_dtype else None,
         min_time_ns=_time(choice.min_time, float("-inf")),
         max_time_ns=_time(choice.max_time, float("inf")),
@@ -195,7 +184,7 @@ def _question(choice: AnalyzeChoice) -> Question:
         depth=choice.depth,
         percentiles=_percentiles(choice.percentiles),
         order_by=choice.order_by,
-        top=(PAGE if _is_page(choice) else USUAL) if choice.top is None else choice.top,
+        top=(PAGE if _wanted(choice) == "html" else USUAL) if choice.top is None else choice.top,
         device=_device(choice),
     )
 
@@ -262,15 +251,6 @@ def _wish(choice: AnalyzeChoice) -> Wish:
 
 def _split(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
-
-
-def _kinds(words: tuple[str, ...]) -> tuple[str, ...]:
-    from opcost.core.kinds import KINDS
-
-    for word in words:
-        if word not in KINDS:
-            raise UnknownName("kind", word, KINDS)
-    return words
 
 
 def _seconds(text: str | None, missing: float) -> float:

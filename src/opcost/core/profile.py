@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opcost.core.cost import Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from opcost.core.answer import Answer
+    from opcost.core.wishes import Wishes
 
 
 class Spread(NamedTuple):
@@ -92,8 +95,8 @@ class Profile:
     extra: Mapping[str, object] = field(default_factory=dict)
     """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""
 
-    def query(self, **wishes: Any) -> Answer:
-        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; see `opcost.query` for all wishes."""
+    def query(self, **wishes: Unpack[Wishes]) -> Answer:
+        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; `opcost.core.wishes` explains each."""
         from importlib import import_module
 
         # By name, because data knows nothing of what analyses it.
@@ -110,8 +113,16 @@ class Profile:
         return str(self.query(aggregate_by=self.usual_keys))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the profile as JSON, which `opcost.read_profile` reads. Whatever goes wrong, the old file is as it was."""
-        from opcost.core.profile_schema import dumps
-        from opcost.core.writing import write_text
+        """Write the profile: to a `.json` all of it, for `opcost.read_profile`; to other files what `str` shows, by the suffix.
 
-        write_text(path, dumps(self))
+        Whatever goes wrong, the old file is as it was.
+        """
+        from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+        from opcost.core.profile_schema import dumps
+        from opcost.core.writing import is_stream, write_text
+
+        view = None if is_stream(path) else view_for_suffix(path, PROFILE_VIEWS)
+        if view is None or view.suffix == ".json":
+            write_text(path, dumps(self))
+        else:
+            write_text(path, view.render(self.query(aggregate_by=self.usual_keys)))

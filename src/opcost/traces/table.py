@@ -161,6 +161,11 @@ def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
     file = TraceFile(path)
     if not KinetoReader().sniff(file.head):
         raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
+    return tabulate(file, partial=partial)
+
+
+def tabulate(file: TraceFile, *, partial: bool = False) -> Table:
+    """The same of a file that is known to be one."""
     with without_collector():
         stream, translated = translate(file, partial=partial)
         return Table(

@@ -28,6 +28,7 @@ class TableView:
     """What `opcost analyze` prints: the lines, and below them what they must be seen against."""
 
     name = "table"
+    suffix = ".txt"
 
     def render(
         self,
@@ -49,6 +50,7 @@ class MarkdownView:
     """For issues and pull requests."""
 
     name = "md"
+    suffix = ".md"
 
     def render(self, answer: Answer, *, columns: str | Sequence[str] | None = None, exact: bool = False) -> str:
         """A GitHub table with everything else as a list below it."""
@@ -67,6 +69,7 @@ class JsonView:
     """For programs: every number, nothing rounded."""
 
     name = "json"
+    suffix = ".json"
 
     def render(self, answer: Answer, *, indent: int | None = 2) -> str:
         """One object with the lines under `lines`."""
@@ -96,6 +99,7 @@ class CsvView:
     """For spreadsheets: one record per line, times in nanoseconds."""
 
     name = "csv"
+    suffix = ".csv"
 
     def render(self, answer: Answer) -> str:
         """A header and the lines, `role` telling rows from sums."""

@@ -31,6 +31,7 @@ class HtmlView:
     """For a browser: sortable, filterable, with bars."""
 
     name = "html"
+    suffix = ".html"
 
     def render(self, answer: Answer, *others: Answer, columns: str | Sequence[str] | None = None) -> str:
         """The page; further answers, as the host's times beside the device's, follow below the first."""

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.registry import FUNCTIONS
+from opcost.frontends.registry import FUNCTIONS, FrontEnd
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions
 
 
-class TorchFrontEnd:
+class TorchFrontEnd(FrontEnd):
     """Live `torch.nn.Module` objects, functions of tensors, and exported programs in memory."""
 
     name = "torch"
     framework = "torch"
-    suffixes = ()
-
-    def sniff(self, head: bytes, path: Path) -> bool:
-        return False
 
     def owns(self, obj: object) -> bool:
         torch = sys.modules["torch"]
@@ -31,34 +26,33 @@ class TorchFrontEnd:
         export = sys.modules.get("torch.export")
         return export is not None and isinstance(obj, export.ExportedProgram)
 
+    def build(self, factory: Callable[..., object], kwargs: Mapping[str, object]) -> object:
+        """Large tensors are made without memory; small ones stay real."""
+        from opcost.core.interrupts import held_back, let_through
+        from opcost.errors import SourceError
+        from opcost.frontends.torch.weightless import weightless
+
+        try:
+            with held_back(), weightless(), let_through():
+                return factory(**kwargs)
+        except (RuntimeError, TypeError, NotImplementedError) as exc:
+            if "meta" not in str(exc):
+                raise
+            name = getattr(factory, "__qualname__", repr(factory))
+            raise SourceError(
+                f"{name} asks for the values of its weights while it is being made, and they have none here: {exc}",
+                hint="make the model with its weights and pass it, or on the command line count with --real",
+            ) from exc
+
     def load(self, source: Any, options: CountOptions) -> Graph:
         from opcost.frontends.torch.load import load
 
         return load(source, options)
 
 
-FRONTEND = TorchFrontEnd()
+FRONTEND: FrontEnd = TorchFrontEnd()
 
 
 def is_function(obj: object) -> bool:
     """Whether an object is a function rather than a model; one compiled by torch is still a function."""
     return isinstance(obj, (*FUNCTIONS, sys.modules["torch"].jit.ScriptFunction))
-
-
-def build(factory: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-    """Call a factory so that large tensors are made without memory; small ones stay real."""
-    from opcost.core.interrupts import held_back, let_through
-    from opcost.errors import SourceError
-    from opcost.frontends.torch.weightless import weightless
-
-    try:
-        with held_back(), weightless(), let_through():
-            return factory(*args, **(kwargs or {}))
-    except (RuntimeError, TypeError, NotImplementedError) as exc:
-        if "meta" not in str(exc):
-            raise
-        name = getattr(factory, "__qualname__", repr(factory))
-        raise SourceError(
-            f"{name} asks for the values of its weights while it is being made, and they have none here: {exc}",
-            hint="make the model with its weights and pass it, or on the command line count with --real",
-        ) from exc

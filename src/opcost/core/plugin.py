@@ -27,7 +27,7 @@ PROFILE_VIEWS = "opcost.profile_views"
 TRACES = "opcost.traces"
 RECORDERS = "opcost.recorders"
 
-_OWN: dict[str, dict[str, str]] = {
+OWN: dict[str, dict[str, str]] = {
     FRONTENDS: {name: f"opcost.frontends.{name}:FRONTEND" for name in ("megengine", "mxnet", "pt2", "torch")},
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
@@ -51,7 +51,7 @@ _OWN: dict[str, dict[str, str]] = {
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
 }
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
-GROUPS = tuple(_OWN)
+GROUPS = tuple(OWN)
 
 _WANTED: dict[str, tuple[str, ...]] = {
     FRONTENDS: ("name", "framework", "suffixes", "options", "sniff", "owns", "named", "build", "load"),
@@ -167,7 +167,7 @@ def _scan(group: str) -> tuple[dict[str, EntryPoint], dict[str, BrokenPlugin]]:
     """The usable names, and those of which there are two."""
     found: dict[str, EntryPoint] = {}
     twice: dict[str, BrokenPlugin] = {}
-    own = [EntryPoint(name, value, group) for name, value in _OWN[group].items()]
+    own = [EntryPoint(name, value, group) for name, value in OWN[group].items()]
     for entry in (*own, *(entry for entry in _entries(group) if not _is_own(entry))):
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:

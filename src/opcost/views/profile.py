@@ -14,6 +14,7 @@ from opcost.views.layout import Drawing, draw_listing
 from opcost.views.page import NARROWEST, plain
 from opcost.views.profile_listing import list_answer, summary_lines
 from opcost.views.table import terminal_width
+from opcost.views.view import ProfileView
 
 SCHEMA = "opcost.answer/1"
 
@@ -143,7 +144,7 @@ def _plain(value: Any) -> Any:
     return "" if value is None else int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-TABLE = TableView()
-MARKDOWN = MarkdownView()
-JSON = JsonView()
-CSV = CsvView()
+TABLE: ProfileView = TableView()
+MARKDOWN: ProfileView = MarkdownView()
+JSON: ProfileView = JsonView()
+CSV: ProfileView = CsvView()

@@ -275,7 +275,7 @@ def _percentiles(text: str | None) -> tuple[float, ...]:
     try:
         return tuple(float(word.strip().lstrip("p")) for word in text.split(","))
     except ValueError:
-        raise OpcostError(f"{text!r} is no list of percentiles", hint="write --percentiles 10,50,90") from None
+        raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
 
 
 def _device(choice: AnalyzeChoice) -> Device | None:

@@ -56,7 +56,7 @@ Arguments = Annotated[
         name="--arg",
         group=MODEL,
         metavar="NAME=VALUE",
-        help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
+        help="An argument of the model's forward that is not a tensor, as name=value. May be repeated.",
     ),
 ]
 Quiet = Annotated[

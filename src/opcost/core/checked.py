@@ -33,7 +33,7 @@ def read_spec(entry: object) -> TensorSpec:
     if (shape is not None and prod(extent or 1 for extent in shape[:MOST_AXES]) > LARGEST) or len(
         shape or ()
     ) > MOST_AXES:
-        raise Bad(f"{short(extents)} is no shape")
+        raise Bad(f"{short(extents)} is not a shape")
     return TensorSpec(shape, get(data, "dtype", str))
 
 

@@ -149,7 +149,7 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
             return PythonModel(text, attribute(module, name, before), settings)
     if "/" in text or "\\" in text or path.suffix:
         raise UnknownSource(f"there is no file {shortened(text)}", hint=f"a source is {FORMS}")
-    raise UnknownSource(f"{shortened(repr(text))} is no source that opcost understands", hint=f"a source is {FORMS}")
+    raise UnknownSource(f"{shortened(repr(text))} is not a source that opcost understands", hint=f"a source is {FORMS}")
 
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:

@@ -192,7 +192,7 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
         if types.get(name, dtype.name) != dtype.name:
             raise InputError(
                 f"the input {name} of the model is {dtype.name}, and {types[name]} was asked for",
-                hint="leave the type away; an ONNX model takes the one that it was exported with",
+                hint="leave the type out; an ONNX model takes the one that it was exported with",
             )
         if dtype.kind == "f":
             feed[name] = noise.standard_normal(shape).astype(dtype)

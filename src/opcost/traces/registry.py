@@ -56,7 +56,7 @@ def reader_of(file: TraceFile) -> Reader:
 
     known = ", ".join(reader.name for reader in readers())
     what = "gzipped content of an unknown kind" if file.packed else identify(file.path).what
-    raise UnknownSource(f"{file.path} is no trace that opcost reads: it is {what}", hint=f"known formats: {known}")
+    raise UnknownSource(f"{file.path} is not a trace that opcost reads: it is {what}", hint=f"known formats: {known}")
 
 
 def read(path: str | PathLike[str], *, partial: bool = False) -> Profile:

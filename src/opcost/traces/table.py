@@ -55,7 +55,7 @@ class Times:
     def percentile(self, percent: float) -> int:
         """The smallest duration that so many percent do not exceed."""
         if not 0 <= percent <= 100:
-            raise ValueError(f"{percent} is no percentage")
+            raise ValueError(f"{percent} is not a percentage")
         ordered = sorted(self.values)
         return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 

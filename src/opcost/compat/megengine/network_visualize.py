@@ -99,7 +99,7 @@ def _given(input: Any, inp_dict: Mapping[str, Any] | None) -> Any:
     given = inp_dict if input is None else input
     for array in given.values() if isinstance(given, Mapping) else () if given is None else (given,):
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-            raise InputError(f"input data of the type {type(array).__name__} is no array")
+            raise InputError(f"input data of the type {type(array).__name__} is not an array")
     return given
 
 

@@ -78,7 +78,7 @@ def operators_of(profile: Profile) -> list[Operator]:
         found = [_from_row(row) for row in profile.rows]
         return [*found, _unattributed(profile)] if profile.unattributed else found
     if not isinstance(raw, Sequence):
-        raise SourceError("the profile's MegEngine part is no list of operators")
+        raise SourceError("the profile's MegEngine part is not a list of operators")
     try:
         return [_from_megengine(_checked(entry)) for entry in raw]
     except Bad as exc:
@@ -96,7 +96,7 @@ def _checked(entry: object) -> dict[str, Any]:
     if any(len(span) != 3 or not all(map(_is_number, span)) for span in spans):
         raise Bad("an operator's times are not three numbers")
     if not all(number is None or _is_number(number) for number in numbers):
-        raise Bad("what an operator computes and moves is no number")
+        raise Bad("what an operator computes and moves is not a number")
     for name in ("in_shapes", "out_shapes"):
         for shape in instance(footprint.get(name) or [], list):
             counts_of(shape)

@@ -107,7 +107,7 @@ def _matrix(shape: tuple[Extent, ...] | None, *, swap: bool) -> tuple[Extent, ..
     if shape is None:
         return None
     if len(shape) < 2:
-        raise Mismatch(f"{show(shape)} is no matrix")
+        raise Mismatch(f"{show(shape)} is not a matrix")
     return (*shape[:-2], shape[-1], shape[-2]) if swap else shape
 
 

@@ -21,7 +21,7 @@ def _square(call: Call) -> None:
     """The first input is a batch of square matrices."""
     x = call.ins[0]
     if x is not None and len(x) < 2:
-        raise Mismatch(f"{show(x)} is no matrix")
+        raise Mismatch(f"{show(x)} is not a matrix")
 
 
 def _same(call: Call) -> None:

@@ -180,7 +180,7 @@ def _times(extent: Extent, factor: int) -> Extent:
 
 def _part(extent: Extent, parts: int) -> Extent:
     if extent is not None and extent % parts:
-        raise Mismatch(f"{extent} is no multiple of {parts}")
+        raise Mismatch(f"{extent} is not a multiple of {parts}")
     return None if extent is None else extent // parts
 
 

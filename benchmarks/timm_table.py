@@ -39,7 +39,7 @@ def rows() -> list[dict[str, str]]:
 def check(row: dict[str, str], *, fused: bool = False) -> Outcome:
     """Build one model without weights, count it, compare."""
     import opcost
-    from opcost.frontends.torch import build
+    from opcost.frontends.torch import FRONTEND
     from opcost.frontends.zoo import declare_torchvision_operators
 
     declare_torchvision_operators()
@@ -52,7 +52,7 @@ def check(row: dict[str, str], *, fused: bool = False) -> Outcome:
     size = int(row["img_size"])
     start = time.process_time()
     try:
-        model = build(lambda: reparameterize_model(timm.create_model(row["model"]).eval()))
+        model = FRONTEND.build(lambda: reparameterize_model(timm.create_model(row["model"]).eval()), {})
         channels = model.pretrained_cfg["input_size"][0]
         counting = time.process_time()
         report = opcost.count(model, shapes=(1, channels, size, size))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from opcost.core.kinds import CONTRACTIONS, KINDS, Kind
-from opcost.rules import default_rules
+from opcost.rules import own_rules
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 from opcost.rules.loss import LOSSES
 from opcost.rules.reduce import FLOPS_PER_INPUT, FLOPS_PER_OUTPUT
@@ -32,7 +32,7 @@ an attribute that its kind does not have is an error, never a number. An operato
 
 def render() -> str:
     """The whole page."""
-    rules = default_rules()
+    rules = own_rules()
     parts = [INTRODUCTION, "| kind | cost |\n|---|---|\n" + "\n".join(_summary(kind) for kind in rules) + "\n"]
     for title, kinds in (
         ("Contractions", CONTRACTIONS),
@@ -65,7 +65,7 @@ def _contract(kind: Kind) -> str:
 
 def _words(kind: str) -> tuple[str, str]:
     """The formula and the explanation of a rule."""
-    formula, _, rest = (inspect.getdoc(default_rules()[kind]) or "").partition("\n")
+    formula, _, rest = (inspect.getdoc(own_rules()[kind]) or "").partition("\n")
     return formula, rest.strip()
 
 

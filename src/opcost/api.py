@@ -1,21 +1,31 @@
-"""The doors: count a model, read a saved report."""
+"""The doors: count a model, run and measure one, read a saved report or a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
-    from opcost.core.profile import Profile as Measured
     from opcost.core.report import Report
-    from opcost.frontends.options import CountOptions
+    from opcost.frontends.options import CountOptions, Mode
     from opcost.frontends.registry import FrontEnd
-    from opcost.frontends.source import PythonModel
+    from opcost.frontends.source import Source
     from opcost.profiles import Profile
     from opcost.recorders.options import ProfileOptions
+    from opcost.recorders.registry import Recorder
     from opcost.rules.registry import Convention, Rule, Rules
+
+Shape: TypeAlias = "Sequence[int]"
+Shapes: TypeAlias = "Shape | Sequence[Shape] | Mapping[str, Shape]"
+"""One shape, a list of them, or shapes by the names of arguments."""
+Dtype: TypeAlias = "str | object"
+"""The name of an element type, or a framework's own object for one."""
+Dtypes: TypeAlias = "Dtype | Sequence[Dtype | None] | Mapping[str, Dtype]"
+Causal: TypeAlias = Literal["full", "half"]
 
 
 def count(
@@ -23,16 +33,15 @@ def count(
     inputs: Any = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
-    shapes: Any = None,
-    dtypes: Any = None,
+    shapes: Shapes | None = None,
+    dtypes: Dtypes | None = None,
     backward: bool = False,
-    optimizer: Any = None,
+    optimizer: bool | str | Callable[[Any], Any] | None = None,
     real: bool = False,
-    mode: str | None = None,
-    causal: str = "full",
+    mode: Mode | None = None,
+    causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
-    params: str | Path | None = None,
-    epoch: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Report:
     """What a model costs.
 
@@ -44,9 +53,10 @@ def count(
 
     `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
     the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or
-    "eval". `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators that opcost
-    does not know: {"library::operator": rule}. `params` or `epoch` names the file of weights of an MXNet symbol; without
-    them it is found beside the symbol.
+    "eval"; without it a model is counted as it is, and one that a string names as in inference, or as in training where the
+    backward pass is counted. `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators
+    that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this source has,
+    by name; `opcost count --help` lists them.
     """
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
@@ -55,9 +65,9 @@ def count(
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
-    if causal not in ("full", "half"):
-        raise UnknownName("value of causal", causal, ("full", "half"))
-    options = CountOptions(
+    if causal not in get_args(Causal):
+        raise UnknownName("value of causal", causal, get_args(Causal))
+    told = CountOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
         shapes=shapes,
@@ -66,48 +76,55 @@ def count(
         optimizer=optimizer,
         real=real,
         mode=mode,
-        params=params,
-        epoch=epoch,
+        own=dict(options or {}),
     )
     with pipes_kept(), without_collector():
-        return _count(source, options, default_rules().with_rules(rules), Convention(causal=causal))
+        return _count(source, told, default_rules().with_rules(rules), Convention(causal=causal))
 
 
 def _count(source: Any, options: CountOptions, rules: Rules, convention: Convention) -> Report:
     from opcost.analysis.price import price
+    from opcost.frontends.options import usual_mode
     from opcost.frontends.registry import owner
+    from opcost.frontends.source import ModelFile, SavedReport
+
+    named = _named(source)
+    if named is None:
+        return price(_load(owner(source), source, options), rules, convention)
+    if isinstance(named, SavedReport):
+        return load_report(named.path)
+    if options.mode is None:
+        training = options.backward or options.optimizer is not None
+        options = replace(options, mode=usual_mode(training=training))
+    if isinstance(named, ModelFile):
+        return price(_load(named.frontend, named.path, options), rules, convention)
+    with named.guard():
+        model = named.build(real=options.real)
+        return price(_load(owner(model), model, options), rules, convention)
+
+
+def _named(source: Any) -> Source | None:
+    """What a string means, if it is one; who has looked already passes what was found."""
     from opcost.frontends.source import ModelFile, PythonModel, SavedReport, resolve
 
-    if isinstance(source, (str, Path)):
-        source = resolve(str(source))
-    if isinstance(source, SavedReport):
-        return load_report(source.path)
-    if isinstance(source, ModelFile):
-        graph = _load(source.frontend, source.path, options)
-    elif isinstance(source, PythonModel):
-        with source.guard():
-            model = source.build(real=options.real)
-            graph = _load(owner(model), model, options)
-    else:
-        graph = _load(owner(source), source, options)
-    return price(graph, rules, convention)
+    if isinstance(source, (SavedReport, ModelFile, PythonModel)):
+        return source
+    return resolve(str(source)) if isinstance(source, (str, Path)) else None
 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import InputError
+    from opcost.errors import UnknownName
 
-    given = options.params is not None or options.epoch is not None
-    if given and not (isinstance(source, Path) and getattr(frontend, "takes_parameter_files", False)):
-        raise InputError(
-            f"a parameter file belongs to an MXNet symbol, and this source is read by the {frontend.name} front end",
-            hint="leave --params and --epoch away",
-        )
+    known = [option.name for option in frontend.options]
+    for name in options.own:
+        if name not in known:
+            raise UnknownName(f"option of the {frontend.name} front end", name, known)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 
 
-def load_report(path: str | Path) -> Report:
+def load_report(path: str | PathLike[str]) -> Report:
     """Read a report that was saved as `.json`."""
     from opcost.core.schema import load
 
@@ -119,10 +136,11 @@ def profile(
     inputs: Any = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
-    shapes: Any = None,
-    dtypes: Any = None,
+    shapes: Shapes | None = None,
+    dtypes: Dtypes | None = None,
     backward: bool = False,
-    mode: str | None = None,
+    mode: Mode | None = None,
+    device: str | None = None,
     host_only: bool = False,
     warmup: int = 3,
     repeat: int = 10,
@@ -131,13 +149,16 @@ def profile(
 ) -> Profile:
     """Where a model's time goes, operator by operator, on the host and on the device.
 
-    `source` is a PyTorch model on the CPU or on CUDA, or an ONNX file or `onnxruntime.InferenceSession`; the inputs are given
-    as for `opcost.count`. After `warmup` runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler,
-    then as many with one. `host_only` leaves the device's records out; `cold_l2` empties the device's last cache before
-    every run.
+    `source` is a PyTorch model on the CPU or on CUDA, or an ONNX file or `onnxruntime.InferenceSession`; the inputs and the
+    mode are given as for `opcost.count`. A model that a string names is made on the CPU and moved to `device`. After `warmup`
+    runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler, then as many with one. `host_only`
+    leaves the device's records out; `cold_l2` empties the device's last cache before every run.
     """
-    from opcost.profiles import askable
+    from opcost.errors import InputError, UnknownSource
+    from opcost.frontends.options import usual_mode
+    from opcost.frontends.source import PythonModel
     from opcost.recorders.options import ProfileOptions
+    from opcost.recorders.registry import recorder_of, recorder_of_file
 
     options = ProfileOptions(
         inputs=inputs,
@@ -152,48 +173,44 @@ def profile(
         seconds=seconds,
         cold_l2=cold_l2,
     )
-    return askable(_measured(source, options))
-
-
-def _measured(source: Any, options: ProfileOptions) -> Measured:
-    from opcost.recorders.onnxruntime import is_onnx
-    from opcost.recorders.onnxruntime import record as record_onnx
-
-    if is_onnx(source):
-        from opcost.analysis.join import with_costs
-        from opcost.rules import default_rules
-
-        return with_costs(record_onnx(source, options), default_rules())
-    if isinstance(source, (str, Path)):
-        named = _python_model(str(source))
-        with named.guard():
-            return _measured_torch(named.build(real=True), options)
-    return _measured_torch(source, options)
-
-
-def _python_model(source: str) -> PythonModel:
-    """The model that a string names; it is to run, so a file that holds none of its code will not do."""
-    from opcost.errors import UnknownSource
-    from opcost.frontends.source import PythonModel, resolve
-
-    resolved = resolve(source)
-    if not isinstance(resolved, PythonModel):
-        raise UnknownSource(
-            f"{source} cannot be run", hint="profile an .onnx file, or code that makes a model: path/to/file.py:Net"
+    is_text = isinstance(source, (str, Path))
+    recorder = recorder_of_file(source) if is_text else None
+    named = None if recorder is not None else _named(source)
+    if device is not None and named is None:
+        raise InputError(
+            f"device={device!r} is for models that Python code makes from a string",
+            hint="move the model there yourself" if recorder is None else "leave it out",
         )
-    return resolved
+    if recorder is not None or named is None:
+        return _record(recorder or recorder_of(source), source, options)
+    if not isinstance(named, PythonModel):
+        raise UnknownSource(
+            f"{named.path} cannot be run", hint="profile an .onnx file, or code that makes a model: path/to/file.py:Net"
+        )
+    if mode is None:
+        options = replace(options, mode=usual_mode(training=backward))
+    with named.guard():
+        model = named.build(real=True)
+        return _record(recorder_of(model), model if device is None else _moved(model, device), options)
 
 
-def _measured_torch(model: Any, options: ProfileOptions) -> Measured:
-    from opcost.errors import DataDependent, OpcostError, UnknownSource
-    from opcost.frontends.registry import owner
+def _moved(model: Any, device: str) -> Any:
+    """The model on the wanted device."""
+    from opcost.errors import InputError
 
-    if (frontend := owner(model)).framework != "torch":
-        raise UnknownSource(f"opcost does not run models of {frontend.name}", hint="profile a PyTorch or an ONNX model")
-    from dataclasses import replace
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as exc:  # no such device, none at all, or too little memory on it
+        raise InputError(f"the model cannot be moved to {device}: {exc}".rstrip(".")) from exc
 
+
+def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile:
+    from opcost.analysis.join import with_costs
     from opcost.core.graph import Note
-    from opcost.recorders.torch.record import record
+    from opcost.core.plugin import answering_for
+    from opcost.errors import DataDependent, OpcostError
+    from opcost.profiles import askable
+    from opcost.rules import default_rules
 
     report: Report | None = None
     notes: tuple[Note, ...] = ()
@@ -204,18 +221,23 @@ def _measured_torch(model: Any, options: ProfileOptions) -> Measured:
         "backward": options.backward,
         "mode": options.mode,
     }
-    try:
+    if recorder.wants_report:
         try:
-            report = count(model, options.inputs, **asked)
-        except DataDependent:
-            report = count(model, options.inputs, **asked, real=True)
-    except OpcostError as exc:
-        notes = (Note("not-counted", f"the rows have no cost, because the model could not be counted: {exc.message}"),)
-    found = record(model, options, report)
-    return replace(found, notes=(*found.notes, *notes)) if notes else found
+            try:
+                report = count(source, options.inputs, **asked)
+            except DataDependent:
+                report = count(source, options.inputs, **asked, real=True)
+        except OpcostError as exc:
+            said = f"the rows have no cost, because the model could not be counted: {exc.message}"
+            notes = (Note("not-counted", said),)
+    with answering_for(recorder, "running the model"):
+        found = recorder.record(source, options, report)
+    if not recorder.wants_report:
+        found = with_costs(found, default_rules())
+    return askable(replace(found, notes=(*found.notes, *notes)) if notes else found)
 
 
-def read_profile(path: str | Path, *, partial: bool = False) -> Profile:
+def read_profile(path: str | PathLike[str], *, partial: bool = False) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
     A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so.

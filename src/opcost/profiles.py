@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opcost.core import profile as measured
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from opcost.core.answer import Answer
+    from opcost.core.wishes import Wishes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(measured.Profile):
     """What was measured, in the order of execution; it answers questions."""
 
-    def query(self, **wishes: Any) -> Answer:
-        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; see `opcost.query` for all wishes."""
+    def query(self, **wishes: Unpack[Wishes]) -> Answer:
+        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; `opcost.core.wishes` explains each."""
         from opcost.analysis.query import query
 
         return query(self, **wishes)
@@ -26,11 +29,19 @@ class Profile(measured.Profile):
         return str(self.query(aggregate_by=self.usual_keys))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the profile as JSON, which `opcost.read_profile` reads. Whatever goes wrong, the old file is as it was."""
-        from opcost.core.profile_schema import dumps
-        from opcost.core.writing import write_text
+        """Write the profile: to a `.json` all of it, for `opcost.read_profile`; to other files what `str` shows, by the suffix.
 
-        write_text(path, dumps(self))
+        Whatever goes wrong, the old file is as it was.
+        """
+        from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+        from opcost.core.profile_schema import dumps
+        from opcost.core.writing import is_stream, write_text
+
+        view = None if is_stream(path) else view_for_suffix(path, PROFILE_VIEWS)
+        if view is None or view.suffix == ".json":
+            write_text(path, dumps(self))
+        else:
+            write_text(path, view.render(self.query(aggregate_by=self.usual_keys)))
 
 
 def askable(found: measured.Profile) -> Profile:

@@ -76,8 +76,8 @@ def test_the_rest_and_the_total_add_up(profile: Profile) -> None:
         ({"type": ("aten::addmm", "mine::op")}, {"b.fc", "b.custom"}),
         ({"kind": "matmul"}, {"b.fc"}),
         ({"module": "b"}, {"b.conv", "b.fc", "b.custom"}),
-        ({"opr_name": "b"}, {"b.conv", "b.fc", "b.custom"}),
-        ({"opr_name": "conv"}, set()),
+        ({"name": "b"}, {"b.conv", "b.fc", "b.custom"}),
+        ({"name": "conv"}, set()),
         ({"input_dtype": "Float16"}, {"b.fc"}),
         ({"min_time": 20e-6}, {"b.fc", "a.conv", "b.custom"}),
         ({"max_time": 20e-6}, {"b.conv", "b.custom"}),
@@ -250,7 +250,7 @@ def test_shapes_with_unknown_extents_sort() -> None:
 
 
 def test_waiting_time_is_from_the_operator_to_its_first_kernel(profile: Profile) -> None:
-    waits = {line.labels["name"]: line.time_ns for line in query(profile, top_end_key="kern")}
+    waits = {line.labels["name"]: line.time_ns for line in query(profile, measure="wait")}
     assert waits == {"a.conv": 10 * US, "b.conv": (40 - 20) * US, "b.fc": (50 - 30) * US}
 
 
@@ -302,7 +302,7 @@ def test_every_device_has_a_source_and_plausible_peaks() -> None:
         {"aggregate_by": "type,type"},
         {"percentiles": (101,)},
         {"depth": 0},
-        {"opr_name": "("},
+        {"name": "("},
         {"where": "time >"},
         {"colour": "red"},
         {"device": "abacus"},

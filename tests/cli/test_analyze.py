@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import opcost
+
 DATA = Path(__file__).resolve().parent.parent / "data" / "megengine" / "profile"
 RESNET = DATA / "resnet18_full.json.gz"
 TIMELINE = DATA / "timeline.json.gz"
@@ -197,7 +199,7 @@ def test_several_files_are_ranks(tmp_path: Path, opcost_command: Callable[..., A
 def test_a_large_trace_is_added_up_while_it_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: Callable[..., dict[str, Any]]
 ) -> None:
-    from opcost.cli import reading as command
+    from opcost.traces import kineto
 
     events = [
         {
@@ -209,11 +211,12 @@ def test_a_large_trace_is_added_up_while_it_is_read(
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     whole = asked(path, "--aggregate-by", "type")
-    monkeypatch.setattr(command, "LARGE", 0)
+    monkeypatch.setattr(kineto, "LARGE_BYTES", 0)
     quick = asked(path, "--aggregate-by", "type")
     (line,) = rows(quick)
     assert (line["count"], line["time_ns"], line["computation"]) == (5, 5 * 4000, 5 * 2 * 16 * 32 * 8)
     assert rows(whole) == rows(quick)
+    assert [row.count for row in opcost.read_profile(path).rows] == [5], "Python and the command read alike"
 
 
 @pytest.mark.parametrize("words", [("--format", "html"), ("-o", "page.html")])

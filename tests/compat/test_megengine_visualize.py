@@ -167,7 +167,7 @@ def test_data_must_be_for_the_inputs_that_there_are() -> None:
         quiet(dump("mlp.v2"), input=image, inp_dict={"data": image})
     with pytest.raises(InputError, match=r"two_io.*data was given for one without a name"):
         quiet(dump("two_io.v2"), input=image)
-    with pytest.raises(InputError, match="str is no array"):
+    with pytest.raises(InputError, match="str is not an array"):
         quiet(dump("mlp.v2"), input="data.npy")
 
 

@@ -178,5 +178,5 @@ def test_operators_without_a_price_are_named() -> None:
 def test_what_is_no_symbol_is_refused(tmp_path: Path) -> None:
     report = opcost.count(str(DATA / "zoo/alexnet/model"), shapes=(1, 3, 224, 224))
     report.save(str(tmp_path / "report.json"))
-    with pytest.raises(InputError, match="is no MXNet symbol"):
+    with pytest.raises(InputError, match="is not an MXNet symbol"):
         count_flops(tmp_path / "report.json")

@@ -35,7 +35,8 @@ if [ -z "${OPCOST_MEGENGINE_PYTHON:-}" ]; then
     [ "$(uname -m)" = x86_64 ] || tool_alone "MegEngine 1.13.0 has no build for $(uname -m)"
     python=""
     for candidate in "${PYTHON310:-}" python3.10 "$HOME"/.pyenv/versions/3.10.*/bin/python; do
-        if [ -n "$candidate" ] && command -v "$candidate" >/dev/null; then
+        # Run, not only found: pyenv leaves a shim for every version that it once had.
+        if [ -n "$candidate" ] && "$candidate" -c "" >/dev/null 2>&1; then
             python=$candidate
             break
         fi

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opcost.core.plugin import VIEWS, find, load
+from opcost.core.plugin import OWN, VIEWS, load
 from opcost.core.report import STATS, Report
 from opcost.core.schema import SCHEMA
 from opcost.views.columns import EVERY_BY, columns_of
@@ -31,7 +31,7 @@ def test_every_option_of_a_listing_is_described(name: str) -> None:
 
 
 def test_every_view_and_its_suffix_is_described() -> None:
-    for name in find(VIEWS):
+    for name in OWN[VIEWS]:
         view = load(VIEWS, name)
         assert f"| `{name}` | {f'`{view.suffix}`' if view.suffix else '–'} |" in PAGE
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from opcost.analysis.where import Field
 from opcost.core.answer import SECOND_NS
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-
-Side: TypeAlias = Literal["device", "host"]
-EndKey: TypeAlias = Literal["end", "kern"]
+from opcost.core.wishes import Measure, Side
 
 UNATTRIBUTED = "(unattributed)"
 _REASONS = {"graph": "(unattributed: captured graph)", "outside": "(unattributed: launch not in the trace)"}
@@ -58,18 +56,18 @@ def usual_side(profile: Profile) -> Side:
     return "device" if on_device else "host"
 
 
-def parts_of(profile: Profile, side: Side, end_key: EndKey, *, keys: Iterable[str] = ()) -> list[Part]:
+def parts_of(profile: Profile, side: Side, measure: Measure, *, keys: Iterable[str] = ()) -> list[Part]:
     """Everything that ran on this side; split into kernels where a key asks about them."""
     split = side == "device" and any(key in _BY_KERNEL for key in keys)
     launching = bool(profile.unattributed) or any(row.kernels for row in profile.rows)
     found: list[Part] = []
     for row in profile.rows:
-        part = _part(row, side, end_key)
+        part = _part(row, side, measure)
         if part is None:
             continue
         if side == "device" and launching and not row.kernels and not row.device_ns:
             continue  # Where kernels are recorded, an operator without one was never on the device.
-        if split and end_key == "end" and len(row.kernels) > 1 and _adds_up(row):
+        if split and measure == "time" and len(row.kernels) > 1 and _adds_up(row):
             found += _kernels(part)
         else:
             found.append(part)
@@ -111,9 +109,9 @@ def wait_ns(row: ProfileRow) -> int | None:
     return wait if wait >= 0 else None
 
 
-def _part(row: ProfileRow, side: Side, end_key: EndKey) -> Part | None:
+def _part(row: ProfileRow, side: Side, measure: Measure) -> Part | None:
     host, wait = self_host_ns(row), wait_ns(row)
-    time = wait if end_key == "kern" else row.device_ns if side == "device" else host
+    time = wait if measure == "wait" else row.device_ns if side == "device" else host
     if time is None:
         return None
     cost = row.cost
@@ -125,7 +123,7 @@ def _part(row: ProfileRow, side: Side, end_key: EndKey) -> Part | None:
     if row.spread is None:
         return part
     spread = row.spread.host_self_ns, row.spread.device_ns
-    return part._replace(singles=(() if end_key == "kern" else spread[side == "device"], *spread))
+    return part._replace(singles=(() if measure == "wait" else spread[side == "device"], *spread))
 
 
 def _adds_up(row: ProfileRow) -> bool:

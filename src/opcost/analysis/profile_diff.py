@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opcost.analysis.part import LABELS, Side, parts_of, shapes_text, unattributed_parts, usual_side
+from opcost.analysis.part import LABELS, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.profile import Profile
+from opcost.core.wishes import Side
 
 
 class Key(NamedTuple):
@@ -70,7 +71,7 @@ def diff_profiles(before: Profile, after: Profile) -> ProfileDifference:
 
 def _spent(profile: Profile, side: Side) -> dict[Key, Spent]:
     found: dict[Key, Spent] = {}
-    parts = parts_of(profile, side, "end")
+    parts = parts_of(profile, side, "time")
     if side == "device":
         parts += unattributed_parts(profile)
     for part in parts:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.analysis import busy
 from opcost.analysis.aggregate import check_how, check_keys, combine, group
 from opcost.analysis.join import against_peak, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,
-    EndKey,
     Part,
-    Side,
     fields,
     label,
     parts_of,
@@ -28,23 +26,28 @@ from opcost.core.answer import OWN_LABELS, Answer, AnswerLine
 from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
+from opcost.core.kinds import KINDS
 from opcost.core.profile import Profile
-from opcost.errors import OpcostError, UnknownName
+from opcost.core.wishes import Measure, Side, Wishes
+from opcost.errors import OpcostError, UnknownName, nearest
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Everything that can be asked; the names are those of the command line."""
+    """`Wishes` in the one form that is worked with."""
 
     side: Side | None = None
     """None is the device where the trace has times of one."""
-    top_end_key: EndKey = "end"
+    measure: Measure = "time"
     where: str | None = None
     type: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
     module: str | None = None
     """A module, and everything below it."""
-    opr_name: str | None = None
+    name: str | None = None
     """A regular expression that the name begins with."""
     input_dtype: str | None = None
     min_time_ns: float = -math.inf
@@ -60,6 +63,13 @@ class Question:
     device: Device | None = None
 
     def __post_init__(self) -> None:
+        for what, name, known in (
+            ("side", self.side or "device", get_args(Side)),
+            ("measure", self.measure, get_args(Measure)),
+            *(("kind", kind, tuple(KINDS)) for kind in self.kind),
+        ):
+            if name not in known:
+                raise UnknownName(what, name, known)
         check_keys((*self.group_by, *self.aggregate_by))
         if self.aggregate is not None:
             check_how(self.aggregate)
@@ -71,30 +81,26 @@ class Question:
             raise OpcostError(f"depth {self.depth} is not a whole number of at least 1")
 
 
-def query(profile: Profile, **wishes: Any) -> Answer:
+def query(profile: Profile, **wishes: Unpack[Wishes]) -> Answer:
     """Ask a profile: `query(profile, kind="conv", order_by="-time", top=5, aggregate_by="type", aggregate="sum")`.
 
-    `type`, `kind`, `group_by` and `aggregate_by` take one name or several; `min_time` and `max_time` are seconds; `device` is a
-    name such as "h200" or a `Device`. The other wishes are those of `Question`.
+    Every wish is explained in `opcost.core.wishes.Wishes`.
     """
-    wishes = {name: value for name, value in wishes.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in wishes.items() if value is not None}
+    for name in given:
+        if name not in Wishes.__annotations__:
+            raise UnknownName("wish", name, Wishes.__annotations__)
     for name in ("type", "kind", "group_by", "aggregate_by"):
-        if isinstance(wishes.get(name), str):
-            wishes[name] = tuple(wishes[name].split(","))
-        elif name in wishes:
-            wishes[name] = tuple(wishes[name])
-    if "percentiles" in wishes:
-        wishes["percentiles"] = tuple(float(percent) for percent in wishes["percentiles"])
+        if name in given:
+            given[name] = tuple(given[name].split(",") if isinstance(given[name], str) else given[name])
+    if "percentiles" in given:
+        given["percentiles"] = tuple(float(percent) for percent in given["percentiles"])
     for name in ("min_time", "max_time"):
-        if name in wishes:
-            wishes[f"{name}_ns"] = wishes.pop(name) * 1e9
-    if isinstance(wishes.get("device"), str):
-        wishes["device"] = find_device(wishes["device"])
-    known = Question.__dataclass_fields__
-    for name in wishes:
-        if name not in known:
-            raise UnknownName("question", name, known)
-    return ask(profile, Question(**wishes))
+        if name in given:
+            given[f"{name}_ns"] = given.pop(name) * 1e9
+    if isinstance(given.get("device"), str):
+        given["device"] = find_device(given["device"])
+    return ask(profile, Question(**given))
 
 
 def ask(profile: Profile, question: Question) -> Answer:
@@ -103,11 +109,11 @@ def ask(profile: Profile, question: Question) -> Answer:
 
     profile = with_costs(profile, default_rules())
     side = question.side or usual_side(profile)
-    loose = unattributed_parts(profile) if side == "device" and question.top_end_key == "end" else []
+    loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
     host_total, device_total = _totals(profile)
     total = device_total if side == "device" else host_total
     keys = (*question.group_by, *question.aggregate_by)
-    parts = parts_of(profile, side, question.top_end_key, keys=keys)
+    parts = parts_of(profile, side, question.measure, keys=keys)
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
@@ -137,7 +143,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         wall_ns=profile.wall_ns,
         devices=busy.devices(profile),
         peak=device.told if device else "",
-        notes=(*profile.notes, *_peak_notes(lines)),
+        notes=(*profile.notes, *_absent(profile, question), *_peak_notes(lines)),
     )
 
 
@@ -246,6 +252,20 @@ def _share(time: float | None, total: float | None) -> float | None:
     return time / total if time is not None and total else None
 
 
+def _absent(profile: Profile, question: Question) -> Iterator[Note]:
+    """What was asked for by a name that nothing in the profile has, so that an empty answer may be a slip."""
+    types = {row.type for row in profile.rows} if question.type else set()
+    modules = {row.module for row in profile.rows} if question.module else set()
+    inside = any(module.startswith(f"{question.module}.") for module in modules)
+    asked = [("type", name, types) for name in question.type]
+    asked += [("module", question.module, modules)] if question.module and not inside else []
+    for what, name, known in asked:
+        if name not in known:
+            near = " or ".join(map(repr, nearest(name, known)))
+            meant = f"; did you mean {near}?" if near else ""
+            yield Note("absent", f"no operator of the profile has the {what} {name!r}{meant}")
+
+
 def _peak_notes(lines: Iterable[AnswerLine]) -> tuple[Note, ...]:
     above = sum(line.above_peak for line in lines)
     if not above:
@@ -262,7 +282,7 @@ def _passes(part: Part, question: Question) -> bool:
     if not question.min_time_ns <= part.time_ns <= question.max_time_ns:
         return False
     if row is None:
-        return not (question.type or question.kind or question.module or question.opr_name or question.input_dtype)
+        return not (question.type or question.kind or question.module or question.name or question.input_dtype)
     if question.type and row.type not in question.type:
         return False
     if question.kind and row.kind not in question.kind:
@@ -273,7 +293,7 @@ def _passes(part: Part, question: Question) -> bool:
         and not row.module.startswith(f"{question.module}.")
     ):
         return False
-    if question.opr_name and not _pattern(question.opr_name).match(row.name):
+    if question.name and not _pattern(question.name).match(row.name):
         return False
     wanted = question.input_dtype
     return not wanted or any(spec.dtype.casefold() == wanted.casefold() for spec in row.ins)

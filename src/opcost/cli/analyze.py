@@ -12,7 +12,7 @@ from opcost.cli.question import question_of, split
 from opcost.cli.reading import read_profiles
 from opcost.cli.saying import warn
 from opcost.core.harmless import printable
-from opcost.core.writing import check_writable, write_text
+from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import OpcostError
 from opcost.wording import some
 
@@ -34,7 +34,6 @@ _OURS = (
 """Options that MegEngine's text has no place for."""
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
-_WRITTEN = {".json": "json", ".csv": "csv", ".md": "md", ".html": "html", ".htm": "html"}
 
 
 def analyze(
@@ -47,9 +46,10 @@ def analyze(
     choice = choice or AnalyzeChoice()
     if not profiles:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
-    question = question_of(choice, top=PAGE if _is_page(choice) else USUAL)
+    question = question_of(choice, top=PAGE if _wanted(choice) == "html" else USUAL)
     if choice.output is not None:
         check_writable(choice.output)
+    _wanted(choice)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
     written = _format(choice, profile)
     text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
@@ -68,7 +68,7 @@ def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     beyond = [key for key in split(choice.aggregate_by) if key != "type"]
     if choice.aggregate not in (None, "sum", "mean", "max", "min"):
         beyond.append(choice.aggregate)
-    wanted = choice.format or _WRITTEN.get(choice.output.suffix.lower() if choice.output else "")
+    wanted = _wanted(choice)
     theirs = [name for name in changed if name in _THEIRS]
     if wanted is None:
         if theirs and not (ours or beyond):
@@ -81,8 +81,14 @@ def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     return wanted
 
 
-def _is_page(choice: AnalyzeChoice) -> bool:
-    return (choice.format or _WRITTEN.get(choice.output.suffix.lower() if choice.output else "")) == "html"
+def _wanted(choice: AnalyzeChoice) -> str | None:
+    """The format that is named, or that the suffix of the file says; None is the text that is usual for the profile."""
+    from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+
+    if choice.format is not None or choice.output is None or is_stream(choice.output):
+        return choice.format
+    name = str(view_for_suffix(choice.output, PROFILE_VIEWS).name)
+    return None if name == "table" else name
 
 
 def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: str) -> str:

@@ -5,31 +5,37 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opcost.cli.inputs import InputSpec, parse_input, parse_settings
 from opcost.cli.options import CountChoice
 from opcost.cli.progress import working
 from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError
+from opcost.frontends.options import Mode, usual_mode
+
+if TYPE_CHECKING:
+    from opcost.frontends.source import Source
 
 
-def report_of(source: str, choice: CountChoice, *, quiet: bool, data: Sequence[InputSpec] = ()) -> Report:
+def report_of(source: str | Source, choice: CountChoice, *, quiet: bool, data: Sequence[InputSpec] = ()) -> Report:
     """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
 
-    `data` is what is known of input data, in place of `--input`.
+    A source that was resolved before, with its settings, is not looked at again. `data` is what is known of input data, in
+    place of `--input`.
     """
     from opcost.api import count, load_report
     from opcost.frontends.source import SavedReport, resolve
 
+    name = source if isinstance(source, str) else source.label
     specs = [*data] or [parse_input(text) for text in choice.inputs]
     arguments = parse_settings(choice.arguments, "--arg")
-    with working(f"counting {source}", quiet=quiet), redirect_stdout(sys.stderr):
-        found = resolve(source, parse_settings(choice.settings, "--set"))
+    with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
+        found = resolve(source, parse_settings(choice.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
             if choice != CountChoice() or data:
                 raise OpcostError(
-                    f"{source} is a saved report; options about counting do not apply to it",
+                    f"{name} is a saved report; options about counting do not apply to it",
                     hint="count the model again with these options",
                 )
             return load_report(found.path)
@@ -39,19 +45,16 @@ def report_of(source: str, choice: CountChoice, *, quiet: bool, data: Sequence[I
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,
             real=choice.real,
-            mode=_mode(choice),
+            mode=mode_of(train=choice.train),
             causal=choice.causal,
-            params=choice.params,
-            epoch=choice.epoch,
+            options=choice.frontend_options,
             **shapes_of(specs),
         )
 
 
-def _mode(choice: CountChoice) -> str:
-    training = choice.train
-    if training is None:
-        training = choice.backward or choice.optimizer is not None
-    return "train" if training else "eval"
+def mode_of(*, train: bool | None) -> Mode | None:
+    """What `--train` or `--eval` asks for; with neither, the library decides."""
+    return None if train is None else usual_mode(training=train)
 
 
 def shapes_of(specs: list[InputSpec]) -> dict[str, Any]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from opcost.cli.counting import report_of
 from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
+from opcost.cli.progress import working
 from opcost.cli.saying import say
 from opcost.errors import OpcostError
+
+if TYPE_CHECKING:
+    from opcost.core.profile import Profile
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import Reader
 
 Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, help="Show at most N changed modules.")]
 
@@ -25,11 +31,14 @@ def diff(
     """Compare what two models cost, or where the time of two profiles goes. The exit code is 1 if anything differs."""
     from opcost.analysis.diff import diff as compare
 
-    profiles = [path for path in (before, after) if is_profile(path)]
-    if len(profiles) == 1:
-        raise OpcostError(f"only {profiles[0]} is a profile", hint="compare two profiles, or two models or reports")
-    if profiles:
-        return _diff_profiles(before, after, top, quiet=quiet)
+    old, new = _trace(before), _trace(after)
+    if old is not None and new is not None:
+        with working(f"reading {before} and {after}", quiet=quiet):
+            old_profile, new_profile = old.read(), new.read()
+        return _diff_profiles(before, after, old_profile, new_profile, top)
+    if old is not None or new is not None:
+        only = before if new is None else after
+        raise OpcostError(f"only {only} is a profile", hint="compare two profiles, or two models or reports")
 
     found = compare(
         report_of(before, choice or CountChoice(), quiet=quiet), report_of(after, choice or CountChoice(), quiet=quiet)
@@ -54,27 +63,32 @@ def _relative(before: int, after: int) -> str:
     return f"{(after - before) / before:+.2%}" if before else "new"
 
 
-def is_profile(path: str) -> bool:
-    """Whether this is a file that a reader of traces claims."""
+class _Trace(NamedTuple):
+    file: TraceFile
+    reader: Reader
+
+    def read(self) -> Profile:
+        return self.reader.read(self.file)
+
+
+def _trace(path: str) -> _Trace | None:
+    """A file that a reader of traces claims, and who it is; None for any other source."""
     if not Path(path).exists() or Path(path).is_dir():
-        return False
+        return None
     from opcost.traces.file import TraceFile
-    from opcost.traces.registry import readers
+    from opcost.traces.registry import claimant
 
-    head = TraceFile(path).head
-    return any(reader.sniff(head) for reader in readers())
+    file = TraceFile(path)
+    reader = claimant(file)
+    return None if reader is None else _Trace(file, reader)
 
 
-def _diff_profiles(before: str, after: str, top: int, *, quiet: bool) -> int:
+def _diff_profiles(before: str, after: str, old: Profile, new: Profile, top: int) -> int:
     """One line per module, type and shapes whose time or number of executions is not the same."""
     from opcost.analysis.profile_diff import diff_profiles
-    from opcost.cli.analyze_options import ReadChoice
-    from opcost.cli.reading import read_profiles
     from opcost.core.units import format_time
 
-    found = diff_profiles(
-        read_profiles([before], ReadChoice(), quiet=quiet), read_profiles([after], ReadChoice(), quiet=quiet)
-    )
+    found = diff_profiles(old, new)
     if not found:
         say("no difference")
         return 0
@@ -83,15 +97,15 @@ def _diff_profiles(before: str, after: str, top: int, *, quiet: bool) -> int:
     say(f"{total:<18}{format_time(found.before_ns):>14}{format_time(found.after_ns):>14}  {change}")
     for one in found.changes[:top]:
         place = " ".join(part for part in (one.key.module or "(root)", one.key.type, one.key.shape) if part)
-        old, new = one.before, one.after
-        if not old.count or not new.count:
-            kept = new if new.count else old
-            where = after if new.count else before
+        was, now = one.before, one.after
+        if not was.count or not now.count:
+            kept = now if now.count else was
+            where = after if now.count else before
             say(f"{place}: {format_time(kept.time_ns)} in {kept.count:,} calls, only in {where}")
             continue
-        calls = "" if old.count == new.count else f", calls {old.count:,} -> {new.count:,}"
-        times = f"{format_time(old.time_ns)} -> {format_time(new.time_ns)}"
-        say(f"{place}: {times} ({_relative(old.time_ns, new.time_ns)}){calls}")
+        calls = "" if was.count == now.count else f", calls {was.count:,} -> {now.count:,}"
+        times = f"{format_time(was.time_ns)} -> {format_time(now.time_ns)}"
+        say(f"{place}: {times} ({_relative(was.time_ns, now.time_ns)}){calls}")
     if (more := len(found.changes) - top) > 0:
         say(f"... and {more} more")
     return 1

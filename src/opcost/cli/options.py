@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,13 +56,47 @@ Arguments = Annotated[
         name="--arg",
         group=MODEL,
         metavar="NAME=VALUE",
-        help="An argument of the model's forward that is no tensor, as name=value. May be repeated.",
+        help="An argument of the model's forward that is not a tensor, as name=value. May be repeated.",
     ),
 ]
 Quiet = Annotated[
     bool,
     parameter(name=["--quiet", "-q"], group=SHOWING, help="No progress; with -o, nothing on stdout either."),
 ]
+
+
+RESERVED = frozenset(
+    "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention depth "
+    "eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops max_macs "
+    "max_param_bytes max_params max_peak_bytes merge no_merge optimizer output quiet real set sort style top train version "
+    "view width".split()
+)
+"""Flags of the commands that count; no option of a front end can be called so."""
+
+
+def _flags() -> list[tuple[str, Any, Any]]:
+    """A flag for each option that a front end declares."""
+    from opcost.errors import PluginWarning
+    from opcost.frontends.registry import frontends
+
+    flags: dict[str, tuple[str, Any, Any]] = {}
+    for frontend in frontends():
+        for option in frontend.options:
+            if option.name in RESERVED or option.name in flags:
+                told = (
+                    f"the option {option.name!r} of the {frontend.name} front end is no flag: there is one of that name"
+                )
+                warnings.warn(PluginWarning(told), stacklevel=2)
+                continue
+            words = parameter(group=MODEL, metavar=option.metavar, help=option.help)
+            flags[option.name] = (option.name, Annotated[option.type | None, words], None)
+    return list(flags.values())
+
+
+FrontEndChoice: Any = cyclopts.Parameter(name="*")(
+    make_dataclass("FrontEndChoice", _flags(), namespace={"__module__": __name__}, frozen=True, kw_only=True)
+)
+"""The options that only one front end has."""
 
 
 @cyclopts.Parameter(name="*")
@@ -72,17 +107,7 @@ class CountChoice:
     settings: Settings = ()
     inputs: Inputs = ()
     arguments: Arguments = ()
-    params: Annotated[
-        Path | None,
-        parameter(
-            group=MODEL,
-            metavar="FILE",
-            help="The weights of an MXNet symbol. Without it, the file beside the symbol, of the last epoch.",
-        ),
-    ] = None
-    epoch: Annotated[
-        int | None, parameter(group=MODEL, metavar="N", help="The epoch of the weights beside an MXNet symbol.")
-    ] = None
+    frontend: FrontEndChoice = field(default_factory=FrontEndChoice)
     train: Annotated[
         bool | None,
         parameter(
@@ -116,6 +141,11 @@ class CountChoice:
             help="Count the full square of causal attention, or only the unmasked half.",
         ),
     ] = "full"
+
+    @property
+    def frontend_options(self) -> dict[str, Any]:
+        """The options of one front end that were given."""
+        return {name: value for name, value in asdict(self.frontend).items() if value is not None}
 
 
 @cyclopts.Parameter(name="*")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import cyclopts
 from cyclopts import Group
 
+from opcost.cli.counting import mode_of, shapes_of
 from opcost.cli.inputs import parse_input, parse_settings
 from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
 from opcost.cli.progress import working
 from opcost.cli.saying import say
-from opcost.core.profile import Profile
+from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
 from opcost.core.units import format_time
-from opcost.core.writing import check_writable, write_text
+from opcost.core.writing import check_writable, is_stream, write_text
+from opcost.errors import InputError
+from opcost.profiles import Profile
 from opcost.wording import some
 
 RUNNING = Group("What is run", sort_key=2)
@@ -35,7 +38,7 @@ class RunChoice:
     arguments: Arguments = ()
     device: Annotated[
         str | None,
-        parameter(group=RUNNING, metavar="NAME", help="Move the PyTorch model there first: cpu, cuda, cuda:1."),
+        parameter(group=RUNNING, metavar="NAME", help="Move the model there first: cpu, cuda, cuda:1."),
     ] = None
     train: Annotated[
         bool | None,
@@ -84,7 +87,13 @@ def profile(
     /,
     *,
     output: Annotated[
-        Path, parameter(name=["--output", "-o"], group=WRITING, metavar="FILE", help="Where the profile is written.")
+        Path,
+        parameter(
+            name=["--output", "-o"],
+            group=WRITING,
+            metavar="FILE",
+            help="Where it is written; .json keeps all.",
+        ),
     ],
     layout: Annotated[
         Literal["opcost", "megengine", "chrome"],
@@ -99,69 +108,52 @@ def profile(
 ) -> int:
     """Run a model, measure every operator, and write the profile."""
     check_writable(output)
+    if not is_stream(output):
+        suffix = view_for_suffix(output, PROFILE_VIEWS).suffix
+        if layout != "opcost" and suffix != ".json":
+            raise InputError(f"--layout {layout} is JSON, and {output} is not called so", hint="name the file *.json")
     found = _recorded(source, choice or RunChoice(), quiet=quiet)
-    write_text(output, _text(found, layout))
+    if layout == "opcost":
+        found.save(output)
+    else:
+        write_text(output, _text(found, layout))
     if not quiet:
         _tell(found, output, layout)
     return 0
 
 
-def _moved(model: Any, device: str) -> Any:
-    """The model on the wanted device."""
-    from opcost.errors import InputError
-
-    try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as exc:  # no such device, none at all, or too little memory on it
-        raise InputError(f"the model cannot be moved to {device}: {exc}".rstrip(".")) from exc
-
-
 def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
     from opcost.api import profile as record
-    from opcost.cli.counting import shapes_of
-    from opcost.errors import InputError
-    from opcost.frontends.source import PythonModel, resolve
-    from opcost.recorders.onnxruntime import is_onnx
+    from opcost.frontends.source import resolve
+    from opcost.recorders.registry import recorder_of_file
 
     # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    training = choice.backward if choice.train is None else choice.train
     settings = parse_settings(choice.settings, "--set")
     with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
-        model: Any = source
-        guard: AbstractContextManager[None] = nullcontext()
-        if is_onnx(source):
-            if settings or choice.device:
-                raise InputError(f"{source} is a file: neither --set nor --device applies to it")
-        else:
-            found = resolve(source, settings)
-            if isinstance(found, PythonModel):
-                guard = found.guard()
-                model = found.build(real=True)
-                if choice.device:
-                    model = _moved(model, choice.device)
-        with guard:
-            return record(
-                model,
-                kwargs=parse_settings(choice.arguments, "--arg"),
-                backward=choice.backward,
-                mode="train" if training else "eval",
-                host_only=choice.host_only,
-                warmup=choice.warmup,
-                repeat=choice.repeat,
-                seconds=choice.seconds,
-                cold_l2=choice.cold_l2,
-                **shapes_of([parse_input(text) for text in choice.inputs]),
-            )
+        is_file = recorder_of_file(source) is not None
+        if is_file and (settings or choice.device):
+            raise InputError(f"{source} is a file: neither --set nor --device applies to it")
+        return record(
+            source if is_file else resolve(source, settings),
+            kwargs=parse_settings(choice.arguments, "--arg"),
+            backward=choice.backward,
+            mode=mode_of(train=choice.train),
+            device=choice.device,
+            host_only=choice.host_only,
+            warmup=choice.warmup,
+            repeat=choice.repeat,
+            seconds=choice.seconds,
+            cold_l2=choice.cold_l2,
+            **shapes_of([parse_input(text) for text in choice.inputs]),
+        )
 
 
 def _text(profile: Profile, layout: str) -> str:
     if layout == "megengine":
         from opcost.recorders.layout_megengine import dumps
-    elif layout == "chrome":
-        from opcost.recorders.layout_chrome import dumps
     else:
-        from opcost.core.profile_schema import dumps
+        from opcost.recorders.layout_chrome import dumps
     return dumps(profile)
 
 
@@ -175,5 +167,5 @@ def _tell(profile: Profile, output: Path, layout: str) -> None:
     )
     for note in some([note.text for note in profile.notes]):
         say(f"note        {note}")
-    hint = "" if layout == "chrome" else f"; ask it with: opcost analyze {output}"
+    hint = "" if layout == "chrome" or output.suffix not in ("", ".json") else f"; ask it with: opcost analyze {output}"
     say(f"written     {output}{hint}")

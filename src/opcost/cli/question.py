@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcost.cli.analyze_options import AnalyzeChoice
-from opcost.errors import OpcostError, UnknownName
+from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
     from opcost.core.devices import Device
 
-_AS_TYPED = ("side", "top_end_key", "where", "type", "module", "opr_name", "aggregate", "depth", "order_by")
+_AS_TYPED = ("side", "where", "type", "kind", "module", "aggregate", "depth", "order_by")
 
 
 def question_of(choice: AnalyzeChoice, *, top: int) -> Question:
@@ -25,7 +25,8 @@ def question_of(choice: AnalyzeChoice, *, top: int) -> Question:
         compile_where(choice.where, known_fields(None))
     return Question(
         **{name: getattr(choice, name) for name in _AS_TYPED},
-        kind=_kinds(choice.kind),
+        measure="wait" if choice.top_end_key == "kern" else "time",
+        name=choice.opr_name,
         input_dtype=(dtype_of(choice.input_dtype) or choice.input_dtype) if choice.input_dtype else None,
         min_time_ns=_time(choice.min_time, float("-inf")),
         max_time_ns=_time(choice.max_time, float("inf")),
@@ -40,15 +41,6 @@ def question_of(choice: AnalyzeChoice, *, top: int) -> Question:
 def split(words: tuple[str, ...]) -> tuple[str, ...]:
     """Words given one by one or with commas."""
     return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
-
-
-def _kinds(words: tuple[str, ...]) -> tuple[str, ...]:
-    from opcost.core.kinds import KINDS
-
-    for word in words:
-        if word not in KINDS:
-            raise UnknownName("kind", word, KINDS)
-    return words
 
 
 def _time(text: str | None, missing: float) -> float:
@@ -69,7 +61,7 @@ def _percentiles(text: str | None) -> tuple[float, ...]:
     try:
         return tuple(float(word.strip().lstrip("p")) for word in text.split(","))
     except ValueError:
-        raise OpcostError(f"{text!r} is no list of percentiles", hint="write --percentiles 10,50,90") from None
+        raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
 
 
 def _device(choice: AnalyzeChoice) -> Device | None:

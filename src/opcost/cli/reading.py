@@ -16,19 +16,16 @@ if TYPE_CHECKING:
 
 RANKS_TOLD = 8
 """Ranks that are told of one by one, the stragglers first."""
-LARGE = 64 << 20
-"""Bytes from which a trace is added up while it is read."""
-_PACKING = 8
-"""How much smaller gzip makes a trace, at the least."""
 
 
 def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
     """The profile of one file, or of many ranks, joined to a model if one is named."""
+    from opcost.api import read_profile
     from opcost.cli.progress import working
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
-            profile = _read_one(paths[0], partial=choice.partial)
+            profile: Profile = read_profile(paths[0], partial=choice.partial)
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model
@@ -43,20 +40,6 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
     # What ran is priced by what was recorded of it; the model tells where the trace does not.
     profile = with_costs(profile, default_rules())
     return with_modules(profile, report_of(source, CountChoice(inputs=choice.inputs), quiet=quiet))
-
-
-def _read_one(path: str, *, partial: bool) -> Profile:
-    """One file; a large trace is added up while it is read, one row for all executions that are alike."""
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import read, reader_of
-
-    file = TraceFile(path)
-    size = file.size * (_PACKING if file.packed else 1)
-    if size >= LARGE and reader_of(file).name == "kineto":
-        from opcost.traces.table import read_table
-
-        return read_table(path, partial=partial).profile()
-    return read(path, partial=partial)
 
 
 def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:

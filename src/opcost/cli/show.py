@@ -22,6 +22,6 @@ def show(
 
     found = resolve(str(report))
     if not isinstance(found, SavedReport):
-        raise UnknownSource(f"{report} is no saved report", hint="`opcost count SOURCE -o report.json` makes one")
+        raise UnknownSource(f"{report} is not a saved report", hint="`opcost count SOURCE -o report.json` makes one")
     show_report(load_report(found.path), shown or ShowChoice())
     return 0

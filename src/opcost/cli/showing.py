@@ -15,6 +15,7 @@ from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
 from opcost.core.writing import check_writable
 from opcost.errors import InputError
+from opcost.views.view import check_options
 from opcost.wording import shortened, some
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
@@ -25,7 +26,7 @@ def check_choice(choice: ShowChoice) -> None:
     """Raise for a view or a suffix that nobody knows or a file that cannot be written, before a long count, not after it."""
     view = load(VIEWS, choice.view)
     with answering_for(view, "choosing its options"):
-        getattr(view, "choose", view.options)(**_wanted(choice))
+        check_options(view, _wanted(choice))
     for path in choice.output:
         if "\0" in str(path):
             raise InputError(f"no file can be called {shortened(ascii(str(path)))}")

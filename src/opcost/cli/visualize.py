@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Group
 
 from opcost.cli.counting import report_of, shapes_of
-from opcost.cli.inputs import InputSpec, parse_input
+from opcost.cli.inputs import InputSpec, parse_input, parse_settings
 from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
 from opcost.cli.saying import say
 from opcost.errors import InputError
@@ -94,12 +94,14 @@ def visualize(
     """Print the statistics of a model and write its graph for TensorBoard."""
     from opcost.compat.megengine.network_visualize import dump_path, find_records
     from opcost.compat.megengine.tables import Wanted, tell
+    from opcost.frontends.source import resolve
 
     choice = choice or CountChoice()
     if load_input_data is not None and choice.inputs:
         raise InputError("both --load_input_data and --input were given", hint="give one of them")
-    data = _input_data(load_input_data, typed=dump_path(model) is None)
-    report = report_of(model, choice, quiet=quiet, data=data)
+    found = resolve(model, parse_settings(choice.settings, "--set"))
+    data = _input_data(load_input_data, typed=dump_path(found) is None)
+    report = report_of(found, choice, quiet=quiet, data=data)
     shapes = shapes_of(data or [parse_input(text) for text in choice.inputs]).get("shapes")
     wanted_all = everything or not (cal_params or cal_flops or cal_activations)
     wanted = Wanted(
@@ -110,7 +112,7 @@ def visualize(
         bar_length_max=bar_length_max,
         fields=True,
     )
-    tell(find_records(model, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
+    tell(find_records(found, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
     folder = log_path or (DEFAULT_LOG if everything else None)
     if folder is not None:
         say(f"log: {report.to_tensorboard(folder)}")

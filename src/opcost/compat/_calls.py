@@ -22,6 +22,7 @@ from opcost.compat._rows import nodes_of_rows
 from opcost.compat._schema import in_schema_order
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
+from opcost.frontends.options import Mode
 from opcost.frontends.torch.recording.recorder import Recorder
 
 _CONVOLUTIONS = {
@@ -53,7 +54,7 @@ class _Called(NamedTuple):
 
 
 def trace(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: str | None = None
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None
 ) -> Trace:
     """Count a model and note the operators as it calls them."""
     with _Listener() as listener:

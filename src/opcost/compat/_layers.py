@@ -16,6 +16,7 @@ from opcost.compat._calls import _recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import DataDependent
+from opcost.frontends.options import Mode
 from opcost.frontends.torch.models.unwrap import unwrap
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths
@@ -73,7 +74,7 @@ class Layers:
 
 
 def count_layers(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: str | None = None
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None
 ) -> Layers:
     """Count a model and note every call of its modules."""
     model = unwrap(model)
@@ -85,7 +86,7 @@ def count_layers(
 
 
 def _count(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, *, mode: str | None, real: bool
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, *, mode: Mode | None, real: bool
 ) -> Layers:
     listener = _Listener(model)
     with ExitStack() as undo:

@@ -194,7 +194,7 @@ def _open(symbol: Any, data_shapes: Any) -> Opened:
         return open_object(symbol, options)
     found = resolve(str(symbol))
     if not isinstance(found, ModelFile) or found.frontend.name != FRONTEND.name:
-        raise InputError(f"{symbol} is no MXNet symbol", hint="name a *-symbol.json, or the prefix of a checkpoint")
+        raise InputError(f"{symbol} is not an MXNet symbol", hint="name a *-symbol.json, or the prefix of a checkpoint")
     return open_file(found.path, options)
 
 

@@ -1,17 +1,20 @@
-"""The doors for extensions: entry-point groups through which the project's own parts come in too.
+"""The parts that there are of each kind: the project's own, named here, and those of other packages, by their entry points.
 
 Entry points are read once, when first asked for, and each part is imported only when it is used. One that is broken, in
 whatever way, is told and left out: it costs itself and nothing else. Asked for by its name, it is an error that says why.
+What a part must have is written in `opcost.plugins`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distributions, entry_points
+from os import PathLike
+from pathlib import PurePath
 from typing import Any
 
 from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName
@@ -21,16 +24,52 @@ FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
 VIEWS = "opcost.views"
 PROFILE_VIEWS = "opcost.profile_views"
-GROUPS = (FRONTENDS, RULES, VIEWS, PROFILE_VIEWS)
+TRACES = "opcost.traces"
+RECORDERS = "opcost.recorders"
+
+OWN: dict[str, dict[str, str]] = {
+    FRONTENDS: {name: f"opcost.frontends.{name}:FRONTEND" for name in ("megengine", "mxnet", "pt2", "torch")},
+    RULES: {"builtin": "opcost.rules:add"},
+    VIEWS: {
+        name: f"opcost.views.{module}:VIEW"
+        for name, module in (
+            *((name, name) for name in ("table", "arch", "text", "json", "csv", "tensorboard")),
+            ("md", "markdown"),
+        )
+    },
+    PROFILE_VIEWS: {
+        "table": "opcost.views.profile:TABLE",
+        "json": "opcost.views.profile:JSON",
+        "csv": "opcost.views.profile:CSV",
+        "md": "opcost.views.profile:MARKDOWN",
+        "html": "opcost.views.profile_html:HTML",
+    },
+    TRACES: {
+        name: f"opcost.traces.{name}:READER"
+        for name in ("kineto", "megengine", "mxnet", "onnxruntime", "openvino", "own", "tensorrt")
+    },
+    RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
+}
+"""The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
+GROUPS = tuple(OWN)
 
 _WANTED: dict[str, tuple[str, ...]] = {
-    FRONTENDS: ("name", "framework", "suffixes", "sniff", "owns", "load"),
+    FRONTENDS: ("name", "framework", "suffixes", "options", "sniff", "owns", "named", "build", "load"),
     RULES: ("__call__",),
     VIEWS: ("name", "suffix", "options", "render"),
-    PROFILE_VIEWS: ("render",),
+    PROFILE_VIEWS: ("name", "suffix", "render"),
+    TRACES: ("name", "sniff", "read"),
+    RECORDERS: ("name", "framework", "suffixes", "wants_report", "owns", "record"),
 }
-"""What a part of each group must have; what is not listed below as data is called."""
-_TEXTS = ("name", "framework", "suffix")
+"""What a part of each group must have; what is not described below as data is called."""
+_DATA: dict[str, Callable[[Any], bool]] = {
+    "name": lambda value: isinstance(value, str),
+    "framework": lambda value: isinstance(value, str),
+    "suffix": lambda value: isinstance(value, str),
+    "suffixes": lambda value: isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value),
+    "options": lambda value: is_dataclass(value) or isinstance(value, (tuple, list)),
+    "wants_report": lambda value: isinstance(value, bool),
+}
 
 
 def find(group: str) -> dict[str, EntryPoint]:
@@ -49,7 +88,7 @@ def load(group: str, name: str) -> Any:
     if name in clashes(group) and not (name in parts and _is_own(parts[name])):
         raise clashes(group)[name]
     if name not in parts:
-        raise UnknownName(group.rpartition(".")[2].rstrip("s"), name, parts)
+        raise UnknownName(group.rpartition(".")[2].rstrip("s").replace("_", " "), name, parts)
     part, fault = _imported(group, name)
     if fault is not None:
         raise fault
@@ -70,17 +109,20 @@ def usable(group: str) -> dict[str, Any]:
     return found
 
 
-def view_for_suffix(path: str) -> Any:
+def view_for_suffix(path: str | PathLike[str], group: str = VIEWS) -> Any:
     """The view that writes files with this path's suffix. A view's entry-point name is its suffix or an alias of it."""
-    suffix = path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path else ""
-    views = usable(VIEWS)
+    suffix = PurePath(path).suffix.lower()
+    views = usable(group)
     for view in views.values():
-        if view.suffix == f".{suffix}":
+        if suffix and view.suffix == suffix:
             return view
-    if suffix in find(VIEWS) or suffix in clashes(VIEWS):
-        load(VIEWS, suffix)  # says why it is not among them, if it is broken
+    if (name := suffix[1:]) in find(group) or name in clashes(group):
+        load(group, name)  # says why it is not among them, if it is broken
     known = sorted(view.suffix for view in views.values() if view.suffix)
-    raise UnknownName("file suffix", f".{suffix}", known, hint=f"name the file with one of {', '.join(known)}")
+    hint = f"name the file with one of {', '.join(known)}"
+    if not suffix:
+        raise OpcostError(f"{shortened(str(path))} has no suffix that says how it is to be written", hint=hint)
+    raise UnknownName("file suffix", suffix, known, hint=hint)
 
 
 def checked(entry: EntryPoint) -> Any:
@@ -125,7 +167,8 @@ def _scan(group: str) -> tuple[dict[str, EntryPoint], dict[str, BrokenPlugin]]:
     """The usable names, and those of which there are two."""
     found: dict[str, EntryPoint] = {}
     twice: dict[str, BrokenPlugin] = {}
-    for entry in sorted(_entries(group), key=_is_own, reverse=True):
+    own = [EntryPoint(name, value, group) for name, value in OWN[group].items()]
+    for entry in (*own, *(entry for entry in _entries(group) if not _is_own(entry))):
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:
             twice[entry.name] = BrokenPlugin(
@@ -163,13 +206,7 @@ def _lack(group: str, part: Any) -> str | None:
         value = getattr(part, name, None)
         if value is None:
             return "it cannot be called" if name == "__call__" else f"it has no {name}"
-        if name in _TEXTS:
-            fits = isinstance(value, str)
-        elif name == "suffixes":
-            fits = isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value)
-        else:
-            fits = is_dataclass(value) if name == "options" else callable(value)
-        if not fits:
+        if not _DATA.get(name, callable)(value):
             return f"its {name} is {shortened(repr(value))}"
     return None
 
@@ -184,7 +221,7 @@ def _described(entry: EntryPoint) -> str:
 
 
 def _package(entry: EntryPoint) -> str:
-    return _name_of(entry.dist)
+    return "opcost" if _is_own(entry) else _name_of(entry.dist)
 
 
 def _name_of(package: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from os import PathLike, fspath
+from os import PathLike
 from typing import IO, Any, NamedTuple
 
 from opcost.core.cost import ZERO, Cost
@@ -247,13 +247,13 @@ class Report:
         from opcost.core.plugin import view_for_suffix
         from opcost.core.writing import write_text
 
-        write_text(path, view_for_suffix(fspath(path)).render(self, **options))
+        write_text(path, view_for_suffix(path).render(self, **options))
 
     def write(self, out: IO[str], view: str = "table", **options: Any) -> None:
         """Write a named view to an open text file."""
         out.write(self.render(view, **options))
 
-    def to_tensorboard(self, log_dir: str, **options: Any) -> str:
+    def to_tensorboard(self, log_dir: str | PathLike[str], **options: Any) -> str:
         """Write the graph and the totals for TensorBoard into a folder; returns the path of the new file."""
         from opcost.core.plugin import VIEWS, load
 

@@ -59,6 +59,14 @@ def write_bytes(path: Target, data: bytes) -> None:
         raise _fault(path, exc) from exc
 
 
+def is_stream(path: Target) -> bool:
+    """Whether this is no ordinary file but something that is written to as it is, whose name says nothing of its content."""
+    try:
+        return _stream(path) is not None
+    except (OSError, ValueError):
+        return False
+
+
 def check_writable(path: Target) -> None:
     """Raise, before minutes of work and not after them, for a place where the result could not be kept."""
     try:

@@ -59,7 +59,7 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
                 return _npz(file, str(path))
             if size > LARGEST_PICKLE:
                 raise InputError(
-                    f"{path} is no array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB", hint=_HINT
+                    f"{path} is not an array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB", hint=_HINT
                 )
             return _unpickled(file.read(size), str(path))
     except SourceError as exc:
@@ -81,7 +81,7 @@ def _npz(file: BinaryIO, path: str) -> dict[str, InputArray]:
                     name = member.filename.removesuffix(".npy")
                     found[name] = _npy(content, member.file_size, f"{path}: {member.filename}")
     except BadArchive as exc:
-        raise InputError(f"{path} is no archive of arrays: {exc}", hint=_HINT) from exc
+        raise InputError(f"{path} is not an archive of arrays: {exc}", hint=_HINT) from exc
     return found
 
 
@@ -89,7 +89,7 @@ def _npy(file: BinaryIO | Any, size: int, what: str) -> InputArray:
     """The array that a `.npy` file describes, checked against the size of the file."""
     start = file.read(10)
     if not start.startswith(MAGIC) or len(start) < 10:
-        raise InputError(f"{what} is no array that numpy saved", hint=_HINT)
+        raise InputError(f"{what} is not an array that numpy saved", hint=_HINT)
     length, begins = int.from_bytes(start[8:10], "little"), 10
     if start[6] > 1:
         length, begins = int.from_bytes(start[8:10] + file.read(2), "little"), 12
@@ -119,7 +119,7 @@ def _array(shape: object, descr: object, what: str) -> tuple[InputArray, int]:
         or len(shape) > MOST_AXES
         or any(type(extent) is not int or not 0 <= extent < LARGEST_EXTENT for extent in shape)
     ):
-        raise InputError(f"{what} holds an array whose shape is no tuple of counts", hint=_HINT)
+        raise InputError(f"{what} holds an array whose shape is not a tuple of counts", hint=_HINT)
     return InputArray(tuple(shape), _DTYPES[code]), int(code[1:])
 
 

@@ -1,11 +1,36 @@
-"""What `opcost.count` was told, as one value that travels to the front end."""
+"""What `opcost.count` was told, as one value that travels to the front end, and what a front end can be told besides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from opcost.errors import UnknownName
+
+Mode: TypeAlias = Literal["train", "eval"]
+
+
+def check_mode(mode: str | None) -> None:
+    """Raise for a mode that no model has."""
+    if mode is not None and mode not in get_args(Mode):
+        raise UnknownName("mode", mode, get_args(Mode))
+
+
+def usual_mode(*, training: bool) -> Mode:
+    """The mode of a model that a string names, which has none of its own: as in training only where that is counted."""
+    return "train" if training else "eval"
+
+
+class Option(NamedTuple):
+    """An option that one front end has and others do not: in Python `options={name: value}`, as a flag `--name VALUE`."""
+
+    name: str
+    type: type[str | int | float | bool | Path]
+    help: str
+    """One sentence for `opcost count --help`."""
+    metavar: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +48,10 @@ class CountOptions:
     """True for SGD, the name of a class in `torch.optim`, or a function of the parameters that makes one."""
     real: bool = False
     """Run the model on its own weights instead of without data."""
-    mode: str | None = None
-    """`train` or `eval` to count the model in that mode; None: as it is."""
-    params: str | Path | None = None
-    """The file of weights, where they lie apart from the model (MXNet)."""
-    epoch: int | None = None
-    """The same, by the number in its name."""
+    mode: Mode | None = None
+    """To count the model in that mode; None: as it is."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Options that only this front end has, by name: those that it declares."""
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)

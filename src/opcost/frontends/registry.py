@@ -1,4 +1,4 @@
-"""Who reads what: front ends come in through the `opcost.frontends` entry points and are asked in turn.
+"""Who reads what: the front ends are asked in turn.
 
 Whose object this is, is asked without importing a framework: a live object's framework is already in `sys.modules`.
 """
@@ -6,7 +6,8 @@ Whose object this is, is asked without importing a framework: a live object's fr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -18,7 +19,7 @@ from opcost.errors import AmbiguousSource, UnknownSource
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
-    from opcost.frontends.options import CountOptions
+    from opcost.frontends.options import CountOptions, Option
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 """What is called and is no object of a framework."""
@@ -29,24 +30,36 @@ HEAD_BYTES = 4096
 class FrontEnd(Protocol):
     """One way to turn a model into a `Graph`. Importing a front end must not import its framework; `load` may.
 
-    Where the framework's models are made by Python code, the front end's package has a function
-    `build(factory, args, kwargs)` beside it, which calls a factory without allocating weights.
+    A class that derives from this one writes only what it does otherwise, which is `load` at the least.
     """
 
     name: str
     framework: str
     """The module whose presence in `sys.modules` means that objects of this front end may exist."""
-    suffixes: tuple[str, ...]
+    suffixes: tuple[str, ...] = ()
     """File suffixes it reads, with the dot; empty for live objects only."""
+    options: tuple[Option, ...] = ()
+    """What it can be told and others cannot; on the command line these are flags."""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file with one of the suffixes and this beginning is really ours."""
+        return False
 
     def owns(self, obj: object) -> bool:
         """Whether a live object is ours; asked only if the framework is in `sys.modules`."""
+        return False
 
+    def named(self, text: str) -> Path | None:
+        """The file that is meant by a text which is no file itself, such as the prefix that several files share."""
+        return None
+
+    def build(self, factory: Callable[..., object], kwargs: Mapping[str, object]) -> object:
+        """The model that a factory makes, without memory for its weights where that can be had."""
+        return factory(**kwargs)
+
+    @abstractmethod
     def load(self, source: Any, options: CountOptions) -> Graph:
-        """The model as data; `options` is what `opcost.count` was told."""
+        """The graph of a model, which is the path of a file or an object; `options` is what `opcost.count` was told."""
 
 
 def frontends() -> tuple[FrontEnd, ...]:
@@ -66,6 +79,19 @@ def _claims(asked: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doi
         except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
             tell_fault(FRONTENDS, frontend, doing, exc)
     return claims
+
+
+def file_named(text: str) -> Path | None:
+    """The file that some front end understands by a text which is no file itself."""
+    found: list[Path] = []
+
+    def ask(frontend: FrontEnd) -> bool:
+        if (path := frontend.named(text)) is not None:
+            found.append(path)
+        return path is not None
+
+    _claims(frontends(), ask, "asked which file is meant")
+    return found[0] if found else None
 
 
 def owner(obj: object) -> FrontEnd:

@@ -13,16 +13,15 @@ from typing import Any, TypeAlias
 from opcost.core.reading import head_of, is_nameless
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
-from opcost.frontends.mxnet.checkpoint import symbol_beside
 from opcost.frontends.offline import offline
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
-from opcost.frontends.registry import FUNCTIONS, FrontEnd, frontends, owner, reader
+from opcost.frontends.registry import FUNCTIONS, FrontEnd, file_named, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS
 from opcost.wording import shortened, some
 
 FORMS = (
-    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model file, "
-    "the prefix of an MXNet checkpoint, or a report saved as .json"
+    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model file "
+    "or the prefix of a checkpoint, or a report saved as .json"
 )
 """How a SOURCE can be written, for the errors that must say so."""
 
@@ -33,6 +32,10 @@ class SavedReport:
 
     path: Path
 
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
@@ -40,6 +43,10 @@ class ModelFile:
 
     path: Path
     frontend: FrontEnd
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class PythonModel:
                 f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
             )
         check_call(self.target, self.settings, self.label)
-        model = self._call(_call_plainly if real else _builder(self.target))
+        model = self._call(self.target if real else _weightless(self.target))
         if not _is_model(model):
             raise SourceError(
                 f"{self.label} returned {_article(type(model).__name__)}, which is not a model",
@@ -76,10 +83,10 @@ class PythonModel:
             )
         return model
 
-    def _call(self, build: Builder) -> object:
+    def _call(self, make: Callable[..., object]) -> object:
         try:
             with self.guard():
-                return build(self.target, (), self.settings)
+                return make(**self.settings)
         except OpcostError:
             raise
         except Exception as exc:
@@ -96,7 +103,6 @@ class PythonModel:
 
 
 Source: TypeAlias = SavedReport | ModelFile | PythonModel
-Builder: TypeAlias = Callable[[Callable[..., object], tuple[object, ...], Mapping[str, object]], object]
 
 
 def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
@@ -127,8 +133,8 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
             raise UnknownSource(f"{text!r} names no model", hint=f"write {prefix}:NAME")
         return PythonModel(text, COLLECTIONS[prefix](rest, settings), from_collection=True)
     path = Path(text)
-    if not path.is_file() and (symbol := symbol_beside(text)) is not None:
-        return _file(symbol, settings)
+    if not path.is_file() and (meant := file_named(text)) is not None:
+        return _file(meant, settings)
     if path.exists():
         return _file(path, settings)
     before, colon, name = text.rpartition(":")
@@ -143,7 +149,7 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
             return PythonModel(text, attribute(module, name, before), settings)
     if "/" in text or "\\" in text or path.suffix:
         raise UnknownSource(f"there is no file {shortened(text)}", hint=f"a source is {FORMS}")
-    raise UnknownSource(f"{shortened(repr(text))} is no source that opcost understands", hint=f"a source is {FORMS}")
+    raise UnknownSource(f"{shortened(repr(text))} is not a source that opcost understands", hint=f"a source is {FORMS}")
 
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
@@ -198,26 +204,20 @@ def _is_model(obj: object) -> bool:
         return False
 
 
-def _builder(target: object) -> Builder:
-    """How to call this factory without allocating weights: the `build` beside the front end that it makes models for.
+def _weightless(target: Callable[..., object]) -> Callable[..., object]:
+    """What is called in place of a factory so that no weights are allocated, where the framework of its models can do that.
 
     A class tells by its ancestors. A function does not tell: then it is the framework that its code has imported, or,
     where it imports one only when called, one that is installed.
     """
-    builders: dict[str, Builder] = {}
-    for frontend in frontends():
-        if (build := getattr(sys.modules.get(type(frontend).__module__), "build", None)) is not None:
-            builders[frontend.framework] = build
+    able = {frontend.framework: frontend for frontend in frontends() if type(frontend).build is not FrontEnd.build}
     if isinstance(target, type):
         frameworks = {base.__module__.partition(".")[0] for base in target.__mro__}
     else:
-        frameworks = builders.keys() & sys.modules.keys()
-        frameworks = frameworks or {name for name in builders if importlib.util.find_spec(name)}
-    return next((build for name, build in builders.items() if name in frameworks), _call_plainly)
-
-
-def _call_plainly(factory: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
-    return factory(*args, **kwargs)
+        frameworks = able.keys() & sys.modules.keys()
+        frameworks = frameworks or {name for name in able if importlib.util.find_spec(name)}
+    frontend = next((frontend for name, frontend in able.items() if name in frameworks), None)
+    return target if frontend is None else lambda **settings: frontend.build(target, settings)
 
 
 def _article(noun: str) -> str:

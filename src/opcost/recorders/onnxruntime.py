@@ -6,14 +6,18 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opcost.core.profile import Profile
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
+from opcost.recorders.registry import Recorder
 from opcost.recorders.timing import percentile, timed_runs
 from opcost.wording import some
+
+if TYPE_CHECKING:
+    from opcost.core.report import Report
 
 _NUMPY_TYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
@@ -31,11 +35,21 @@ _SETTINGS = (
 """What of a session's options decides how fast it runs."""
 
 
-def is_onnx(source: Any) -> bool:
-    """Whether this is an ONNX file or a session of ONNX Runtime; asking imports nothing."""
-    if isinstance(source, (str, Path)):
-        return str(source).lower().endswith(".onnx")
-    return type(source).__name__ == "InferenceSession" and type(source).__module__.startswith("onnxruntime")
+class OnnxRuntimeRecorder(Recorder):
+    """ONNX files, and sessions of ONNX Runtime."""
+
+    name = "onnxruntime"
+    framework = "onnxruntime"
+    suffixes = (".onnx",)
+
+    def owns(self, obj: object) -> bool:
+        return type(obj).__name__ == "InferenceSession" and type(obj).__module__.startswith("onnxruntime")
+
+    def record(self, source: Any, options: ProfileOptions, report: Report | None) -> Profile:
+        return record(source, options)
+
+
+RECORDER: Recorder = OnnxRuntimeRecorder()
 
 
 def record(source: Any, options: ProfileOptions) -> Profile:
@@ -178,7 +192,7 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
         if types.get(name, dtype.name) != dtype.name:
             raise InputError(
                 f"the input {name} of the model is {dtype.name}, and {types[name]} was asked for",
-                hint="leave the type away; an ONNX model takes the one that it was exported with",
+                hint="leave the type out; an ONNX model takes the one that it was exported with",
             )
         if dtype.kind == "f":
             feed[name] = noise.standard_normal(shape).astype(dtype)

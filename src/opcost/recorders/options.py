@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcost.errors import InputError
+from opcost.frontends.options import Mode, check_mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class ProfileOptions:
     shapes: Any = None
     dtypes: Any = None
     backward: bool = False
-    mode: str | None = None
+    mode: Mode | None = None
     host_only: bool = False
     """Record nothing of the device: MegEngine's `--profile-host`."""
     warmup: int = 3
@@ -30,6 +31,7 @@ class ProfileOptions:
     """Before every run, push the model's data out of the device's last cache."""
 
     def __post_init__(self) -> None:
+        check_mode(self.mode)
         if self.repeat < 1:
             raise InputError(f"repeat is {self.repeat}; at least one run is needed")
         if self.warmup < 0:

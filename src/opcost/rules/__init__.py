@@ -37,6 +37,14 @@ def add(rules: Rules) -> None:
 
 
 @cache
+def own_rules() -> Rules:
+    """The project's own rules, whatever else is installed."""
+    rules = Rules()
+    add(rules)
+    return rules
+
+
+@cache
 def default_rules() -> Rules:
     """The rules of every installed plug-in, the project's own first; one that fails to add its rules adds none."""
     from opcost.core.plugin import RULES, tell_fault, usable

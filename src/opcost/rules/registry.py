@@ -63,6 +63,7 @@ class OpView:
 
 
 Rule: TypeAlias = Callable[[OpView], Cost]
+"""The price of one operator; the first line of its docstring is its formula."""
 
 
 class Rules(Mapping[str, Rule]):
@@ -118,3 +119,7 @@ class Rules(Mapping[str, Rule]):
 
     def __len__(self) -> int:
         return len(self._rules)
+
+
+AddRules: TypeAlias = Callable[[Rules], None]
+"""What a plug-in of `opcost.rules` is: it adds its rules to the table, all of them or, if it raises, none."""

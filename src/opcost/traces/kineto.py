@@ -29,9 +29,9 @@ _CATEGORY = re.compile(
 )
 
 
-LARGE_BYTES = 256 << 20
-LARGE_PACKED_BYTES = LARGE_BYTES // 10
-"""Above this a row of a profile stands for all executions that are alike: one for each would not fit into memory."""
+LARGE_BYTES = 64 << 20
+LARGE_PACKED_BYTES = LARGE_BYTES // 8
+"""Above this a row of a profile stands for all executions that are alike: one for each would take long and much memory."""
 
 
 class KinetoReader:
@@ -48,9 +48,9 @@ class KinetoReader:
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         if file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES):
-            from opcost.traces.table import read_table
+            from opcost.traces.table import tabulate
 
-            return read_table(file.path, partial=partial).profile()
+            return tabulate(file, partial=partial).profile()
         with without_collector():
             stream, translated = translate(file, partial=partial)
             rows = translated.rows()

@@ -354,7 +354,7 @@ def _decoders() -> _Decoders:
     try:
         import msgspec  # noqa: F401
     except ModuleNotFoundError as exc:
-        raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install 'opcost[traces]'") from exc
+        raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install msgspec") from exc
     return _made()
 
 

@@ -139,7 +139,7 @@ class _Reader:
     def _shapes(self, key: str, name: str) -> list[tuple[int, ...]]:
         shapes = self._footprint(key).get(name) or []
         if not isinstance(shapes, list) or not all(map(is_shape, shapes)):
-            raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is no list of shapes")
+            raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is not a list of shapes")
         return [tuple(shape) for shape in shapes]
 
     def _variable(self, variable: str) -> Json:

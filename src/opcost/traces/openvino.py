@@ -149,5 +149,5 @@ def _ns(file: TraceFile, name: str, milliseconds: str) -> int:
         return nanoseconds(Decimal(milliseconds), NS_PER_MS)
     except (InvalidOperation, ValueError):
         raise SourceError(
-            f"{file.path}: the layer {name!r} has the time {milliseconds[:40]!r}, which is no number"
+            f"{file.path}: the layer {name!r} has the time {milliseconds[:40]!r}, which is not a number"
         ) from None

@@ -13,7 +13,7 @@ from opcost.traces.file import TraceFile
 from opcost.traces.kineto import KinetoReader
 from opcost.traces.kineto_rows import REASONS
 from opcost.traces.registry import reader_of
-from opcost.traces.table import Table, Times, read_table
+from opcost.traces.table import Table, Times, tabulate
 
 CACHE_VERSION = "4"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
@@ -34,7 +34,7 @@ def reduce_file(path: str, *, partial: bool = False) -> dict[str, list[Any]]:
     file = TraceFile(path)
     reader = reader_of(file)
     if isinstance(reader, KinetoReader):
-        rows = _of_table(read_table(path, partial=partial))
+        rows = _of_table(tabulate(file, partial=partial))
     else:
         rows = _of_profile(reader.read(file, partial=partial))
     source = {"source": file.name}

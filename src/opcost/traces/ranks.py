@@ -179,7 +179,7 @@ def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
             yield path
         elif path.exists():
             raise SourceError(
-                f"{path} is no file, and several traces are read from files only", hint="save it as a file"
+                f"{path} is not a file, and several traces are read from files only", hint="save it as a file"
             )
         else:
             raise SourceError(f"there is no file or directory {path}")

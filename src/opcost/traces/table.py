@@ -55,7 +55,7 @@ class Times:
     def percentile(self, percent: float) -> int:
         """The smallest duration that so many percent do not exceed."""
         if not 0 <= percent <= 100:
-            raise ValueError(f"{percent} is no percentage")
+            raise ValueError(f"{percent} is not a percentage")
         ordered = sorted(self.values)
         return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 
@@ -161,6 +161,11 @@ def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
     file = TraceFile(path)
     if not KinetoReader().sniff(file.head):
         raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
+    return tabulate(file, partial=partial)
+
+
+def tabulate(file: TraceFile, *, partial: bool = False) -> Table:
+    """The same of a file that is known to be one."""
     with without_collector():
         stream, translated = translate(file, partial=partial)
         return Table(

@@ -15,14 +15,14 @@ MOST_AXES = 64
 def nanoseconds(value: object, unit: int) -> int:
     """So many units of time in nanoseconds, to the nearest; a `ValueError` where it is no number, or none of a clock."""
     if not _lies(value, -LATEST_NS // unit, LATEST_NS // unit):
-        raise ValueError(f"{str(value)[:40]!r} is no time")
+        raise ValueError(f"{str(value)[:40]!r} is not a time")
     return round(value * unit)  # type: ignore[operator]  # it is a number
 
 
 def executions(value: object) -> int:
     """How often something ran; a `ValueError` where that is no count."""
     if isinstance(value, float) or not _lies(value, 0, MOST_ELEMENTS):
-        raise ValueError(f"{str(value)[:40]!r} is no count")
+        raise ValueError(f"{str(value)[:40]!r} is not a count")
     assert isinstance(value, (int, Decimal))
     return int(value)
 

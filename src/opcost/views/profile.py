@@ -14,6 +14,7 @@ from opcost.views.layout import Drawing, draw_listing
 from opcost.views.page import NARROWEST, plain
 from opcost.views.profile_listing import list_answer, summary_lines
 from opcost.views.table import terminal_width
+from opcost.views.view import ProfileView
 
 SCHEMA = "opcost.answer/1"
 
@@ -28,6 +29,7 @@ class TableView:
     """What `opcost analyze` prints: the lines, and below them what they must be seen against."""
 
     name = "table"
+    suffix = ".txt"
 
     def render(
         self,
@@ -49,6 +51,7 @@ class MarkdownView:
     """For issues and pull requests."""
 
     name = "md"
+    suffix = ".md"
 
     def render(self, answer: Answer, *, columns: str | Sequence[str] | None = None, exact: bool = False) -> str:
         """A GitHub table with everything else as a list below it."""
@@ -67,6 +70,7 @@ class JsonView:
     """For programs: every number, nothing rounded."""
 
     name = "json"
+    suffix = ".json"
 
     def render(self, answer: Answer, *, indent: int | None = 2) -> str:
         """One object with the lines under `lines`."""
@@ -96,6 +100,7 @@ class CsvView:
     """For spreadsheets: one record per line, times in nanoseconds."""
 
     name = "csv"
+    suffix = ".csv"
 
     def render(self, answer: Answer) -> str:
         """A header and the lines, `role` telling rows from sums."""
@@ -139,7 +144,7 @@ def _plain(value: Any) -> Any:
     return "" if value is None else int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-TABLE = TableView()
-MARKDOWN = MarkdownView()
-JSON = JsonView()
-CSV = CsvView()
+TABLE: ProfileView = TableView()
+MARKDOWN: ProfileView = MarkdownView()
+JSON: ProfileView = JsonView()
+CSV: ProfileView = CsvView()

@@ -16,6 +16,7 @@ from opcost.core.units import format_time
 from opcost.views.cell import format_value
 from opcost.views.columns import Column, Value
 from opcost.views.profile_listing import launches_text, list_answer
+from opcost.views.view import ProfileView
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -31,6 +32,7 @@ class HtmlView:
     """For a browser: sortable, filterable, with bars."""
 
     name = "html"
+    suffix = ".html"
 
     def render(self, answer: Answer, *others: Answer, columns: str | Sequence[str] | None = None) -> str:
         """The page; further answers, as the host's times beside the device's, follow below the first."""
@@ -183,4 +185,4 @@ def _sorted(value: Value, column: Column) -> str:
     return f' data-v="{value}"' if isinstance(value, (int, float)) else ' data-v=""'
 
 
-HTML = HtmlView()
+HTML: ProfileView = HtmlView()

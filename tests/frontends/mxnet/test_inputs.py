@@ -181,21 +181,21 @@ def test_the_last_epoch_is_taken_unless_another_is_asked_for(ambiguous: Path) ->
     params_file(ambiguous.with_name("net-0003.params"), {"arg:a": (4, 6)})
     params_file(ambiguous.with_name("net-0012.params"), {"arg:b": (6, 5)})
     assert opcost.count(str(ambiguous)).totals.params == 6 * 5
-    assert opcost.count(str(ambiguous), epoch=3).totals.params == 4 * 6
-    assert opcost.count(str(ambiguous.with_name("net")), epoch=3).totals.params == 4 * 6
+    assert opcost.count(str(ambiguous), options={"epoch": 3}).totals.params == 4 * 6
+    assert opcost.count(str(ambiguous.with_name("net")), options={"epoch": 3}).totals.params == 4 * 6
     assert opcost.count(str(ambiguous.with_name("net-0003.params"))).totals.params == 4 * 6
     with pytest.raises(SourceError, match=r"no parameters of epoch 7(.|\n)*epochs beside it: 3, 12"):
-        opcost.count(str(ambiguous), epoch=7)
+        opcost.count(str(ambiguous), options={"epoch": 7})
 
 
 def test_a_parameter_file_elsewhere_is_named(ambiguous: Path, tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     there = params_file(tmp_path / "far/weights.params", {"a": (4, 6)})
-    assert opcost.count(str(ambiguous), params=there).totals.params == 4 * 6
+    assert opcost.count(str(ambiguous), options={"params": there}).totals.params == 4 * 6
     with pytest.raises(SourceError, match="there is no parameter file"):
-        opcost.count(str(ambiguous), params="nowhere.params")
+        opcost.count(str(ambiguous), options={"params": "nowhere.params"})
     with pytest.raises(SourceError, match="give one of them"):
-        opcost.count(str(ambiguous), params=there, epoch=1)
+        opcost.count(str(ambiguous), options={"params": there, "epoch": 1})
     with pytest.raises(SourceError, match="no operators"):
         opcost.count(str(there))
 
@@ -205,7 +205,7 @@ def test_a_parameter_file_of_another_model_is_refused_if_named_and_noted_if_foun
 ) -> None:
     other = params_file(tmp_path / "other.params", {"0.weight": (4, 6)})
     with pytest.raises(SourceError, match="none of the 1 names"):
-        opcost.count(str(ambiguous), params=other)
+        opcost.count(str(ambiguous), options={"params": other})
     params_file(ambiguous.with_name("net-0000.params"), {"0.weight": (4, 6)})
     report = opcost.count(str(ambiguous), shapes={"a": (4, 6)})
     assert [note.code for note in report.notes] == ["parameters-ignored"]
@@ -247,7 +247,12 @@ def test_the_backward_pass_is_refused_and_training_changes_norms_and_dropout(
     assert count(*nodes, shapes=(2, 3), mode="train").totals.flops == numel * 8 + numel * 4
 
 
+def test_a_misspelt_option_of_the_front_end_is_told(ambiguous: Path) -> None:
+    with pytest.raises(UnknownName, match="did you mean 'epoch'"):
+        opcost.count(str(ambiguous), options={"epohc": 3})
+
+
 def test_a_parameter_file_is_refused_where_there_is_no_symbol() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(InputError, match="belongs to an MXNet symbol"):
-        opcost.count(torch.nn.Linear(2, 3), shapes=(1, 2), params="x.params")
+    with pytest.raises(UnknownName, match="option of the torch front end 'params'"):
+        opcost.count(torch.nn.Linear(2, 3), shapes=(1, 2), options={"params": "x.params"})

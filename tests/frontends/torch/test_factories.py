@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.errors import SourceError
-from opcost.frontends.torch import build
+from opcost.frontends.torch import FRONTEND
 
 WIDE = 300
 """Its square is too large to be made with memory."""
 
 
 def test_large_tensors_take_no_memory_and_small_ones_are_real() -> None:
-    model = build(nn.Linear, (WIDE, WIDE))
+    model = FRONTEND.build(lambda: nn.Linear(WIDE, WIDE), {})
     assert model.weight.is_meta
     assert not model.bias.is_meta
     assert isinstance(model.weight, nn.Parameter)
@@ -32,14 +32,14 @@ def test_a_model_made_without_memory_counts_the_same() -> None:
     def make() -> nn.Module:
         return nn.Sequential(nn.Conv2d(3, 64, 16, 16), nn.BatchNorm2d(64), nn.Flatten(), nn.Linear(64 * 4, WIDE))
 
-    made, real = build(make), make()
+    made, real = FRONTEND.build(make, {}), make()
     assert opcost.count(made, shapes=(1, 3, 32, 32)).rows == opcost.count(real, torch.empty(1, 3, 32, 32)).rows
     assert made[3].weight.is_meta
 
 
 def test_a_model_made_without_memory_has_a_backward_pass_and_an_update() -> None:
     batch = 2
-    report = opcost.count(build(nn.Linear, (WIDE, WIDE)), shapes=(batch, WIDE), optimizer="AdamW")
+    report = opcost.count(FRONTEND.build(lambda: nn.Linear(WIDE, WIDE), {}), shapes=(batch, WIDE), optimizer="AdamW")
     assert report.phases["forward"].macs == batch * WIDE * WIDE
     assert report.phases["backward"].macs == batch * WIDE * WIDE  # the weight's; nobody asks for the input's
     assert report.coverage.complete
@@ -82,7 +82,7 @@ class Asks(nn.Module):
 
 def test_constructors_may_ask_small_tensors_and_fill_large_ones() -> None:
     before = torch.get_rng_state()
-    model = build(Asks)
+    model = FRONTEND.build(Asks, {})
     assert torch.equal(torch.get_rng_state(), before)
     assert model.rates == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
     assert model.numpy.tolist() == [2.0, 2.0, 2.0]
@@ -104,7 +104,7 @@ class AsksItsWeights(nn.Module):
 
 def test_a_constructor_that_asks_for_its_weights_gets_one_clear_error() -> None:
     with pytest.raises(SourceError, match="AsksItsWeights asks for the values of its weights") as caught:
-        build(AsksItsWeights)
+        FRONTEND.build(AsksItsWeights, {})
     assert "--real" in caught.value.hint
     assert caught.value.exit_code == 2
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -115,13 +115,13 @@ def test_an_error_of_the_constructors_own_is_left_alone() -> None:
         raise ValueError("no such depth")
 
     with pytest.raises(ValueError, match="no such depth"):
-        build(fails)
+        FRONTEND.build(fails, {})
 
 
 LLAMA = """
     import pathlib
     import opcost
-    from opcost.frontends.torch import build
+    from opcost.frontends.torch import FRONTEND
     from opcost.frontends.zoo import declare_torchvision_operators
 
     declare_torchvision_operators()
@@ -131,7 +131,8 @@ LLAMA = """
         vocab_size={vocabulary}, hidden_size={width}, intermediate_size={inner}, num_hidden_layers={layers},
         num_attention_heads={heads}, num_key_value_heads={groups},
     )
-    report = opcost.count(build(LlamaForCausalLM, (config,)), shapes={{"input_ids": (1, {tokens})}}, mode="eval")
+    model = FRONTEND.build(LlamaForCausalLM, {{"config": config}})
+    report = opcost.count(model, shapes={{"input_ids": (1, {tokens})}}, mode="eval")
     print(report.totals.macs, report.totals.params, report.totals.uncounted)
     status = pathlib.Path("/proc/self/status").read_text()  # getrusage would tell the peak of the process that forked
     print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))

@@ -10,7 +10,7 @@ import pytest
 
 import opcost
 from opcost.core.report import Report
-from opcost.frontends.torch import build
+from opcost.frontends.torch import FRONTEND
 
 TABLE = Path(__file__).parents[2] / "data" / "timm.csv"
 SAMPLE = (
@@ -37,7 +37,7 @@ def test_timm_models_equal_the_exact_integers(row: dict[str, str]) -> None:
     import timm
     from timm.utils import reparameterize_model
 
-    model = build(lambda: reparameterize_model(timm.create_model(row["model"]).eval()))
+    model = FRONTEND.build(lambda: reparameterize_model(timm.create_model(row["model"]).eval()), {})
     size = int(row["img_size"])
     report = opcost.count(model, shapes=(1, 3, size, size))
     assert report.coverage.complete, report.coverage.uncounted
@@ -66,7 +66,7 @@ def hugging_face(kind: str, auto: str, /, **sizes: Any) -> Any:
     import transformers
 
     config = transformers.CONFIG_MAPPING[kind](**sizes)
-    return build(getattr(transformers, auto).from_config, (config,)).eval()
+    return FRONTEND.build(lambda: getattr(transformers, auto).from_config(config), {}).eval()
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -139,7 +139,7 @@ def test_experts_see_the_same_tokens_in_a_loop_and_in_a_grouped_product() -> Non
     for experts in ("eager", "grouped_mm"):
         config = transformers.MixtralConfig(**SMALL)
         config._experts_implementation = experts
-        model = build(transformers.MixtralForCausalLM, (config,)).eval()
+        model = FRONTEND.build(transformers.MixtralForCausalLM, {"config": config}).eval()
         reports.append(opcost.count(model, shapes={"input_ids": (2, 16)}))
     assert reports[0].totals.macs == reports[1].totals.macs
     assert {note.code for note in reports[0].notes} == {"balanced"}

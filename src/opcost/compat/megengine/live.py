@@ -55,7 +55,7 @@ def _tensor(item: Any) -> Any:
     try:
         return mge.Tensor(item, dtype=np.float32)
     except (TypeError, ValueError) as exc:
-        raise InputError(f"input data of the type {type(item).__name__} is no array") from exc
+        raise InputError(f"input data of the type {type(item).__name__} is not an array") from exc
 
 
 def megengine_records(model: M.Module, args: tuple[Any, ...], *, with_values: bool) -> Records:

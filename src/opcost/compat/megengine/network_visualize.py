@@ -17,7 +17,7 @@ from opcost.core.harmless import printable
 from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.input_data import read_input_data
-from opcost.frontends.source import ModelFile, resolve
+from opcost.frontends.source import ModelFile, Source, resolve
 
 CONVENTIONS = ("megengine", "opcost")
 
@@ -43,14 +43,15 @@ def visualize(
     check_convention(convention)
     given = _given(input, inp_dict)
     told = counting(given)
-    dump = dump_path(model_path)
+    model = resolve(str(model_path))
+    dump = dump_path(model)
     if dump is not None:
         told.pop("dtypes", None)  # they are fixed in the file
     report = None
     if log_path or convention == "opcost" or dump is None:
-        report = count(model_path, **told)
+        report = count(model, **told)
     shapes = told.get("shapes")
-    records = find_records(model_path, report, shapes, convention=convention, with_values=cal_params)
+    records = find_records(model, report, shapes, convention=convention, with_values=cal_params)
     wanted = Wanted(cal_params, cal_flops, cal_activations, logging_to_stdout, bar_length_max, fields=True)
     found = tell(records, wanted)
     if log_path:
@@ -65,9 +66,7 @@ def check_convention(convention: str) -> None:
         raise UnknownName("convention", convention, CONVENTIONS)
 
 
-def find_records(
-    source: str | Path, report: Report | None, shapes: Any, *, convention: str, with_values: bool
-) -> Records:
+def find_records(source: Source, report: Report | None, shapes: Any, *, convention: str, with_values: bool) -> Records:
     """What is listed of a model: by MegEngine's rules of a dump from the file itself, else from the report."""
     dump = dump_path(source)
     if convention == "megengine" and dump is not None:
@@ -78,12 +77,9 @@ def find_records(
     return records_of(report, values) if convention == "opcost" else megengine_records_of(report, values)
 
 
-def dump_path(source: str | Path) -> Path | None:
+def dump_path(source: Source) -> Path | None:
     """The path of a source that is a dump of MegEngine's."""
-    if not Path(source).exists() or Path(source).is_dir():
-        return None
-    found = resolve(str(source))
-    return found.path if isinstance(found, ModelFile) and found.frontend.name == "megengine" else None
+    return source.path if isinstance(source, ModelFile) and source.frontend.name == "megengine" else None
 
 
 def counting(given: Any) -> dict[str, Any]:
@@ -103,7 +99,7 @@ def _given(input: Any, inp_dict: Mapping[str, Any] | None) -> Any:
     given = inp_dict if input is None else input
     for array in given.values() if isinstance(given, Mapping) else () if given is None else (given,):
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-            raise InputError(f"input data of the type {type(array).__name__} is no array")
+            raise InputError(f"input data of the type {type(array).__name__} is not an array")
     return given
 
 

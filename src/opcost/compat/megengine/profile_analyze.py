@@ -60,12 +60,12 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
 
 def _filtered(operators: Sequence[Operator], question: Question) -> list[Operator]:
     name = None
-    if question.opr_name:
+    if question.name:
         try:
-            name = re.compile(question.opr_name)
+            name = re.compile(question.name)
         except re.error as fault:
             raise OpcostError(
-                f"{question.opr_name!r} is not a regular expression: {fault}",
+                f"{question.name!r} is not a regular expression: {fault}",
                 hint="put a backslash before ( [ { * + ? . \\",
             ) from None
     return [
@@ -100,7 +100,7 @@ def _details(chosen: Sequence[Operator], side: str, total: float | None, questio
     shortest, longest = question.min_time_ns / 1e9, question.max_time_ns / 1e9
 
     def time_of(operator: Operator) -> float | None:
-        time = operator.time(side, question.top_end_key)
+        time = operator.time(side, "kern" if question.measure == "wait" else "end")
         return None if time is None or not shortest <= time <= longest else time
 
     records = records_of(chosen, time_of)

@@ -64,7 +64,7 @@ def _tensor(item: Any, device: torch.device) -> Any:
     try:
         return torch.tensor(item, dtype=torch.float32, device=device)
     except (TypeError, ValueError, RuntimeError) as exc:
-        raise InputError(f"input data of the type {type(item).__name__} is no array") from exc
+        raise InputError(f"input data of the type {type(item).__name__} is not an array") from exc
 
 
 def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool) -> tuple[Records, Report]:

@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opcost.frontends.registry import FrontEnd
+
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions
 
 
-class MegEngineFrontEnd:
+class MegEngineFrontEnd(FrontEnd):
     """Files that `megengine.jit.trace.dump` wrote, and `megengine.module.Module` objects."""
 
     name = "megengine"
@@ -33,4 +35,4 @@ class MegEngineFrontEnd:
         return load(source, options)
 
 
-FRONTEND = MegEngineFrontEnd()
+FRONTEND: FrontEnd = MegEngineFrontEnd()

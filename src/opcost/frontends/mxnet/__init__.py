@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opcost.frontends.options import Option
+from opcost.frontends.registry import FrontEnd
+
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions
@@ -14,13 +17,21 @@ _KEYS = (b'"nodes"', b'"arg_nodes"', b'"node_row_ptr"')
 _LIST_MAGIC = b"\x12\x01\0\0\0\0\0\0"
 
 
-class MXNetFrontEnd:
+class MXNetFrontEnd(FrontEnd):
     """Symbols (`*-symbol.json`) with the parameters beside them, `mxnet.sym.Symbol` and `mxnet.gluon.Block` objects."""
 
     name = "mxnet"
     framework = "mxnet"
     suffixes = (".json", ".params")
-    takes_parameter_files = True
+    options = (
+        Option(
+            "params",
+            Path,
+            "The weights of an MXNet symbol. Without it, the file beside the symbol, of the last epoch.",
+            "FILE",
+        ),
+        Option("epoch", int, "The epoch of the weights beside an MXNet symbol.", "N"),
+    )
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """A symbol is JSON that names nodes; TVM's graphs look alike."""
@@ -33,6 +44,12 @@ class MXNetFrontEnd:
         mxnet = sys.modules["mxnet"]
         return isinstance(obj, (mxnet.symbol.Symbol, mxnet.gluon.Block))
 
+    def named(self, text: str) -> Path | None:
+        """A checkpoint is often named by the prefix of its two files."""
+        from opcost.frontends.mxnet.checkpoint import symbol_beside
+
+        return symbol_beside(text)
+
     def load(self, source: Any, options: CountOptions) -> Graph:
         from opcost.frontends.mxnet.load import load_graph, open_file
 
@@ -43,4 +60,4 @@ class MXNetFrontEnd:
         return load_graph(open_object(source, options))
 
 
-FRONTEND = MXNetFrontEnd()
+FRONTEND: FrontEnd = MXNetFrontEnd()

@@ -17,6 +17,11 @@ def open_object(source: Any, options: CountOptions) -> Opened:
     """A `Symbol`, or a gluon block that can be traced with symbols."""
     import mxnet
 
+    if options.own:
+        raise InputError(
+            f"an object of type {type(source).__name__} has its weights, so {' and '.join(options.own)} cannot be given",
+            hint="leave it out, or count the checkpoint",
+        )
     if isinstance(source, mxnet.symbol.Symbol):
         return _open(source, options, {}, source.name or "symbol")
     traced, names = _trace(source, options)

@@ -81,7 +81,7 @@ def build_opened(opened: Opened) -> Built:
 
 def open_file(path: Path, options: CountOptions) -> Opened:
     """A checkpoint on disk."""
-    checkpoint = find_checkpoint(path, options.params, options.epoch)
+    checkpoint = find_checkpoint(path, options.own.get("params"), options.own.get("epoch"))
     symbol = upgraded(read_symbol(checkpoint.symbol))
     saved: dict[str, Saved] = {}
     notes: list[Note] = []

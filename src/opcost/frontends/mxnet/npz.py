@@ -38,7 +38,7 @@ def list_archive(file: BinaryIO, where: str) -> Iterator[tuple[str, tuple[int, .
                 raise SourceError(f"{where} holds {len(members)} arrays, more than any model has")
             yield from _arrays(archive, members, where)
     except BadArchive as exc:
-        raise SourceError(f"{where} is no valid archive of arrays: {exc}", hint=_DAMAGED) from exc
+        raise SourceError(f"{where} is not a valid archive of arrays: {exc}", hint=_DAMAGED) from exc
 
 
 def _arrays(

@@ -30,7 +30,7 @@ _MOST_AXES = 32
 _MOST_ARRAYS = 50_000
 _LONGEST_NAME = 4096
 _DAMAGED = "the file is damaged or cut short: fetch it again"
-_NO_PARAMETERS = "give a parameter file that MXNet wrote (PREFIX-0000.params, or .npz since 2.0), or leave it away"
+_NO_PARAMETERS = "give a parameter file that MXNet wrote (PREFIX-0000.params, or .npz since 2.0), or leave it out"
 
 
 class Array(NamedTuple):
@@ -213,7 +213,7 @@ class _Reader:
             raise self._fault(f"{what} needs {length} bytes at byte {self.at}, and the file ends at {self.size}")
 
     def _fault(self, message: str) -> SourceError:
-        return SourceError(f"{self.where} is no valid MXNet parameter file: {message}", hint=_DAMAGED)
+        return SourceError(f"{self.where} is not a valid MXNet parameter file: {message}", hint=_DAMAGED)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

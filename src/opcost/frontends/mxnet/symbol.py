@@ -94,11 +94,11 @@ def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     try:
         content = parse(mended(text))
     except ValueError as exc:
-        raise SourceError(f"{where} is no valid JSON: {exc}", hint=_DAMAGED) from exc
+        raise SourceError(f"{where} is not valid JSON: {exc}", hint=_DAMAGED) from exc
     try:
         return _graph(content, version=_version(content), np_shape=_np_shape(content), depth=0)
     except _Malformed as exc:
-        raise SourceError(f"{where} is no MXNet symbol: {exc}", hint=_DAMAGED) from exc
+        raise SourceError(f"{where} is not an MXNet symbol: {exc}", hint=_DAMAGED) from exc
 
 
 class _Malformed(Exception):

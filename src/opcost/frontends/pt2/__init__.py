@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opcost.frontends.registry import FrontEnd
+
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions
 
 
-class Pt2FrontEnd:
-    """Files written by `torch.export.save`."""
+class Pt2FrontEnd(FrontEnd):
+    """Files written by `torch.export.save`; a program in memory is the torch front end's."""
 
     name = "pt2"
     framework = "torch"
@@ -21,14 +23,10 @@ class Pt2FrontEnd:
         """Exported programs are zip archives; what is inside is checked when it is read."""
         return head.startswith(b"PK\x03\x04")
 
-    def owns(self, obj: object) -> bool:
-        """A program in memory is the torch front end's."""
-        return False
-
     def load(self, source: Any, options: CountOptions) -> Graph:
         from opcost.frontends.pt2.load import load
 
         return load(source, options)
 
 
-FRONTEND = Pt2FrontEnd()
+FRONTEND: FrontEnd = Pt2FrontEnd()

@@ -199,7 +199,7 @@ def _check_type(entry: Input, dtype: Any) -> None:
     if name != meant:
         raise InputError(
             f"the input {entry.name!r} is {meant} in the program, not {name}",
-            hint="leave the type away, or export the model with inputs of that type",
+            hint="leave the type out, or export the model with inputs of that type",
         )
 
 

@@ -96,7 +96,7 @@ class Scope:
         """A size or a stride."""
         value = self.number(data)
         if value is not None and (type(value) is not int or not 0 <= value <= LARGEST_EXTENT):
-            raise Bad(f"{short(data)} is no size of a tensor")
+            raise Bad(f"{short(data)} is not a size of a tensor")
         return value
 
     def number(self, data: object) -> Any:
@@ -183,12 +183,12 @@ def _complex(value: object) -> complex:
 
 def _integer(value: object) -> int:
     if not -LARGEST_EXTENT <= instance(value, int) <= LARGEST_EXTENT:
-        raise Bad(f"{short(value)} is no number that a program holds")
+        raise Bad(f"{short(value)} is not a number that a program holds")
     return value  # type: ignore[return-value]
 
 
 def _refuse(kind: str) -> Any:
-    raise Bad(f"{short(kind)} is no argument that is known")
+    raise Bad(f"{short(kind)} is not an argument that is known")
 
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {

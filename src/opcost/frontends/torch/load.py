@@ -90,8 +90,6 @@ def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
     if mode is None:
         yield
         return
-    if mode not in ("train", "eval"):
-        raise UnknownName("mode", mode, ("train", "eval"))
     flags = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
     try:
         for module, _ in flags:

@@ -1,1 +1,32 @@
 """PyTorch on the CPU and on CUDA. Importing this package does not import torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opcost.frontends.torch import FRONTEND
+from opcost.recorders.registry import Recorder
+
+if TYPE_CHECKING:
+    from opcost.core.profile import Profile
+    from opcost.core.report import Report
+    from opcost.recorders.options import ProfileOptions
+
+
+class TorchRecorder(Recorder):
+    """Whatever of PyTorch can be counted and has its weights."""
+
+    name = "torch"
+    framework = "torch"
+    wants_report = True
+
+    def owns(self, obj: object) -> bool:
+        return FRONTEND.owns(obj)
+
+    def record(self, source: Any, options: ProfileOptions, report: Report | None) -> Profile:
+        from opcost.recorders.torch.record import record
+
+        return record(source, options, report)
+
+
+RECORDER: Recorder = TorchRecorder()

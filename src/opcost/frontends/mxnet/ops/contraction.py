@@ -112,7 +112,7 @@ def _batch_dot(call: Call) -> None:
 
 def _turned(shape: Dims, *, turn: bool) -> Dims:
     if len(shape) < 2:
-        raise Mismatch(f"{text(shape)} is no matrix")
+        raise Mismatch(f"{text(shape)} is not a matrix")
     return swapped(shape, -1, -2) if turn else shape
 
 

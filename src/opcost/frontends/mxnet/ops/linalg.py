@@ -30,7 +30,7 @@ def _matrices(call: Call) -> tuple[list[Extent], Extent, Extent]:
     """Batch, rows and columns of the first input."""
     x = call.dims(0)
     if len(x) < 2:
-        raise Mismatch(f"{text(x)} is no matrix")
+        raise Mismatch(f"{text(x)} is not a matrix")
     *batch, rows, columns = x
     return batch, rows, columns
 

@@ -84,7 +84,7 @@ def _coded(target: Sequence[int], x: Sequence[Extent], *, reverse: bool) -> Shap
             found.append(code)
             at += 1
         else:
-            raise AttributeFault(f"{code} is no code of a new shape")
+            raise AttributeFault(f"{code} is not a code of a new shape")
         place += 1
     if 0 <= inferred < len(found):
         found[inferred] = _left_over(product(x), product(found))
@@ -167,7 +167,7 @@ def _coded_numpy_reshape(call: Call) -> None:
         elif code >= -1:
             found.append(None if code == -1 else code)
         else:
-            raise AttributeFault(f"{code} is no code of a new shape")
+            raise AttributeFault(f"{code} is not a code of a new shape")
         at += 1
         place += 1
     _settle(call, tuple(reversed(found)) if reverse else tuple(found))

@@ -1,0 +1,1 @@
+"""A plug-in for opcost: each module of this package is one part."""

@@ -1,0 +1,36 @@
+"""What a package can add to opcost, and what each part must have: the protocols, and the data that they speak of.
+
+| entry-point group | the entry names | protocol |
+|---|---|---|
+| `opcost.rules` | a function that adds rules to a table | `AddRules` |
+| `opcost.frontends` | an object that reads models | `FrontEnd` |
+| `opcost.traces` | an object that reads traces | `Reader` |
+| `opcost.recorders` | an object that runs models | `Recorder` |
+| `opcost.views` | an object that shows reports | `ReportView` |
+| `opcost.profile_views` | an object that shows answers about profiles | `ProfileView` |
+
+`examples/plugin` is a package with one part of most kinds.
+"""
+
+from __future__ import annotations
+
+from opcost.core.answer import Answer, AnswerLine
+from opcost.core.cost import Cost
+from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.report import Report
+from opcost.errors import InputError, SourceError
+from opcost.frontends.options import CountOptions, Option
+from opcost.frontends.registry import FrontEnd
+from opcost.recorders.options import ProfileOptions
+from opcost.recorders.registry import Recorder
+from opcost.rules.registry import AddRules, OpView, Rule, Rules
+from opcost.traces.file import TraceFile
+from opcost.traces.registry import Reader
+from opcost.views.view import ProfileView, ReportView
+
+__all__ = [
+    "AddRules", "Answer", "AnswerLine", "Call", "Cost", "CountOptions", "FrontEnd", "Graph", "InputError", "Kernel", "Module",
+    "Note", "Op", "OpView", "Option", "Profile", "ProfileOptions", "ProfileRow", "ProfileView", "Reader", "Recorder",
+    "Report", "ReportView", "Rule", "Rules", "SourceError", "TensorSpec", "TraceFile", "Value",
+]  # fmt: skip

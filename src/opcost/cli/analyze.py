@@ -103,7 +103,7 @@ def _read_one(path: str, *, partial: bool) -> Profile:
     file = TraceFile(path)
     size = file.size * (_PACKING if file.packed else 1)
     if size >= LARGE and reader_of(file).name == "kineto":
-        from opcost.traces.table import read_table
+        from opcost.traces.kineto.table import read_table
 
         return read_table(path, partial=partial).profile()
     return read(path, partial=partial)
@@ -174,7 +174,7 @@ def _question(choice: AnalyzeChoice) -> Question:
     from opcost.analysis.part import fields as known_fields
     from opcost.analysis.query import Question
     from opcost.analysis.where import compile_where
-    from opcost.traces.megengine_meaning import dtype_of
+    from opcost.traces.megengine.meaning import dtype_of
 
     if choice.where is not None:
         compile_where(choice.where, known_fields(None))

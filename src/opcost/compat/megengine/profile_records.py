@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from opcost.core.checked import LARGEST, Bad, counts_of, get, instance, texts_of
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError, UnknownName
-from opcost.traces.megengine_meaning import dtype_of
+from opcost.traces.megengine.meaning import dtype_of
 
 Number: TypeAlias = "int | float"
 Shapes: TypeAlias = "list[list[Any]]"

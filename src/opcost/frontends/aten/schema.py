@@ -69,6 +69,13 @@ def shipped(name: str, overload: str) -> Schema | None:
     return parse(text[begin : text.index("\n", begin)]) if begin else None
 
 
+@lru_cache(maxsize=4096)
+def overloads(name: str) -> tuple[Schema, ...]:
+    """The schemas of all overloads of one of PyTorch's own operators."""
+    lines = re.findall(rf"^{re.escape(name)}[.(].*$", _text(), re.MULTILINE)
+    return tuple(parse(line) for line in lines)
+
+
 @cache
 def _text() -> str:
     return "\n" + (files("opcost.frontends.aten") / "schemas.txt").read_text(encoding="ascii")

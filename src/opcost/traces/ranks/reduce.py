@@ -24,7 +24,7 @@ from opcost.core.profile import Profile
 from opcost.core.reading import opened
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, SourceError, WriteError
-from opcost.traces.rank_columns import CACHE_VERSION, profile_of, reduce_file
+from opcost.traces.ranks.columns import CACHE_VERSION, profile_of, reduce_file
 
 if TYPE_CHECKING:
     import polars as pl

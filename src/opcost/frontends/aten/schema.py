@@ -72,8 +72,16 @@ def shipped(name: str, overload: str) -> Schema | None:
 @lru_cache(maxsize=4096)
 def overloads(name: str) -> tuple[Schema, ...]:
     """The schemas of all overloads of one of PyTorch's own operators."""
-    lines = re.findall(rf"^{re.escape(name)}[.(].*$", _text(), re.MULTILINE)
-    return tuple(parse(line) for line in lines)
+    return tuple(parse(line) for line in _lines().get(name, ()))
+
+
+@cache
+def _lines() -> dict[str, list[str]]:
+    """The lines of the file by operator."""
+    found: dict[str, list[str]] = {}
+    for line in _text().split("\n"):
+        found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
+    return found
 
 
 @cache

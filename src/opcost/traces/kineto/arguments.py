@@ -88,16 +88,17 @@ def _at(part: list[Any], place: int) -> Any:
 
 
 def _entry(shape: Any, name: Any, value: Any, steps: Any) -> Entry:
-    if not isinstance(shape, list) or not isinstance(name, str):
+    if not isinstance(shape, list):
         return Entry(NOTHING)
+    word = name if isinstance(name, str) else str(name)
     if shape and isinstance(shape[0], list):
         listed = steps if isinstance(steps, list) and len(steps) == len(shape) else [None] * len(shape)
         found = (_tensor(each, "", by) for each, by in zip(shape, listed, strict=True))
         return Entry(TENSORS, tuple(each for each in found if each is not None))
-    if name in DTYPES or (shape and name not in _WRITTEN):
-        tensor = _tensor(shape, DTYPES.get(name, ""), steps)
+    if word in DTYPES or (shape and word not in _WRITTEN):
+        tensor = _tensor(shape, DTYPES.get(word, ""), steps)
         return Entry(NOTHING) if tensor is None else Entry(TENSOR, (tensor,))
-    return Entry(_WRITTEN.get(name, NUMBER), text=value if isinstance(value, str) else "")
+    return Entry(_WRITTEN.get(word, NUMBER), text=value if isinstance(value, str) else "")
 
 
 def _tensor(shape: Any, dtype: str, strides: Any) -> Tensor | None:

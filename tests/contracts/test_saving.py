@@ -246,7 +246,7 @@ def test_one_module_alone_opens_files_to_write() -> None:
     assert len(found.pop("core/writing.py")) == 3
     assert found == {
         "recorders/measure.py": ["Path('/proc/self/clear_refs').write_text('5', encoding='ascii')"],
-        "traces/ranks.py": ["pl.DataFrame(table).write_parquet(content, metadata={'opcost': key})"],
+        "traces/ranks/reduce.py": ["pl.DataFrame(table).write_parquet(content, metadata={'opcost': key})"],
     }
 
 

@@ -112,7 +112,7 @@ def profile(path: Path, _given: Any, *, halves: bool = False) -> None:
 
 
 def rank(path: Path, _given: Any) -> None:
-    from opcost.traces.rank_columns import reduce_file
+    from opcost.traces.ranks.columns import reduce_file
 
     shown(str(reduce_file(str(path))))
 

@@ -13,7 +13,7 @@ import pytest
 
 import opcost
 from opcost.core.profile import Profile
-from opcost.traces.table import read_table
+from opcost.traces.kineto.table import read_table
 
 DATA = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 CPU = sorted(path for path in DATA.glob("cpu_*.json.gz") if "key_averages" not in path.name)
@@ -283,7 +283,7 @@ def test_a_file_written_again_by_another_program_reads_the_same(tmp_path: Path, 
 
 
 def test_a_trace_longer_than_a_block_is_read_across_its_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opcost.traces import kineto_stream
+    from opcost.traces.kineto import stream as kineto_stream
 
     expected = opcost.read_profile(CUDA).rows
     plain = tmp_path / "plain.json"

@@ -8,8 +8,7 @@ import pytest
 
 from opcost.analysis.query import query
 from opcost.errors import SourceError
-from opcost.traces import rank_columns, ranks
-from opcost.traces.ranks import read_ranks, reduce_rank, reduce_ranks
+from opcost.traces.ranks import columns, read_ranks, reduce, reduce_rank, reduce_ranks
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
@@ -104,9 +103,9 @@ def test_a_cache_is_used_until_the_content_changes(folder: Path, monkeypatch: py
     path = folder / "worker9.json"
     first = reduce_rank(str(path))
     assert (folder / "worker9.json.opcost.parquet").is_file()
-    monkeypatch.setattr(ranks, "reduce_file", lambda path, partial: pytest.fail("the cache was not used"))
+    monkeypatch.setattr(reduce, "reduce_file", lambda path, partial: pytest.fail("the cache was not used"))
     assert reduce_rank(str(path)) == first
-    monkeypatch.setattr(ranks, "reduce_file", rank_columns.reduce_file)
+    monkeypatch.setattr(reduce, "reduce_file", columns.reduce_file)
     changed = trace(0)
     changed["traceEvents"][0]["dur"] = 6
     path.write_text(json.dumps(changed), encoding="utf-8")

@@ -19,7 +19,7 @@ def question_of(choice: AnalyzeChoice, *, top: int) -> Question:
     from opcost.analysis.part import fields as known_fields
     from opcost.analysis.query import Question
     from opcost.analysis.where import compile_where
-    from opcost.traces.megengine_meaning import dtype_of
+    from opcost.traces.megengine.meaning import dtype_of
 
     if choice.where is not None:
         compile_where(choice.where, known_fields(None))

@@ -16,8 +16,8 @@ from opcost.frontends.aten.resolve import find_handler
 from opcost.frontends.aten.schema import Schema, parse
 
 LIBRARIES = ("aten", "prims", "quantized", "quantized_decomposed")
-NOT_EXPORTED = re.compile("_test_|_foreach_|_fused_|cudnn|miopen|mkldnn|mps")
-"""Operators over lists of parameters, and those of single devices below the ones that a program names."""
+OF_NO_USE = re.compile("_test_|mps")
+"""Operators for tests, and those of a device whose traces are not read."""
 
 
 def dispatched() -> Iterator[str]:
@@ -30,9 +30,9 @@ def dispatched() -> Iterator[str]:
 
 
 def is_shipped(schema: Schema) -> bool:
-    """What a program may hold and the table knows; programs return their results, so no `out=`."""
+    """What a program or a trace may hold and the table knows; where `out=` stands, what stands before it tells."""
     library, _, base = schema.name.partition("::")
-    if library not in LIBRARIES or any(argument.out for argument in schema.arguments) or NOT_EXPORTED.search(base):
+    if library not in LIBRARIES or any(argument.out for argument in schema.arguments) or OF_NO_USE.search(base):
         return False
     return schema.name in COMPOSITES or getattr(find_handler(schema)[1], "__name__", "") != "_unknown"
 

@@ -11,7 +11,7 @@ import msgspec
 
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError, UnknownName
-from opcost.traces.megengine_meaning import dtype_of
+from opcost.traces.megengine.meaning import dtype_of
 
 Number: TypeAlias = "int | float"
 Shapes: TypeAlias = "list[list[Any]]"

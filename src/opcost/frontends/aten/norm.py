@@ -18,7 +18,7 @@ def norm_grad(
     call: Call, fn: str, *, training: bool | None = None, first: tuple[str, str] = ("grad_out", "input")
 ) -> Translation:
     """Gradients of the input and, where the mask asks for them, of weight and bias."""
-    mask = call.args.get("output_mask", (True, True, True))
+    mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
     attrs: dict[str, Attr] = {"fn": fn, "grad": True, "affine": sum(map(bool, mask[1:]))}
     if training is not None:
         attrs["training"] = training

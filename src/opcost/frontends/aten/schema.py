@@ -69,6 +69,21 @@ def shipped(name: str, overload: str) -> Schema | None:
     return parse(text[begin : text.index("\n", begin)]) if begin else None
 
 
+@lru_cache(maxsize=4096)
+def overloads(name: str) -> tuple[Schema, ...]:
+    """The schemas of all overloads of one of PyTorch's own operators."""
+    return tuple(parse(line) for line in _lines().get(name, ()))
+
+
+@cache
+def _lines() -> dict[str, list[str]]:
+    """The lines of the file by operator."""
+    found: dict[str, list[str]] = {}
+    for line in _text().split("\n"):
+        found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
+    return found
+
+
 @cache
 def _text() -> str:
     return "\n" + (files("opcost.frontends.aten") / "schemas.txt").read_text(encoding="ascii")

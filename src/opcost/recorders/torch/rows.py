@@ -11,7 +11,7 @@ from opcost.core.report import Row
 from opcost.recorders.torch.events import DeviceEvent
 from opcost.recorders.torch.matching import NOT_A_TENSOR
 from opcost.recorders.torch.nesting import Node, is_operator
-from opcost.traces.aten_call import DTYPES
+from opcost.traces.kineto.arguments import DTYPES
 
 
 class RowMaker:

@@ -6,8 +6,8 @@ from array import array
 from statistics import median, quantiles
 
 from opcost.core.answer import Busy
-from opcost.traces.kineto_link import GRAPH
-from opcost.traces.kineto_rows import Translated
+from opcost.traces.kineto.link import GRAPH
+from opcost.traces.kineto.rows import Translated
 
 
 def device_uses(translated: Translated) -> dict[str, Busy]:

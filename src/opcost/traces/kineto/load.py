@@ -1,25 +1,20 @@
-"""Traces of PyTorch's profiler (Kineto, `export_chrome_trace`), of all vintages."""
+"""One file from its bytes to operators in our words, and what the file says about itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from opcost.core.collector import without_collector
 from opcost.core.graph import Note
-from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import REPAIR, TraceFile
-from opcost.traces.kineto_categories import CATEGORIES
-from opcost.traces.kineto_columns import Columns
-from opcost.traces.kineto_link import Linked
-from opcost.traces.kineto_rows import Translated
-from opcost.traces.kineto_stream import KinetoStream
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.kineto.categories import CATEGORIES
+from opcost.traces.kineto.columns import Columns
+from opcost.traces.kineto.link import Linked
+from opcost.traces.kineto.rows import Translated
+from opcost.traces.kineto.stream import KinetoStream
 
 _FIELDS = re.compile(
     rb'"(schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id)"\s*:'
@@ -29,41 +24,13 @@ _CATEGORY = re.compile(
 )
 
 
-LARGE_BYTES = 64 << 20
-LARGE_PACKED_BYTES = LARGE_BYTES // 8
-"""Above this a row of a profile stands for all executions that are alike: one for each would take long and much memory."""
-
-
-class KinetoReader:
-    """The Chrome trace that PyTorch's profiler writes."""
-
-    name = "kineto"
-
-    def sniff(self, head: bytes) -> bool:
-        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        if start == b"{":
-            known = _FIELDS.search(head) is not None or _CATEGORY.search(head) is not None
-            return known and b'"schema"' not in head[:256] and b'"profiler"' not in head[:256]
-        return start == b"[" and _CATEGORY.search(head) is not None
-
-    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        if file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES):
-            from opcost.traces.table import tabulate
-
-            return tabulate(file, partial=partial).profile()
-        with without_collector():
-            stream, translated = translate(file, partial=partial)
-            rows = translated.rows()
-            return Profile(
-                meta=meta_of(file, stream.fields),
-                rows=rows,
-                unattributed=translated.unattributed(),
-                wall_ns=wall_of(translated.linked),
-                notes=damage_notes(stream) + translated.notes(),
-            )
-
-
-READER: Reader = KinetoReader()
+def is_kineto(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is such a trace."""
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start == b"{":
+        known = _FIELDS.search(head) is not None or _CATEGORY.search(head) is not None
+        return known and b'"schema"' not in head[:256] and b'"profiler"' not in head[:256]
+    return start == b"[" and _CATEGORY.search(head) is not None
 
 
 def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, Translated]:

@@ -30,8 +30,8 @@ class MegEngineReader:
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         """The recording as a profile; of a damaged one with `partial`, what stands before the damage."""
         from opcost.traces.events import events_of
-        from opcost.traces.megengine_graph import read_graph_profile
-        from opcost.traces.megengine_timeline import read_timeline
+        from opcost.traces.megengine.graph import read_graph_profile
+        from opcost.traces.megengine.timeline import read_timeline
 
         if not _GRAPH.match(file.head):
             events, damage = events_of(file, partial=partial)
@@ -46,7 +46,7 @@ class MegEngineReader:
         if not fault:
             return read_graph_profile(data, file.name)
         # Not above, where the error still holds what was read of the file.
-        from opcost.traces.megengine_damage import LOST, read_before_damage
+        from opcost.traces.megengine.damage import LOST, read_before_damage
 
         profile = read_graph_profile(read_before_damage(file), file.name)
         nameless = sum(row.type == LOST for row in profile.rows)

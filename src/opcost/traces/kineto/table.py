@@ -19,13 +19,13 @@ from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.errors import SourceError
-from opcost.traces.aten_call import Meaning
-from opcost.traces.device_use import device_uses
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto import KinetoReader, damage_notes, meta_of, rank_of, translate, wall_of
-from opcost.traces.kineto_categories import PROVIDERS
-from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES
-from opcost.traces.kineto_rows import Translated
+from opcost.traces.kineto.categories import PROVIDERS
+from opcost.traces.kineto.device_use import device_uses
+from opcost.traces.kineto.link import GRAPH, OUTSIDE, PHASES
+from opcost.traces.kineto.load import damage_notes, is_kineto, meta_of, rank_of, translate, wall_of
+from opcost.traces.kineto.meaning import Meaning
+from opcost.traces.kineto.rows import Translated
 
 
 class Times:
@@ -159,7 +159,7 @@ def _kernel(queue: Queue, times: Times) -> Kernel:
 def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
     """Tabulate a Kineto trace of any size."""
     file = TraceFile(path)
-    if not KinetoReader().sniff(file.head):
+    if not is_kineto(file.head):
         raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
     return tabulate(file, partial=partial)
 

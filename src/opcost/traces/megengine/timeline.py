@@ -15,7 +15,7 @@ from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.megengine.params import ENUMS
-from opcost.traces.megengine_meaning import dtype_of, translate
+from opcost.traces.megengine.meaning import dtype_of, translate
 from opcost.traces.values import is_shape
 
 Json: TypeAlias = "dict[str, Any]"

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from opcost.core.graph import Phase
-from opcost.traces.kineto_categories import ANNOTATION, OPERATOR, OVERHEAD
-from opcost.traces.kineto_columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane, Signature
+from opcost.traces.kineto.categories import ANNOTATION, OPERATOR, OVERHEAD
+from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane, Signature
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "update")
 FORWARD, BACKWARD, UPDATE = range(3)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from opcost.traces.kineto_categories import ANNOTATION, CATEGORIES, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
+from opcost.traces.kineto.categories import ANNOTATION, CATEGORIES, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
 
 Number: TypeAlias = int | str | float | None
 """Old writers put some identifiers between quotes, and re-written files may have them as floats."""
@@ -25,6 +25,7 @@ _NAMES = {
     "forward_thread": "Fwd thread id",
     "concrete": "Concrete Inputs",
     "types": "Input type",
+    "strides": "Input Strides",
     "dims": "Input Dims",
     "old_dims": "Input dims",
     "collective": "Collective name",
@@ -40,6 +41,7 @@ class OperatorArgs(msgspec.Struct, gc=False, rename=_NAMES):
     forward_thread: Number = None
     concrete: Raw = NOTHING
     types: Raw = NOTHING
+    strides: Raw = NOTHING
     dims: Raw = NOTHING
     old_dims: Raw = NOTHING
 

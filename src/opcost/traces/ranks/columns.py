@@ -10,12 +10,12 @@ from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto import KinetoReader
-from opcost.traces.kineto_rows import REASONS
+from opcost.traces.kineto.reader import KinetoReader
+from opcost.traces.kineto.rows import REASONS
+from opcost.traces.kineto.table import Table, Times, tabulate
 from opcost.traces.registry import reader_of
-from opcost.traces.table import Table, Times, tabulate
 
-CACHE_VERSION = "4"
+CACHE_VERSION = "5"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from opcost.core.parsing import mended, parse
 from opcost.errors import MissingFramework, SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
-from opcost.traces.kineto_categories import IGNORED
-from opcost.traces.window import Window
+from opcost.traces.kineto.categories import IGNORED
+from opcost.traces.kineto.window import Window
 
 if TYPE_CHECKING:
-    from opcost.traces.kineto_event import Event
+    from opcost.traces.kineto.event import Event
 
 BLOCK_BYTES = 1 << 16
 """What is decoded at once; the events of so many bytes stay in a processor's cache."""
@@ -338,7 +338,7 @@ class _Decoders:
     def __init__(self) -> None:
         import msgspec
 
-        from opcost.traces import kineto_event as event
+        from opcost.traces.kineto import event
 
         def decoder(of: Any) -> Any:
             return msgspec.json.Decoder(list[of])

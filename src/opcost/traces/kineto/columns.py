@@ -14,11 +14,11 @@ from math import floor
 from operator import attrgetter, lt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opcost.traces.aten import USES_VALUES
-from opcost.traces.kineto_categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
+from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
+from opcost.traces.kineto.meaning import Asked
 
 if TYPE_CHECKING:
-    from opcost.traces.kineto_event import Event, Number
+    from opcost.traces.kineto.event import Event, Number
 
 CALLS, LEAVES, MODULES = range(3)
 """What a thread's intervals are: operators and annotations, which hold others; runtime calls, which do not; modules."""
@@ -44,6 +44,7 @@ class Signature(NamedTuple):
     dims: bytes = b""
     types: bytes = b""
     concrete: bytes = b""
+    strides: bytes = b""
 
 
 @dataclass(slots=True)
@@ -105,9 +106,9 @@ class _Numbers(dict[tuple[str, bytes], int]):
 
     def __missing__(self, key: tuple[str, bytes]) -> int:
         name, spelled = key
-        dims, old_dims, types, concrete = spelled.split(APART, 3) if spelled else (b"",) * 4
+        dims, old_dims, types, concrete, strides = spelled.split(APART, 4) if spelled else (b"",) * 5
         number = self[key] = len(self.signatures)
-        self.signatures.append(Signature(self.sort, name, dims or old_dims, types, concrete))
+        self.signatures.append(Signature(self.sort, name, dims or old_dims, types, concrete, strides))
         return number
 
 
@@ -130,6 +131,7 @@ class Columns:
         """Events with a duration below zero, which counts as none."""
         self.untimed = 0
         """Events without a beginning or a duration, which are left out."""
+        self._asked = Asked()
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
@@ -190,14 +192,25 @@ class Columns:
         return events, starts, durations
 
     def _add_operators(self, lane: Lane, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        from opcost.traces.kineto_event import NO_ARGS
+        from opcost.traces.kineto.event import NO_ARGS
 
-        numbers, join = self._numbers[OPERATOR], APART.join
+        numbers, asked, join = self._numbers[OPERATOR], self._asked, APART.join
         arguments = [event.args or NO_ARGS for event in bucket]
         lane.start.extend(starts)
         lane.duration.extend(durations)
         found = [
-            numbers[name, join((args.dims, args.old_dims, args.types, args.concrete if name in USES_VALUES else b""))]
+            numbers[
+                name,
+                join(
+                    (
+                        args.dims,
+                        args.old_dims,
+                        args.types,
+                        args.concrete if asked[name].asks_values else b"",
+                        args.strides if asked[name].asks_strides else b"",
+                    )
+                ),
+            ]
             for name, args in zip([event.name or "" for event in bucket], arguments, strict=True)
         ]
         lane.signature.extend(array("i", found))
@@ -230,7 +243,7 @@ class Columns:
                 self.steps.append((start, start + duration, int(number) % LARGEST))
 
     def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        from opcost.traces.kineto_event import NO_ARGS
+        from opcost.traces.kineto.event import NO_ARGS
 
         columns, names, queues = self.device, self.kernel_names, self.queues
         arguments = [event.args or NO_ARGS for event in bucket]

@@ -23,7 +23,7 @@ from opcost.core.profile import Profile
 from opcost.core.reading import opened
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, SourceError, WriteError
-from opcost.traces.rank_columns import CACHE_VERSION, profile_of, reduce_file
+from opcost.traces.ranks.columns import CACHE_VERSION, profile_of, reduce_file
 from opcost.version import __version__
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from opcost.frontends.megengine.node import Node
 from opcost.frontends.megengine.operators import rules
 from opcost.frontends.megengine.params import Param
 from opcost.frontends.megengine.scopes import Scopes
-from opcost.traces.megengine_meaning import dtype_of, translate
+from opcost.traces.megengine.meaning import dtype_of, translate
 from opcost.traces.values import is_shape
 
 Json: TypeAlias = "dict[str, Any]"

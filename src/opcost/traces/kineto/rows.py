@@ -12,11 +12,10 @@ from itertools import chain, repeat
 from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.profile import Kernel, ProfileRow
-from opcost.traces.aten import meaning
-from opcost.traces.aten_call import Meaning
-from opcost.traces.kineto_categories import OPERATOR, PROVIDERS
-from opcost.traces.kineto_columns import NONE
-from opcost.traces.kineto_link import GRAPH, OUTSIDE, PHASES, Linked
+from opcost.traces.kineto.categories import OPERATOR, PROVIDERS
+from opcost.traces.kineto.columns import NONE
+from opcost.traces.kineto.link import GRAPH, OUTSIDE, PHASES, Linked
+from opcost.traces.kineto.meaning import Meaning, meaning
 
 UNTOLD = Meaning("", ())
 
@@ -37,7 +36,7 @@ class Translated:
         self.kernel_names = list(linked.columns.kernel_names)
         self.has_device = bool(linked.columns.device.start)
         self.meanings = [
-            meaning(signature.name, signature.dims, signature.types, signature.concrete)
+            meaning(signature.name, signature.dims, signature.types, signature.concrete, signature.strides)
             if signature.sort == OPERATOR
             else UNTOLD
             for signature in linked.signatures

@@ -1,0 +1,43 @@
+"""The tensors that an operator makes, worked out from its arguments: for calls of which only these are known.
+
+Each file holds one family, as the files of handlers do, and registers a function for each operator that makes something
+else than its name's default. An operator that is not here, or whose results depend on data, has results that nobody is told.
+"""
+
+from __future__ import annotations
+
+from opcost.frontends.aten.call import Call, Constant, flat
+from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their entries in the table)
+    attention,
+    contraction,
+    layer,
+    loss,
+    move,
+    reduce,
+)
+from opcost.frontends.aten.outputs.elementwise import elementwise
+from opcost.frontends.aten.outputs.table import OUTPUTS
+from opcost.frontends.aten.resolve import Plan, is_view
+from opcost.frontends.aten.schema import Schema
+from opcost.frontends.aten.tensor import Tensor
+from opcost.frontends.aten.told import NotTold
+
+__all__ = ["outputs_of"]
+
+
+def outputs_of(schema: Schema, plan: Plan, call: Call) -> tuple[Tensor, ...]:
+    """What a call returns; of views nothing, because they make nothing. `NotTold` where the arguments do not tell it."""
+    if schema.returns and all(returned.writes for returned in schema.returns):
+        written = {argument.alias: argument.name for argument in schema.arguments if argument.writes}
+        return tuple(flat(call[written[returned.alias]] for returned in schema.returns))
+    if is_view(schema) or not schema.returns_tensor:
+        return ()
+    infer = OUTPUTS.get(plan.name.partition("::")[2])
+    if infer is not None:
+        return tuple(infer(call))
+    if isinstance(plan.handler, Constant):
+        if plan.handler.kind == "view":
+            return ()
+        if plan.handler.kind == "elementwise":
+            return elementwise(call, str(plan.handler.attrs["fn"]))
+    raise NotTold(f"results of {plan.name}")

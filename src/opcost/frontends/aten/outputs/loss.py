@@ -1,0 +1,168 @@
+"""Results of losses, distances, transforms and factorisations."""
+
+from __future__ import annotations
+
+from opcost.core.shapes import broadcast
+from opcost.frontends.aten.call import Call
+from opcost.frontends.aten.outputs.table import like, made, on, replaced
+from opcost.frontends.aten.promotion import complex_of, promoted, real_of
+from opcost.frontends.aten.tensor import Described, Tensor, type_name
+
+
+def _reduced(call: Call, each: Described) -> tuple[Described, ...]:
+    """Each value, or with a reduction one number."""
+    return (made((), type_name(each)) if call["reduction"] else each,)
+
+
+@on(
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "soft_margin_loss",
+)  # fmt: skip
+def _pointwise(call: Call) -> tuple[Described, ...]:
+    x, target = call["self"], call["target"]
+    return _reduced(call, made(broadcast([x.shape, target.shape]), promoted(x, target)))
+
+
+@on("multi_margin_loss")
+def _by_sample(call: Call) -> tuple[Described, ...]:
+    return _reduced(call, made(call["target"].shape, type_name(call["self"])))
+
+
+@on("multilabel_margin_loss_forward")
+def _by_row(call: Call) -> tuple[Described, ...]:
+    x = call["self"]
+    return *_reduced(call, made(x.shape[:-1], type_name(x))), like(call["target"], type_name(x))
+
+
+@on("nll_loss_forward", "nll_loss2d_forward")
+def _nll(call: Call) -> tuple[Described, ...]:
+    """The loss, and the sum of the weights, by which a mean is divided."""
+    dtype = type_name(call["self"])
+    return *_reduced(call, made(call["target"].shape, dtype)), made((), dtype)
+
+
+@on(
+    "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward",
+    "binary_cross_entropy_backward", "nll_loss_backward", "nll_loss2d_backward", "multi_margin_loss_backward",
+    "multilabel_margin_loss_backward",
+)  # fmt: skip
+def _backward(call: Call) -> tuple[Described, ...]:
+    return (like(call["self"]),)
+
+
+@on("_ctc_loss_backward")
+def _ctc_backward(call: Call) -> tuple[Described, ...]:
+    return (like(call["log_probs"]),)
+
+
+@on("cdist", "_cdist_forward", "_euclidean_dist")
+def _distances(call: Call) -> tuple[Described, ...]:
+    a, b = call["x1"], call["x2"]
+    return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-2]), type_name(a)),)
+
+
+@on("pdist", "_pdist_forward")
+def _pairs(call: Call) -> tuple[Described, ...]:
+    rows = call["self"].shape[0]
+    return (made((rows * (rows - 1) // 2,), type_name(call["self"])),)
+
+
+@on("_cdist_backward")
+def _distances_backward(call: Call) -> tuple[Described, ...]:
+    a, b = call["x1"], call["x2"]
+    return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:]), type_name(a)),)
+
+
+@on("_pdist_backward")
+def _pairs_backward(call: Call) -> tuple[Described, ...]:
+    return (like(call["self"]),)
+
+
+@on("_fft_c2c")
+def _transform(call: Call) -> tuple[Described, ...]:
+    return (like(call["self"]),)
+
+
+@on("_fft_r2c")
+def _from_real(call: Call) -> tuple[Described, ...]:
+    """Of a real signal half of the spectrum says all."""
+    x, last = call["self"], call["dim"][-1]
+    shape = replaced(x, last, x.shape[last] // 2 + 1) if call["onesided"] else tuple(x.shape)
+    return (made(shape, complex_of(type_name(x))),)
+
+
+@on("_fft_c2r")
+def _to_real(call: Call) -> tuple[Described, ...]:
+    x = call["self"]
+    return (made(replaced(x, call["dim"][-1], call["last_dim_size"]), real_of(type_name(x))),)
+
+
+def _batch(x: Tensor) -> tuple[int, ...]:
+    return tuple(x.shape[:-2])
+
+
+def _info(x: Tensor) -> Described:
+    """One number for each matrix that says whether it could be done."""
+    return made(_batch(x), "int32")
+
+
+@on("linalg_cholesky_ex")
+def _cholesky(call: Call) -> tuple[Described, ...]:
+    return like(call["self"]), _info(call["self"])
+
+
+@on("linalg_inv_ex")
+def _inverse(call: Call) -> tuple[Described, ...]:
+    return like(call["A"]), _info(call["A"])
+
+
+@on("cholesky", "cholesky_inverse", "cholesky_solve", "linalg_matrix_exp")
+def _same(call: Call) -> tuple[Described, ...]:
+    return (like(call["self"]),)
+
+
+@on("linalg_lu_factor_ex")
+def _lu(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    return like(a), made((*_batch(a), min(a.shape[-2:])), "int32"), _info(a)
+
+
+@on("_linalg_det")
+def _det(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    return made(_batch(a), type_name(a)), like(a), made(a.shape[:-1], "int32")
+
+
+@on("_linalg_slogdet")
+def _slogdet(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    sign, size = made(_batch(a), type_name(a)), made(_batch(a), real_of(type_name(a)))
+    return sign, size, like(a), made(a.shape[:-1], "int32")
+
+
+@on("_linalg_eigh")
+def _eigh(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    vectors = like(a) if call["compute_v"] else made((0,), type_name(a))
+    return made(a.shape[:-1], real_of(type_name(a))), vectors
+
+
+@on("_linalg_svd")
+def _svd(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    (*batch, rows, columns), dtype = a.shape, type_name(a)
+    rank = min(rows, columns)
+    inner = (rows, columns) if call["full_matrices"] else (rank, rank)
+    sizes = ((rows, inner[0]), (inner[1], columns)) if call["compute_uv"] else ((0,), (0,))
+    u, v = (made((*batch, *size) if call["compute_uv"] else size, dtype) for size in sizes)
+    return u, made((*batch, rank), real_of(dtype)), v
+
+
+@on("linalg_householder_product", "geqrf", "ormqr")
+def _householder(call: Call) -> tuple[Tensor, ...]:
+    if call.base == "ormqr":
+        return (like(call["input3"]),)
+    if call.base == "geqrf":
+        a = call["self"]
+        return like(a), made((*_batch(a), min(a.shape[-2:])), type_name(a))
+    return (like(call["input"]),)

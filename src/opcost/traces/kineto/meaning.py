@@ -1,0 +1,85 @@
+"""What an operator of a trace did, in our words: as the table of `frontends.aten` translates the same call in a count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
+from opcost.frontends.aten import plan_of, translate
+from opcost.frontends.aten.call import flat
+from opcost.frontends.aten.known import FLAWS, Known, known
+from opcost.frontends.aten.outputs import outputs_of
+from opcost.frontends.aten.outputs.table import like
+from opcost.frontends.aten.schema import Schema, overloads
+from opcost.frontends.aten.tensor import Tensor, type_name
+from opcost.frontends.aten.told import UNTOLD, NotTold, PartlyTold
+from opcost.traces.kineto.arguments import TENSOR, Entry, entries_of, named
+
+
+class Meaning(NamedTuple):
+    """An operator in our words; without results, only its kind and its tensors are known, or the latter alone."""
+
+    kind: str
+    ins: tuple[TensorSpec, ...]
+    outs: tuple[TensorSpec, ...] = ()
+    attrs: Attrs = NO_ATTRS
+
+
+class Asked(dict[str, Known]):
+    """What the meaning of each operator depends on, found out when it is first asked for."""
+
+    def __missing__(self, name: str) -> Known:
+        found = self[name] = known(name)
+        return found
+
+
+def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> Meaning:
+    """What an operator did, as far as the trace tells; what it does not tell is not guessed."""
+    entries = entries_of(dims, types, concrete, strides)
+    tensors = tuple(_spec(tensor) for entry in entries for tensor in entry.tensors)
+    found = []
+    for read in _readings(name, entries):
+        try:
+            reading = _translated(*read)
+        except FLAWS:  # not enough is told, or it is an operator of another version
+            return Meaning(known(name).kind, tensors)
+        if reading not in found:
+            found.append(reading)
+    return found[0] if len(found) == 1 else Meaning(known(name).kind, tensors)
+
+
+def _readings(name: str, entries: list[Entry]) -> Iterator[tuple[Schema, dict[str, Any], tuple[Tensor, ...]]]:
+    """The overloads that take such arguments, the arguments by name, and where results are written if that is told.
+
+    An overload that is told takes what the one that returns its results takes, and then a tensor for each of them.
+    """
+    for schema in overloads(name) if entries else ():
+        taken = len(schema.arguments)
+        places = entries[taken:]
+        fits = len(entries) == taken or (
+            len(places) == len(schema.returns) and not schema.writes and all(each.holds == TENSOR for each in places)
+        )
+        arguments = named(schema, entries[:taken]) if fits else None
+        if arguments is not None:
+            yield schema, arguments, tuple(tensor for each in places for tensor in each.tensors)
+
+
+def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor, ...]) -> Meaning:
+    plan = plan_of(schema)
+    call = PartlyTold(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    call.outs = outputs_of(schema, plan, call)
+    if places:  # these may get their shape only while the operator runs, but have their type before
+        call.outs = tuple(like(y, type_name(place)) for y, place in zip(call.outs, places, strict=True))
+    found = translate(plan, call)
+    if found.kind == "unknown":
+        raise NotTold("what it does")
+    if found.ins is None and any(arguments[each.name] is UNTOLD for each in schema.arguments if each.is_tensor):
+        raise NotTold("all that is read")
+    ins = flat(arguments.values()) if found.ins is None else found.ins
+    outs = call.outs if found.outs is None else found.outs
+    return Meaning(found.kind, tuple(map(_spec, ins)), tuple(map(_spec, outs)), found.attrs)
+
+
+def _spec(tensor: Tensor) -> TensorSpec:
+    return TensorSpec(tuple(tensor.shape), type_name(tensor))

@@ -13,8 +13,9 @@ import pytest
 
 import opcost
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Profile, ProfileRow
+from opcost.core.profile import ProfileRow
 from opcost.errors import InputError, OpcostError, UnknownName
+from opcost.profiles import Profile
 
 Command = Callable[..., Any]
 

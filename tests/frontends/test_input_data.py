@@ -153,7 +153,7 @@ def test_an_array_that_claims_more_than_there_is_is_refused(tmp_path: Path) -> N
     with pytest.raises(InputError, match="cut short"):
         read_input_data(tmp_path / "data.npy")
     (tmp_path / "data.npy").write_bytes(content.replace(b"(10, 10)", b"(-1, 10)"))
-    with pytest.raises(InputError, match="no tuple of counts"):
+    with pytest.raises(InputError, match="not a tuple of counts"):
         read_input_data(tmp_path / "data.npy")
     whole = pickle.dumps(np.zeros((10, 10)), 4)
     with pytest.raises(InputError, match="cannot lie in 800 bytes"):
@@ -163,11 +163,11 @@ def test_an_array_that_claims_more_than_there_is_is_refused(tmp_path: Path) -> N
 def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     path.write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(InputError, match="no archive"):
+    with pytest.raises(InputError, match="not an archive"):
         read_input_data(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data.npy", b"hello")
-    with pytest.raises(InputError, match="no array that numpy saved"):
+    with pytest.raises(InputError, match="not an array that numpy saved"):
         read_input_data(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_input_data(tmp_path / "nothing.npy")

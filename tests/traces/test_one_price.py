@@ -21,7 +21,7 @@ from opcost.core.graph import TensorSpec
 from opcost.core.profile import Profile, ProfileRow
 from opcost.frontends.aten.promotion import promoted
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.torch.operators import translate
+from opcost.frontends.torch.operators.translate import translate
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
 from opcost.traces.kineto.arguments import DTYPES

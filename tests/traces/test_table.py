@@ -64,7 +64,7 @@ def test_percentiles_are_durations_that_occurred() -> None:
     times = Times([50, 10, 40, 20, 30])
     assert [times.percentile(percent) for percent in (0, 20, 21, 50, 99, 100)] == [10, 10, 20, 30, 50, 50]
     assert (times.count, times.total, times.least, times.most) == (5, 150, 10, 50)
-    with pytest.raises(ValueError, match="no percentage"):
+    with pytest.raises(ValueError, match="not a percentage"):
         times.percentile(101)
 
 

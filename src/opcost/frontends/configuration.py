@@ -55,7 +55,7 @@ def read_configuration(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as exc:
         raise SourceError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
-        raise SourceError(f"{path} is no Hugging Face configuration: it has no model_type")
+        raise SourceError(f"{path} is not a Hugging Face configuration: it has no model_type")
     return entries
 
 

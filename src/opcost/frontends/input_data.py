@@ -202,7 +202,7 @@ class _Name(NamedTuple):
                 raise _refused(what, "it calls something that no array needs; nothing of it was run")
 
     def __setstate__(self, state: object) -> None:
-        raise _refused(self.reader.what, "it changes something that is no array")
+        raise _refused(self.reader.what, "it changes something that is not an array")
 
 
 def _unpickled(data: bytes, what: str) -> InputArray | dict[str, InputArray]:
@@ -221,7 +221,7 @@ def _unpickled(data: bytes, what: str) -> InputArray | dict[str, InputArray]:
         if not isinstance(name, str):
             raise _refused(what, "it holds something besides arrays by name")
         if not isinstance(plan, _Array) or plan.array is None:
-            raise _refused(what, f"its entry {name[:40]!r} is no array")
+            raise _refused(what, f"its entry {name[:40]!r} is not an array")
         arrays[name] = plan.array
     return arrays
 

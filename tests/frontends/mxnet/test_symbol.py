@@ -134,7 +134,7 @@ def test_a_symbol_cut_short_or_too_deep_is_refused(tmp_path: Path) -> None:
     text = json.dumps(file_of("1.x"))
     path = tmp_path / "net-symbol.json"
     path.write_text(text[: len(text) // 2])
-    with pytest.raises(SourceError, match=r"no valid JSON.*\n.*cut short"):
+    with pytest.raises(SourceError, match=r"not valid JSON.*\n.*cut short"):
         opcost.count(str(path), shapes=(1, 3, 10, 10))
     with pytest.raises(SourceError, match="nested too deeply"):
         parse_symbol("[" * 100_000)

@@ -59,7 +59,7 @@ def locate(data: Pages) -> Container:
         return Container(magic, graph, (first, first + length), testcases, size - graph.end)
     if head[start + 8 : start + 12] != V2:
         raise SourceError(
-            f"{what} is no MegEngine dump: it begins with {head[:12]!r}",
+            f"{what} is not a MegEngine dump: it begins with {head[:12]!r}",
             hint="opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2",
         )
     graph = _graph(data, start)

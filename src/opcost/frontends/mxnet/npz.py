@@ -91,7 +91,7 @@ def _header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
     """Shape, element type, and where the data begins."""
     start = file.read(10)
     if len(start) < 10 or not start.startswith(NPY_MAGIC):
-        raise SourceError(f"{where} is no NumPy array", hint=_DAMAGED)
+        raise SourceError(f"{where} is not a NumPy array", hint=_DAMAGED)
     length, begin = int.from_bytes(start[8:10], "little"), 10
     if start[6] >= 2:
         length += int.from_bytes(file.read(2), "little") << 16

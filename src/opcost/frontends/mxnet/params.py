@@ -163,7 +163,7 @@ class _Reader:
             try:
                 names.append(self._read(length, f"name {index}").decode("utf-8"))
             except UnicodeDecodeError:
-                raise self._fault(f"name {index} is no UTF-8 text") from None
+                raise self._fault(f"name {index} is not UTF-8 text") from None
         return names
 
     # -- primitives, each of which knows how much is left ------------------------------------------------------

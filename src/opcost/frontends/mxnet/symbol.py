@@ -77,7 +77,7 @@ def read_symbol(path: Path) -> Symbol:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise SourceError(f"{path} is not text: byte {exc.start} is no UTF-8", hint=_DAMAGED) from exc
+        raise SourceError(f"{path} is not text: byte {exc.start} is not UTF-8", hint=_DAMAGED) from exc
     symbol = parse_symbol(text, str(path))
     if any(node.op == "tvm_op" for node in symbol.nodes):
         raise SourceError(

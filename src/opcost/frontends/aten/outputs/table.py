@@ -45,7 +45,7 @@ def axis_of(x: Tensor, dim: int) -> int:
     """An axis counted from the front; a tensor without axes takes 0 and -1 all the same."""
     rank = max(x.dim(), 1)
     if not -rank <= dim < rank:
-        raise ValueError(f"{dim} is no axis of {x.dim()}")
+        raise ValueError(f"{dim} is not an axis of {x.dim()}")
     return dim % rank
 
 

@@ -205,7 +205,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_kind_is_refused() -> None:
-    with pytest.raises(SourceError, match="no MegEngine dump"):
+    with pytest.raises(SourceError, match="not a MegEngine dump"):
         parse_model(b"something else entirely, and long enough", "net.mge")
 
 

@@ -139,7 +139,7 @@ def test_a_symbol_cut_short_or_too_deep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="nested too deeply"):
         parse_symbol("[" * 100_000)
     path.write_bytes(b'{"nodes": "\xff\xfe"}')
-    with pytest.raises(SourceError, match="no UTF-8"):
+    with pytest.raises(SourceError, match="not UTF-8"):
         read_symbol(path)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import getattr_static
 from types import MemberDescriptorType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -73,6 +74,16 @@ def slots_of(tree: Any) -> dict[str, Any]:
 
 def slot_names(kind: type) -> list[str]:
     """The slots of a class and of the classes above, set or not, but for those that a property covers."""
+    found = _SLOTS.get(kind)
+    if found is None:
+        found = _SLOTS[kind] = _slot_names(kind)
+    return found
+
+
+_SLOTS: WeakKeyDictionary[type, list[str]] = WeakKeyDictionary()
+
+
+def _slot_names(kind: type) -> list[str]:
     return [
         name
         for cls in kind.__mro__

@@ -69,14 +69,11 @@ def _set_decimal(state: tuple[Any, ...]) -> None:
     context.flags.update(flags)
 
 
-def _made_modules() -> set[str]:
-    """Modules that no import has brought: somebody made them by hand, to keep something in."""
-    return {name for name, module in list(sys.modules.items()) if getattr(module, "__spec__", None) is None}
-
-
-def _remove_modules(before: set[str]) -> None:
-    for name in _made_modules() - before:
-        del sys.modules[name]
+def _remove_modules(before: frozenset[str]) -> None:
+    """Take away the modules that no import has brought: somebody made them by hand, to keep something in."""
+    for name in sys.modules.keys() - before:
+        if getattr(sys.modules[name], "__spec__", None) is None:
+            del sys.modules[name]
 
 
 _DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
@@ -113,7 +110,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     (lambda: logging.root.level, logging.root.setLevel),
     (lambda: logging.root.manager.disable, logging.disable),
     (_decimal, _set_decimal),
-    (_made_modules, _remove_modules),
+    (lambda: frozenset(sys.modules), _remove_modules),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (lambda: list(warnings.filters), _set_filters),
     (lambda: dict(os.environ), _set_environment),

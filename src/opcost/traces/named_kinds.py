@@ -20,7 +20,8 @@ _NAMES = {
     "resize": "upsampling interpolate _contrib_bilinearresize2d",
     "sort": "topk sort argsort",
     "embedding": "embedding",
-    "gather": "gather gathernd gather_nd take pick scatter_nd",
+    "gather": "gather gathernd gather_nd take pick",
+    "scatter": "scatter_nd",
     "copy": "concat concatenation split slice slicechannel slice_axis stridedslice transpose permute reorder pad tile broadcast "
     "cast convert copy identity _copy _copyto copycpu2gpu copygpu2cpu stack swapaxis",
     "view": "reshape flatten squeeze unsqueeze expand_dims",

@@ -44,6 +44,8 @@ class Format:
     seeds: Callable[[], Sequence[Seed]]
     changes: tuple[Change, ...]
     door: Callable[[Path, Any], None]
+    seconds: float = 5.0
+    """CPU time that reading may take; refusing a bomb takes part of it."""
     rare: tuple[Change, ...] = ()
     """Changes that are slow to make or to refuse, for one case in two hundred."""
 
@@ -312,7 +314,10 @@ FORMATS: dict[str, Format] = {
             name="pt2", file="program.pt2", seeds=programs, door=count,
             changes=(fuzz_pt2.changed_structure, fuzz_pt2.changed_structure, change.some_bytes, change.archive),
         ),
-        Format(name="hf", file="config.json", seeds=configurations, changes=_JSON, door=configuration, rare=_LARGE),
+        Format(
+            name="hf", file="config.json", seeds=configurations, changes=_JSON, door=configuration, rare=_LARGE,
+            seconds=40.0,  # a change may ask for a thousand layers, which are made and counted
+        ),
         Format(name="report", file="report.json", seeds=reports, changes=_JSON, door=report, rare=_LARGE),
         Format(
             name="profile", file="profile.json", seeds=own_profiles, changes=_JSON, door=profile,

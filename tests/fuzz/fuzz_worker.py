@@ -3,8 +3,8 @@
     python tests/fuzz/fuzz_worker.py FORMAT --cases 20000        the first so many cases
     python tests/fuzz/fuzz_worker.py FORMAT --case 1234          one case, with where it failed; --keep FILE keeps the file
 
-The number of a case is all that chance depends on. A case is fine if it is read or refused with an OpcostError, within SECONDS
-and MEMORY, and if nothing was run, opened for writing, or reached over a network meanwhile.
+The number of a case is all that chance depends on. A case is fine if it is read or refused with an OpcostError, within MEMORY and
+the seconds of its format, and if nothing was run, opened for writing, or reached over a network meanwhile.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from typing import Any, NamedTuple
 
 from fuzz_formats import FORMATS, Format, Seed
 
-SECONDS = 5.0
-"""Of CPU time; refusing a bomb takes part of one."""
 HANGS_AFTER = 60
 """Seconds by the clock after which a case is given up, so that one that waits for ever fails and does not wait for ever."""
 MEMORY = 300 << 20
@@ -193,7 +191,7 @@ def attempt(form: Format, case: Case, path: Path, watch: Watch) -> Outcome:
     spent, grown = time.process_time() - began, _peak() - before
     if watch.done:
         return Outcome("code run", "; ".join(watch.done[:3]))
-    if outcome.word in ("read", "refused") and spent > SECONDS:
+    if outcome.word in ("read", "refused") and spent > form.seconds:
         return Outcome("hang", f"{spent:.1f} s")
     if grown > MEMORY:
         return Outcome("over memory", f"{grown >> 20} MB")

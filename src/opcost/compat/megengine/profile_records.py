@@ -80,7 +80,7 @@ def operators_of(profile: Profile) -> list[Operator]:
         return [*found, _unattributed(profile)] if profile.unattributed else found
     try:
         return [_from_megengine(entry) for entry in msgspec.convert(raw, list[_Entry])]
-    except msgspec.ValidationError as exc:
+    except (msgspec.ValidationError, UnicodeEncodeError) as exc:  # half a character in a text
         raise SourceError(f"the profile's MegEngine part is damaged: {exc}") from exc
 
 

@@ -23,8 +23,7 @@ demo: $(STAMPS)/torch
 	$(BIN)/opcost count examples/resnet18.py:ResNet18 --input 1x3x224x224 --depth 2
 	$(BIN)/opcost count examples/transformer.py:Decoder --input tokens:1x256:int64 --depth 2
 
-# Each worker computes on one thread: as many workers as cores, each with as many threads as cores, would be slower.
-test: $(STAMPS)/test
+test: $(STAMPS)/test  # one thread for each worker: workers and threads for every core would be slower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-frameworks: test-megengine test-mxnet

@@ -131,3 +131,15 @@ def test_a_difference_is_told_by_quantity_and_by_module(opcost_command: Callable
     assert f"params {8 * 5} -> {8 * 5 + 5}" in next(
         line for line in done.out.splitlines() if line.startswith("0 [Linear]")
     )
+
+
+def test_no_option_of_a_front_end_can_take_the_name_of_a_flag(opcost_command: Callable) -> None:
+    from opcost.cli.options import RESERVED
+    from opcost.frontends.registry import frontends
+
+    declared = {option.name for frontend in frontends() for option in frontend.options}
+    for command in ("count", "check", "visualize"):
+        told = opcost_command(command, "--help").out
+        flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z_\d-]+)", told)}
+        assert len(flags) > 10
+        assert {flag for flag in flags - declared if not flag.startswith("no_")} <= RESERVED, command

@@ -180,6 +180,9 @@ def test_a_type_or_module_that_the_profile_does_not_have_is_noted(profile: Profi
     (note,) = profile.query(module="fc.1").notes
     assert note.text == "no operator of the profile has the module 'fc.1'"
     assert not profile.query(type="aten::mm").notes
+    (note,) = profile.query(input_dtype="Flaot32").notes
+    assert note.text == "no operator of the profile has the input type 'flaot32'; did you mean 'float32'?"
+    assert not profile.query(input_dtype="Float32").notes
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ from typing import Any, NamedTuple
 
 from fuzz_formats import FORMATS, Format, Seed
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
+from peak_memory import peak
+
 HANGS_AFTER = 60
 """Seconds by the clock after which a case is given up, so that one that waits for ever fails and does not wait for ever."""
 MEMORY = 300 << 20
@@ -170,7 +173,7 @@ def attempt(form: Format, case: Case, path: Path, watch: Watch) -> Outcome:
     writer = Writer(case, path)
     watch.done, watch.openings, watch.path = [], 0, str(path)
     watch.change_at, watch.change = case.change_at, lambda: path.write_bytes(case.changed)
-    before, began = _peak(), time.process_time()
+    before, began = peak(), time.process_time()
     signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER)
     watch.on = True
     try:
@@ -188,7 +191,7 @@ def attempt(form: Format, case: Case, path: Path, watch: Watch) -> Outcome:
         watch.on = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         writer.end()
-    spent, grown = time.process_time() - began, _peak() - before
+    spent, grown = time.process_time() - began, peak() - before
     if watch.done:
         return Outcome("code run", "; ".join(watch.done[:3]))
     if outcome.word in ("read", "refused") and spent > form.seconds:
@@ -196,12 +199,6 @@ def attempt(form: Format, case: Case, path: Path, watch: Watch) -> Outcome:
     if grown > MEMORY:
         return Outcome("over memory", f"{grown >> 20} MB")
     return outcome
-
-
-def _peak() -> int:
-    """The most memory that this process ever took; getrusage would tell the peak of the process that forked."""
-    status = Path("/proc/self/status")
-    return 1024 * int(status.read_text().partition("VmHWM:")[2].split()[0]) if status.exists() else 0
 
 
 def warm_up(form: Format, seeds: list[Seed], path: Path) -> None:

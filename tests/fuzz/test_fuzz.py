@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 from fuzz_formats import FORMATS
+from peak_memory import needs_peak
+
+pytestmark = needs_peak
 
 CASES = int(os.environ.get("OPCOST_FUZZ", "60"))
 WORKER = Path(__file__).with_name("fuzz_worker.py")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,12 +42,11 @@ BEGINNINGS: dict[str, tuple[bytes, bytes]] = {
 
 GROWTH = """
 import sys, opcost
+from peak_memory import peak
 from opcost.errors import OpcostError
 for path in sys.argv[2:]:
     try: opcost.read_profile(path)
     except OpcostError: pass
-def peak():  # getrusage would tell the peak of the process that forked
-    return 1024 * int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
 before = peak()
 try:
     opcost.read_profile(sys.argv[1], partial=False)
@@ -65,7 +65,12 @@ def test_a_gigabyte_in_a_megabyte_is_refused_in_little_memory(name: str, tmp_pat
     path.write_bytes(gzip.compress(head) + gzip.compress(filling * ((1 << 20) // len(filling))) * 1024)
     small.write_bytes(head + filling * 10)
     done = subprocess.run(
-        [sys.executable, "-c", GROWTH, str(path), str(small)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", GROWTH, str(path), str(small)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     said, grown = done.stdout.splitlines()
     assert "bomb.json.gz" in said

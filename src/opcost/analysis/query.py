@@ -259,6 +259,9 @@ def _absent(profile: Profile, question: Question) -> Iterator[Note]:
     inside = any(module.startswith(f"{question.module}.") for module in modules)
     asked = [("type", name, types) for name in question.type]
     asked += [("module", question.module, modules)] if question.module and not inside else []
+    if question.input_dtype:
+        dtypes = {spec.dtype.casefold() for row in profile.rows for spec in row.ins}
+        asked.append(("input type", question.input_dtype.casefold(), dtypes))
     for what, name, known in asked:
         if name not in known:
             near = " or ".join(map(repr, nearest(name, known)))

@@ -66,10 +66,10 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention depth "
-    "eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops max_macs "
-    "max_param_bytes max_params max_peak_bytes merge no_merge optimizer output quiet real set sort style top train version "
-    "view width".split()
+    "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention debug "
+    "depth eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops "
+    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge optimizer output quiet real set sort style top train "
+    "version view width".split()
 )
 """Flags of the commands that count; no option of a front end can be called so."""
 
@@ -83,9 +83,7 @@ def _flags() -> list[tuple[str, Any, Any]]:
     for frontend in frontends():
         for option in frontend.options:
             if option.name in RESERVED or option.name in flags:
-                told = (
-                    f"the option {option.name!r} of the {frontend.name} front end is no flag: there is one of that name"
-                )
+                told = f"the option {option.name!r} of the {frontend.name} front end is not a flag: there is one of that name"
                 warnings.warn(PluginWarning(told), stacklevel=2)
                 continue
             words = parameter(group=MODEL, metavar=option.metavar, help=option.help)

@@ -6,7 +6,7 @@ This is found out by translating calls that are made up after the operator's sch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from opcost.frontends.aten.call import Call
@@ -33,7 +33,7 @@ class Known(NamedTuple):
     asks_strides: bool
 
 
-@cache
+@lru_cache(maxsize=4096)
 def known(name: str) -> Known:
     """What the name of one of PyTorch's own operators tells."""
     made = [(schema, plan_of(schema)) for schema in overloads(name)]

@@ -47,7 +47,8 @@ _INTEGER = re.compile(r"-?\d{1,19}$")
 _TRUTHS = ("True", "False")
 
 _MODES = {"rounding_mode": "floor"}
-"""Texts that are not written and still known: the overload that takes one is not called without, and all cost the same."""
+"""Texts that are not written and still taken for known: all that round cost the same, and who writes `rounding_mode` wants one
+of them, though it may be None."""
 _TAKES_NUMBERS = frozenset(
     f"aten::{name}" for name in "add sub subtract mul multiply div divide true_divide floor_divide".split()
 )

@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
 
 
 class Asked(dict[str, Known]):
-    """What the meaning of each operator depends on, found out when it is first asked for."""
+    """What the meaning of each operator depends on; every event asks twice, and a dictionary answers quickest."""
 
     def __missing__(self, name: str) -> Known:
         found = self[name] = known(name)

@@ -114,8 +114,15 @@ def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
     return found
 
 
-def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False) -> Worked:
-    """Tell inputs from weights and work out all shapes and types."""
+def work_out(
+    symbol: Symbol,
+    options: CountOptions,
+    saved: Mapping[str, Saved],
+    *,
+    training: bool = False,
+    complete: bool = True,
+) -> Worked:
+    """Tell inputs from weights and work out all shapes and types; without `complete`, those that can be known."""
     shapes, dtypes = given_inputs(options)
     variables = {node.name: node for node in symbol.variables}
     if isinstance(shapes, Mapping):
@@ -128,7 +135,8 @@ def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], 
     roles = _roles(symbol, named, saved)
     known, types, origins = _start(symbol, named, _typed(symbol, named, dtypes, roles), saved)
     inferred = infer(symbol, known, types, training=training, names=origins)
-    _check_inputs(symbol, inferred, roles)
+    if complete:
+        _check_inputs(symbol, inferred, roles)
     return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
 
 

@@ -37,7 +37,7 @@ def count(
     dtypes: Dtypes | None = None,
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
-    real: bool = False,
+    real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
@@ -51,12 +51,13 @@ def count(
     `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form. With neither, the
     model is asked what it takes.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
-    the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or
-    "eval"; without it a model is counted as it is, and one that a string names as in inference, or as in training where the
-    backward pass is counted. `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators
-    that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this source has,
-    by name; `opcost count --help` lists them.
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. A count needs no
+    data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
+    that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
+    is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
+    counts only the unmasked half of causal attention. `rules` prices operators that opcost does not know:
+    {"library::operator": rule}. `options` are those that only the front end of this source has, by name;
+    `opcost count --help` lists them.
     """
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
@@ -99,7 +100,9 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
     if isinstance(named, ModelFile):
         return price(_load(named.frontend, named.path, options), rules, convention)
     with named.guard():
-        model = named.build(real=options.real)
+        model = named.build(real=bool(options.real))
+        if model is not named.target:
+            options = replace(options, remake=lambda: named.build(real=True))
         return price(_load(owner(model), model, options), rules, convention)
 
 
@@ -208,7 +211,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     from opcost.analysis.join import with_costs
     from opcost.core.graph import Note
     from opcost.core.plugin import answering_for
-    from opcost.errors import DataDependent, OpcostError
+    from opcost.errors import OpcostError
     from opcost.profiles import askable
     from opcost.rules import default_rules
 
@@ -223,10 +226,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     }
     if recorder.wants_report:
         try:
-            try:
-                report = count(source, options.inputs, **asked)
-            except DataDependent:
-                report = count(source, options.inputs, **asked, real=True)
+            report = count(source, options.inputs, **asked)
         except OpcostError as exc:
             said = f"the rows have no cost, because the model could not be counted: {exc.message}"
             notes = (Note("not-counted", said),)

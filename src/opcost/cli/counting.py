@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.inputs import InputSpec, parse_input, parse_settings
 from opcost.cli.options import CountChoice
-from opcost.cli.progress import working
+from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.options import Mode, usual_mode

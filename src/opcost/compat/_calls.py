@@ -79,6 +79,7 @@ class _Listener(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        self._recorder: Recorder | None = None
         self.calls: list[_Called] = []
         self.touched: set[str] = set()
         self._inside: set[Any] = set()
@@ -89,6 +90,10 @@ class _Listener(TorchFunctionMode):  # type: ignore[misc]
         recorder = _recorder()
         if recorder is None:
             return func(*args, **kwargs)
+        if recorder is not self._recorder:  # a run without data that could not go on is begun again with data
+            self._recorder = recorder
+            self.calls.clear()
+            self.touched.clear()
         self.touched.add(recorder.where())
         if isinstance(func, FunctionType) and func not in self._inside:
             return self._listen_inside(func, args, kwargs)

@@ -15,7 +15,6 @@ from opcost.api import count
 from opcost.compat._calls import _recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
-from opcost.errors import DataDependent
 from opcost.frontends.options import Mode
 from opcost.frontends.torch.models.unwrap import unwrap
 from opcost.frontends.torch.recording.recorder import Recorder
@@ -78,16 +77,6 @@ def count_layers(
 ) -> Layers:
     """Count a model and note every call of its modules."""
     model = unwrap(model)
-    try:
-        return _count(model, args, kwargs, mode=mode, real=False)
-    except DataDependent:
-        # The peers run the model for real, so what it decides by its values is decided.
-        return _count(model, args, kwargs, mode=mode, real=True)
-
-
-def _count(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, *, mode: Mode | None, real: bool
-) -> Layers:
     listener = _Listener(model)
     with ExitStack() as undo:
         for module in model.modules():
@@ -95,7 +84,7 @@ def _count(
                 enter, leave = listener.hooks(module)
                 undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
                 undo.callback(module.register_forward_hook(leave).remove)
-        report = count(model, args, kwargs=kwargs, mode=mode, real=real)
+        report = count(model, args, kwargs=kwargs, mode=mode)
     if not listener.calls:  # a scripted model, of which nothing is seen but the operators
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
         whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result, list(report.rows))
@@ -109,6 +98,7 @@ class _Listener:
     """Notes calls through hooks, and at which operator each begins and ends."""
 
     def __init__(self, model: nn.Module) -> None:
+        self._recorder: Recorder | None = None
         self.calls: list[LayerCall] = []
         self._paths = Paths(model)
         self._running: list[LayerCall] = []
@@ -121,6 +111,10 @@ class _Listener:
         def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
             recorder = _recorder()
             assert recorder is not None
+            if recorder is not self._recorder:  # a run without data that could not go on is begun again with data
+                self._recorder = recorder
+                for noted in (self.calls, self._running, self._changes):
+                    noted.clear()
             parent = self._running[-1] if self._running else None
             path = self._paths.path(module, parent.path if parent else "")
             call = LayerCall(path, module, tuple(_described(recorder, item) for item in args), parent)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from opcost.api import count
-from opcost.compat._calls import _recorder
+from opcost.compat._recording import current_recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
 from opcost.frontends.options import Mode
@@ -98,9 +98,9 @@ class _Listener:
     """Notes calls through hooks, and at which operator each begins and ends."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._recorder: Recorder | None = None
         self.calls: list[LayerCall] = []
         self._paths = Paths(model)
+        self._recorder: Recorder | None = None
         self._running: list[LayerCall] = []
         self._changes: list[tuple[int, LayerCall]] = []
         """From which operator on which call is the running one."""
@@ -109,12 +109,7 @@ class _Listener:
         """Hooks for one module. A count may run on a copy of it, so they hold the module that the caller knows."""
 
         def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
-            recorder = _recorder()
-            assert recorder is not None
-            if recorder is not self._recorder:  # a run without data that could not go on is begun again with data
-                self._recorder = recorder
-                for noted in (self.calls, self._running, self._changes):
-                    noted.clear()
+            recorder = self._followed()
             parent = self._running[-1] if self._running else None
             path = self._paths.path(module, parent.path if parent else "")
             call = LayerCall(path, module, tuple(_described(recorder, item) for item in args), parent)
@@ -125,14 +120,23 @@ class _Listener:
             self._changes.append((len(recorder.ops), call))
 
         def leave(_: nn.Module, args: tuple[Any, ...], result: Any) -> None:
-            recorder = _recorder()
-            assert recorder is not None
+            recorder = self._followed()
             call = self._running.pop()
             call.result = _described(recorder, result)
             if call.parent is not None:
                 self._changes.append((len(recorder.ops), call.parent))
 
         return enter, leave
+
+    def _followed(self) -> Recorder:
+        """The recorder at work. A new one is a new run; what was noted of an unfinished one is void."""
+        recorder = current_recorder()
+        assert recorder is not None
+        if recorder is not self._recorder:
+            self._recorder = recorder
+            for notes in (self.calls, self._running, self._changes):
+                notes.clear()  # type: ignore[attr-defined]
+        return recorder
 
     def runner_of_each_row(self, rows: int) -> Iterator[LayerCall]:
         """The innermost call that was running, row by row."""

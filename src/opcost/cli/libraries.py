@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from typing import Any
 
 SECONDS = 120
 """How long all imports together may take."""
@@ -67,7 +68,7 @@ def _cuda(built: str | None, devices: list[str]) -> str:
     return f"{built}, {', '.join(devices)}" if devices else f"{built}, but PyTorch finds no device"
 
 
-def _imported(names: list[str]) -> Iterator[list[object]]:
+def _imported(names: list[str]) -> Iterator[list[Any]]:
     """What the importing process tells; a library that ends it is told, and the others are tried again without it."""
     while names:
         command = [sys.executable, "-c", _IMPORTER, *names]

@@ -24,6 +24,7 @@ from opcost.frontends.torch.recording.failure import Place, extra_of, forward_er
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of, shared_gradients
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
@@ -146,6 +147,8 @@ class Run:
             for path, module in self.paths.all:
                 self._register(path, module)
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
+            if (ranks := note_of(self.model)) is not None:
+                recorder.note("ranks", ranks)
             undo.callback(recorder.restore)
             undo.enter_context(intercept_calls(self.enter))
             undo.enter_context(recorder)
@@ -168,16 +171,20 @@ class Run:
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.options.backward:
             self.recorder.where = self._where_graded
+        shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
         result = self.model(*args, **kwargs)
         if self.options.backward:
-            self._backward(result, tensors_in((args, kwargs)))
+            self._backward(result, tensors_in((args, kwargs)), shards)
         return result
 
-    def _backward(self, result: Any, given: list[torch.Tensor]) -> None:
-        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`."""
+    def _backward(self, result: Any, given: list[torch.Tensor], shards: list[nn.Parameter] | None) -> None:
+        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`.
+
+        `shards` are the parameters of a fully sharded model before it gathered them.
+        """
         recorder = self.recorder
         outputs = [t for t in tensors_in(result) if t.requires_grad]
-        weights = [p for p in self.model.parameters() if p.requires_grad]
+        weights = [p for p in (self.model.parameters() if shards is None else shards) if p.requires_grad]
         leaves = [*weights, *(t for t in given if t.requires_grad)]
         if not outputs or not leaves:
             raise ForwardError(
@@ -191,7 +198,10 @@ class Run:
         given_grads = [torch.ones_like(t) for t in outputs]
         recorder.where = self._where_backward
         with torch.autograd.set_multithreading_enabled(False):
-            grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
+            if shards is not None:
+                grads: Any = shared_gradients(outputs, leaves, given_grads)
+            else:
+                grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
         if self.options.optimizer is not None:
             recorder.phase = "update"
             recorder.where = self._where_forward
@@ -203,10 +213,15 @@ class Run:
         assert self.options.optimizer is not None
         stand_ins = []
         for weight, grad in pairs:
-            twin = self.recorder.twin(weight)
+            twin = self._twin(weight)
             twin.grad = grad
             stand_ins.append(twin)
         self.options.optimizer(stand_ins).step()
+
+    def _twin(self, weight: torch.Tensor) -> torch.Tensor:
+        if is_foreign(weight) and hasattr(weight, "__tensor_flatten__"):
+            return rebuilt(weight, lambda part, _: self._twin(part))
+        return self.recorder.twin(weight)
 
     # -- the graph ----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,15 @@ def has_data(tensor: torch.Tensor) -> bool:
     return tensor.device.type != "meta" and type(tensor) is not FakeTensor
 
 
+def laid_out(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What is there of a tensor that has no one shape here: the elements of all components, or this rank's shard."""
+    if not is_foreign(tensor) or not hasattr(tensor, "__tensor_flatten__"):
+        return None
+    inside = [getattr(tensor, attribute) for attribute in tensor.__tensor_flatten__()[0]]
+    tensors = [part for part in inside if isinstance(part, torch.Tensor)]
+    return tensors[0] if tensor.is_nested or len(tensors) == 1 else None
+
+
 def parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """The plain tensors that a parameter consists of, with names; for a plain one, itself."""
     if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):

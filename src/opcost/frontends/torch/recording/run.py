@@ -19,8 +19,10 @@ from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.operators.jagged import STRIDED
 from opcost.frontends.torch.operators.recurrent import whole_layers
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
+from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
@@ -110,14 +112,23 @@ class Run:
         return result
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
-            return rebuilt(tensor, lambda part, attribute: self._stand_in(part, f"{name}.{attribute}"))
-        if tensor.numel() == 0:
+        if is_strided(tensor):
+            self.recorder.note("nested", STRIDED)
+            tensor = as_jagged(tensor, name)
+        if not is_foreign(tensor) and tensor.numel() == 0:
             shape = "x".join(map(str, tensor.shape))
             self.recorder.note(
                 "empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing"
             )
-        return self.recorder.stand_in(tensor, name)
+        return self._rebuilt(tensor, self.recorder.stand_in, name)
+
+    def _rebuilt(
+        self, tensor: torch.Tensor, change: Callable[[torch.Tensor, str], torch.Tensor], name: str = ""
+    ) -> torch.Tensor:
+        """A tensor with the plain ones that it consists of changed, by themselves and their names."""
+        if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
+            return rebuilt(tensor, lambda part, attribute: self._rebuilt(part, change, f"{name}.{attribute}"))
+        return change(tensor, name)
 
     def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
         return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
@@ -213,15 +224,10 @@ class Run:
         assert self.options.optimizer is not None
         stand_ins = []
         for weight, grad in pairs:
-            twin = self._twin(weight)
+            twin = self._rebuilt(weight, lambda part, _: self.recorder.twin(part))
             twin.grad = grad
             stand_ins.append(twin)
         self.options.optimizer(stand_ins).step()
-
-    def _twin(self, weight: torch.Tensor) -> torch.Tensor:
-        if is_foreign(weight) and hasattr(weight, "__tensor_flatten__"):
-            return rebuilt(weight, lambda part, _: self._twin(part))
-        return self.recorder.twin(weight)
 
     # -- the graph ----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Translation, always, on
 
 _FUNCTIONS = {
     "all_reduce": "all_reduce",
@@ -67,6 +67,9 @@ def _functional(call: Call) -> Translation:
     if isinstance(size, int):
         attrs["group"] = size
     return Translation("collective", attrs)
+
+
+always("view", ["_c10d_functional::_wrap_tensor_autograd"])  # a result that waits for itself when it is read
 
 
 @on(

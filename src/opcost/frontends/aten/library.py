@@ -63,7 +63,22 @@ def _flash_backward(call: Call) -> Translation:
 
 
 # PyTorch's own that are registered only when a part of it is imported: sharded parameters, offloading, streams.
-always("copy", ["fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "fsdp::copy"])
+always("copy", ["fsdp::copy"])
+
+
+@on("fsdp::all_gather_copy_in")
+def _gather_copy_in(call: Call) -> Translation:
+    """The shards of this rank are put into their place in the memory that the gathered ones will fill."""
+    shards = call.tensors("all_gather_inputs")
+    attrs: dict[str, Attr] = {"fn": "copy", "overwrites": True, "elements": sum(shard.numel() for shard in shards)}
+    return Translation("scatter", attrs, (call["all_gather_output"], *shards))
+
+
+@on("fsdp::split_with_sizes_copy", "fsdp::chunk_cat")
+def _gather_copy_out(call: Call) -> Translation:
+    return Translation("copy", {}, call.tensors("all_gather_output", "tensors"), call.tensors("out"))
+
+
 always(
     "copy", ["ao::offload", "ao::reload", "bucketing::_pre_bucket_reduce_scatter", "bucketing::_pre_bucket_all_gather"]
 )

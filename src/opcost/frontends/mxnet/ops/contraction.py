@@ -23,7 +23,7 @@ from opcost.core.shapes import (
     text,
 )
 from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register, same_types
+from opcost.frontends.mxnet.ops.table import Call, Translation, define, same_types
 
 
 def _fully_connected(call: Call) -> None:
@@ -205,24 +205,26 @@ def _khatri_rao(call: Call) -> None:
         call.put_out(0, (product(rows for rows, _ in matrices), matrices[0][1]))
 
 
-register(
-    ("FullyConnected", "_npx_fully_connected", "_sparse_FullyConnected"),
-    Operator(_fully_connected, _linear, slots=("data", "weight", "bias")),
+define(
+    "FullyConnected _npx_fully_connected _sparse_FullyConnected", _fully_connected, _linear, slots="data weight bias"
 )
-register(("dot", "_sparse_dot"), Operator(_dot, _dotted, slots=("lhs", "rhs")))
-register(("batch_dot", "_npx_batch_dot"), Operator(_batch_dot, _batch_dotted, slots=("lhs", "rhs")))
-register(
-    ("_linalg_gemm", "linalg_gemm", "_linalg_gemm2", "linalg_gemm2", "_npx_linalg_gemm", "_npx_linalg_gemm2"),
-    Operator(_gemm, _gemmed, slots=("A", "B", "C")),
+define("dot _sparse_dot", _dot, _dotted, slots="lhs rhs")
+define("batch_dot _npx_batch_dot", _batch_dot, _batch_dotted, slots="lhs rhs")
+define(
+    "_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2",
+    _gemm,
+    _gemmed,
+    slots="A B C",
 )
-register(
-    ("_contrib_intgemm_fully_connected", "_npx_intgemm_fully_connected"),
-    Operator(_intgemm, _intgemmed, _intgemm_types, slots=("data", "weight", "scaling", "bias")),
+define(
+    "_contrib_intgemm_fully_connected _npx_intgemm_fully_connected",
+    _intgemm,
+    _intgemmed,
+    _intgemm_types,
+    slots="data weight scaling bias",
 )
-register(("_npi_matmul",), Operator(_matmul, _matmuled, slots=("a", "b")))
-register(("_np_dot", "_npi_dot"), Operator(_np_dot, _np_dotted, slots=("a", "b")))
-register(
-    ("_npi_tensordot", "_npi_tensordot_int_axes"), Operator(_tensordot, _tensordotted, same_types, slots=("a", "b"))
-)
-register(("_npi_einsum",), Operator(_einsum, _einsummed))
-register(("khatri_rao",), Operator(_khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"})))
+define("_npi_matmul", _matmul, _matmuled, slots="a b")
+define("_np_dot _npi_dot", _np_dot, _np_dotted, slots="a b")
+define("_npi_tensordot _npi_tensordot_int_axes", _tensordot, _tensordotted, same_types, slots="a b")
+define("_npi_einsum", _einsum, _einsummed)
+define("khatri_rao", _khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"}))

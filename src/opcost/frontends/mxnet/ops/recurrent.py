@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import Dims, Mismatch, Shape, text
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register, types_of
+from opcost.frontends.mxnet.ops.table import Call, Translation, define, types_of
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 BIASES = 2
@@ -96,7 +96,4 @@ def _unrolled(call: Call) -> Translation:
     )
 
 
-register(
-    ("RNN", "_npx_rnn"),
-    Operator(_recurrent, _unrolled, types_of(0, 1, 2, 3), _outputs, _slots),
-)
+define("RNN _npx_rnn", _recurrent, _unrolled, types_of(0, 1, 2, 3), _outputs, _slots)

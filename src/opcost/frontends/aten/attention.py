@@ -116,3 +116,9 @@ def _encoder_layer(call: Call) -> Translation:
     hidden = call["ffn_weight_1"].shape[0]
     macs = _layer_macs(source, source, call["embed_dim"]) + 2 * source.numel() * hidden
     return Translation("matmul", {"depth": call["embed_dim"], "macs": macs, "bias": True})
+
+
+@on("_transform_bias_rescale_qkv")
+def _bias_rescale(call: Call) -> Translation:
+    """It has three results, so it does not stand among the operators of a fixed meaning, which make one like their input."""
+    return Translation("elementwise", {"fn": "addcmul"})

@@ -33,7 +33,7 @@ def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ..
         if dtype != held:
             raise InputError(
                 f"input {name!r} holds {held} in {model.path}, not {dtype}",
-                hint="the types of a dump are fixed; leave the type out, or dump the model anew",
+                hint="the types of a dump are fixed; leave the type out, or dump the model again",
             )
     for name, variable in names.items():
         if name not in wanted and not stored[variable].shape:
@@ -99,7 +99,7 @@ def _is_shape(value: Any) -> bool:
 
 def _checked(shape: Any, name: str) -> tuple[int, ...]:
     if not _is_shape(shape) or any(extent < 0 for extent in shape):
-        raise InputError(f"{shape!r} is not a shape for input {name!r}", hint="a shape is as (1, 3, 224, 224)")
+        raise InputError(f"{shape!r} is not a shape for input {name!r}", hint="write a shape as (1, 3, 224, 224)")
     if len(shape) > MAX_RANK:
         raise InputError(f"input {name!r} cannot have {len(shape)} axes; MegEngine's tensors have at most {MAX_RANK}")
     return tuple(shape)

@@ -34,7 +34,7 @@ def elementwise(call: Call, fn: str) -> tuple[Tensor, ...]:
     elif fn in _FLOATING:
         dtype = floating(dtype)
     elif UNTOLD in numbers and is_integer(dtype):
-        raise NotTold("whether an integer meets a number that is none")
+        raise NotTold("whether the number that an integer meets is a whole one")
     return (made(common_shape(operands), real_of(dtype) if fn in _REAL else dtype),)
 
 

@@ -102,7 +102,9 @@ def _batch_dot(call: Call) -> None:
     turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
     if len(a) != len(b) or (None not in (a[-1], b[-2]) and a[-1] != b[-2]):
-        raise Mismatch(f"{text(call.ins[0])} and {text(call.ins[1])} are no batches of matrices to multiply")
+        raise Mismatch(
+            f"{text(call.ins[0])} and {text(call.ins[1])} are not batches of matrices that can be multiplied"
+        )
     rows, columns = a[-2], b[-1]
     shared = merge((*a[:-2], a[-1]), b[:-1]) or ()
     call.put_in(0, _turned((*shared[:-1], rows, shared[-1]), turn=turns[0]))
@@ -125,7 +127,7 @@ def _gemm(call: Call) -> None:
     a, b = call.dims(0), call.dims(1)
     axis = axis_of(call.attrs.integer("axis", -2), len(a))
     if len(a) != len(b) or len(a) < 2:
-        raise Mismatch(f"{text(a)} and {text(b)} are no batches of matrices to multiply")
+        raise Mismatch(f"{text(a)} and {text(b)} are not batches of matrices that can be multiplied")
     rows = a[-1] if call.attrs.flag("transpose_a") else a[axis]
     columns = b[axis] if call.attrs.flag("transpose_b") else b[-1]
     y = (*replaced(a, axis, rows)[:-1], columns)
@@ -172,7 +174,7 @@ def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
             raise AttributeFault(f"{count} axes cannot be summed")
         a, b = tuple(range(ranks[0] - count, ranks[0])), tuple(range(count))
     if len(a) != len(b):
-        raise AttributeFault("not as many axes of the first operand are summed as of the second")
+        raise AttributeFault("the two operands do not have the same number of summed axes")
     return a, b
 
 

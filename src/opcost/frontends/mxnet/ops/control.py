@@ -165,7 +165,7 @@ def trips_of(loop: Loop, ins: list[Shape], outs: list[Shape]) -> Extent:
         if not shape:
             raise Mismatch("a loop steps through a scalar")
         if trips is not None and shape[0] is not None and shape[0] != trips:
-            raise Mismatch(f"a loop steps through {trips} and through {shape[0]}")
+            raise Mismatch(f"a loop would have to take both {trips} and {shape[0]} steps")
         trips = shape[0] if trips is None else trips
     return trips
 

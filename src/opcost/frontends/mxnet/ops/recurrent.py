@@ -24,7 +24,7 @@ class Layers:
         self.directions = 2 if attrs.flag("bidirectional") else 1
         self.projection = attrs.maybe_integer("projection_size")
         if self.mode not in GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
-            raise AttributeFault("mode, state_size and num_layers describe no recurrent layer")
+            raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
         self.gates = GATES[self.mode]
 
     @property

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import cyclopts
 from cyclopts import Group
 
-from opcost.cli.counting import mode_of, shapes_of
-from opcost.cli.inputs import parse_input, parse_settings
+from opcost.cli.counting import mode_of
 from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
 from opcost.cli.progress import working
 from opcost.cli.saying import say
+from opcost.cli.settings import parse_settings
 from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
 from opcost.core.units import format_time
 from opcost.core.writing import check_writable, is_stream, write_text
@@ -146,7 +146,7 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
             repeat=choice.repeat,
             seconds=choice.seconds,
             cold_l2=choice.cold_l2,
-            **shapes_of([parse_input(text) for text in choice.inputs]),
+            shapes=list(choice.inputs) or None,
         )
 
 

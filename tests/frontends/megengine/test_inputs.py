@@ -66,7 +66,7 @@ def test_a_misspelt_input_is_corrected(dump: Dump) -> None:
 
 
 def test_too_many_shapes_are_refused(dump: Dump) -> None:
-    with pytest.raises(InputError, match="2 shapes were given for 1 inputs"):
+    with pytest.raises(InputError, match="2 shapes were given, and the model has 1 inputs: data"):
         opcost.count(dump("dwnet_nogn.v2"), shapes=[(1, 3, 32, 32), (1, 3, 32, 32)])
 
 

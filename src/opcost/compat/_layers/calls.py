@@ -11,11 +11,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from opcost.api import count
-from opcost.compat._calls import _recorder
+from opcost.compat._recording import count_a_run, current_recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
-from opcost.errors import DataDependent
 from opcost.frontends.options import Mode
 from opcost.frontends.torch.models.unwrap import unwrap
 from opcost.frontends.torch.recording.recorder import Recorder
@@ -78,16 +76,6 @@ def count_layers(
 ) -> Layers:
     """Count a model and note every call of its modules."""
     model = unwrap(model)
-    try:
-        return _count(model, args, kwargs, mode=mode, real=False)
-    except DataDependent:
-        # The peers run the model for real, so what it decides by its values is decided.
-        return _count(model, args, kwargs, mode=mode, real=True)
-
-
-def _count(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, *, mode: Mode | None, real: bool
-) -> Layers:
     listener = _Listener(model)
     with ExitStack() as undo:
         for module in model.modules():
@@ -95,7 +83,7 @@ def _count(
                 enter, leave = listener.hooks(module)
                 undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
                 undo.callback(module.register_forward_hook(leave).remove)
-        report = count(model, args, kwargs=kwargs, mode=mode, real=real)
+        report = count_a_run(model, args, kwargs, mode=mode)
     if not listener.calls:  # a scripted model, of which nothing is seen but the operators
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
         whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result, list(report.rows))
@@ -111,6 +99,7 @@ class _Listener:
     def __init__(self, model: nn.Module) -> None:
         self.calls: list[LayerCall] = []
         self._paths = Paths(model)
+        self._recorder: Recorder | None = None
         self._running: list[LayerCall] = []
         self._changes: list[tuple[int, LayerCall]] = []
         """From which operator on which call is the running one."""
@@ -119,8 +108,7 @@ class _Listener:
         """Hooks for one module. A count may run on a copy of it, so they hold the module that the caller knows."""
 
         def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
-            recorder = _recorder()
-            assert recorder is not None
+            recorder = self._followed()
             parent = self._running[-1] if self._running else None
             path = self._paths.path(module, parent.path if parent else "")
             call = LayerCall(path, module, tuple(_described(recorder, item) for item in args), parent)
@@ -131,14 +119,23 @@ class _Listener:
             self._changes.append((len(recorder.ops), call))
 
         def leave(_: nn.Module, args: tuple[Any, ...], result: Any) -> None:
-            recorder = _recorder()
-            assert recorder is not None
+            recorder = self._followed()
             call = self._running.pop()
             call.result = _described(recorder, result)
             if call.parent is not None:
                 self._changes.append((len(recorder.ops), call.parent))
 
         return enter, leave
+
+    def _followed(self) -> Recorder:
+        """The recorder at work. A new one is a new run; what was noted of an unfinished one is void."""
+        recorder = current_recorder()
+        assert recorder is not None
+        if recorder is not self._recorder:
+            self._recorder = recorder
+            for notes in (self.calls, self._running, self._changes):
+                notes.clear()  # type: ignore[attr-defined]
+        return recorder
 
     def runner_of_each_row(self, rows: int) -> Iterator[LayerCall]:
         """The innermost call that was running, row by row."""

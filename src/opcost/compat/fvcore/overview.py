@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opcost.compat._analysis import JitModelAnalysis
-from opcost.compat._statistics import (
+from opcost.compat.fvcore.jit_analysis import JitModelAnalysis
+from opcost.compat.fvcore.statistics import (
     Numbers,
     annotated_repr,
     by_name,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from opcost.compat._node import Value
+from opcost.compat._operators.node import Value
 
 Handle: TypeAlias = Callable[[list[Any], list[Any]], "Counter[str] | float"]
 

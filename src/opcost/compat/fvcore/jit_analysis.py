@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from inspect import signature
 from numbers import Integral, Real
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from opcost.compat._calls import Trace, trace
-from opcost.compat._handles import Handle
-from opcost.compat._names import Names, callers, lineage
-from opcost.compat._node import Node
+from opcost.compat._layers.names import Names, callers, lineage
+from opcost.compat._operators.node import Node
+from opcost.compat._operators.trace import Trace, trace
+from opcost.compat.fvcore.jit_handles import Handle
 from opcost.core.report import Report
 from opcost.frontends.torch.models.unwrap import unwrap
 
@@ -115,7 +115,7 @@ class JitModelAnalysis:
     def set_op_handle(self, *args: Any, **kwargs: Handle | None) -> Self:
         """Set handles from pairs of operator names ("aten::linear") and functions; None ignores the operator.
 
-        A handle receives the operator's arguments and results as two lists of values (`opcost.compat._node.Value`)
+        A handle receives the operator's arguments and results as two lists of values (`opcost.compat._operators.node.Value`)
         that answer `type().sizes()`, `isCompleteTensor()` and `toIValue()` as jit values do, and returns a number or a
         Counter of numbers by name.
         """
@@ -268,3 +268,9 @@ def _arguments(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str
         if all(key in known for key in inputs):
             return (), dict(inputs)
     return (inputs,), {}
+
+
+def scaled(analysis: JitModelAnalysis, unit: float) -> tuple[defaultdict[str, float], Counter[str]]:
+    """Numbers by operator in a unit, and how often unsupported operators ran."""
+    counts = {operator: number / unit for operator, number in analysis.by_operator().items()}
+    return defaultdict(float, counts), analysis.unsupported_ops()

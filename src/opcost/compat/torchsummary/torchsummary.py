@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, Structure, count_layers
-from opcost.compat._parameters import ModuleParameter, Parameters
+from opcost.compat._layers.calls import LayerCall, Layers, Structure, count_layers
+from opcost.compat._layers.parameters import ModuleParameter, Parameters
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 

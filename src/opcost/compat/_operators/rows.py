@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from opcost.compat._node import Node
+from opcost.compat._operators.node import Node
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Row
 

@@ -1,59 +1,17 @@
-"""mmengine.analysis: the complexity of a model as a dictionary with numbers, texts, a table and an architecture.
-
-    from opcost.compat.mmengine import get_model_complexity_info
-
-The numbers are fvcore's convention, one multiply-add is one flop; what differs is listed in docs/compat.md.
-"""
+"""What mmengine tells of a model: a dictionary with numbers, texts, a boxed table and an architecture."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from opcost.compat import fvcore
 from opcost.compat._grid import box_table
-from opcost.compat._handles import Handle
-from opcost.compat._overview import complexity_repr, complexity_rows
-from opcost.compat._statistics import format_size, parameter_rows, parameter_shapes
-from opcost.compat._statistics import parameter_count as count_parameters
-from opcost.compat.fvcore import parameter_count
-
-__all__ = [
-    "ActivationAnalyzer", "FlopAnalyzer", "activation_count", "complexity_stats_str", "complexity_stats_table",
-    "flop_count", "get_model_complexity_info", "parameter_count", "parameter_count_table",
-]  # fmt: skip
-
-
-class FlopAnalyzer(fvcore.FlopCountAnalysis):
-    """Flops of a model and its modules."""
-
-
-class ActivationAnalyzer(fvcore.ActivationCountAnalysis):
-    """Elements that the contractions of a model and its modules write."""
-
-
-def flop_count(
-    model: nn.Module, inputs: tuple[Any, ...], supported_ops: Mapping[str, Handle | None] | None = None
-) -> tuple[defaultdict[str, float], Counter[str]]:
-    """Gigaflops by operator, and how often unsupported operators ran."""
-    return fvcore.flop_count(model, inputs, supported_ops)
-
-
-def activation_count(
-    model: nn.Module, inputs: tuple[Any, ...], supported_ops: Mapping[str, Handle | None] | None = None
-) -> tuple[defaultdict[str, float], Counter[str]]:
-    """Millions of activations by operator, and how often unsupported operators ran."""
-    return fvcore.activation_count(model, inputs, supported_ops)
-
-
-def parameter_count_table(model: nn.Module, max_depth: int = 3) -> str:
-    """The parameters of a model as a boxed table."""
-    title = f"parameter count of {type(model).__name__}"
-    return box_table(["name", "#elements or shape"], parameter_rows(model, max_depth), title)
+from opcost.compat.fvcore.overview import complexity_repr, complexity_rows
+from opcost.compat.fvcore.statistics import format_size, parameter_shapes
+from opcost.compat.fvcore.statistics import parameter_count as count_parameters
+from opcost.compat.mmengine.complexity_analysis import ActivationAnalyzer, FlopAnalyzer
 
 
 def complexity_stats_table(

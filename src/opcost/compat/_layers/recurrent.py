@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from opcost.compat._layers import LayerCall
+from opcost.compat._layers.calls import LayerCall
 
 RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 

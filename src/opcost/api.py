@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from opcost.recorders.registry import Recorder
     from opcost.rules.registry import Convention, Rule, Rules
 
-Shape: TypeAlias = "Sequence[int]"
-Shapes: TypeAlias = "Shape | Sequence[Shape] | Mapping[str, Shape]"
-"""One shape, a list of them, or shapes by the names of arguments."""
+Shape: TypeAlias = "str | Sequence[int]"
+Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Shapes]"
+"""One shape, a list of them, or shapes by the names of arguments; an argument may itself be a list or a mapping."""
 Dtype: TypeAlias = "str | object"
 """The name of an element type, or a framework's own object for one."""
 Dtypes: TypeAlias = "Dtype | Sequence[Dtype | None] | Mapping[str, Dtype]"
@@ -48,8 +48,9 @@ def count(
     `source` is a model or a function of tensors, or a string that names one: a file, `package.module:factory`, `timm:NAME`.
     `inputs`: a tuple holds the positional arguments, a mapping whose keys are the names of arguments the keyword
     arguments, anything else is the one argument; `kwargs` further keyword arguments.
-    `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form. With neither, the
-    model is asked what it takes.
+    `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form; a shape is
+    (1, 3, 224, 224) or what the command line takes, "1x3x224x224" or "input_ids:1x128:int64". With neither, the model is
+    asked what it takes.
 
     `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
     the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or
@@ -61,12 +62,14 @@ def count(
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
+    from opcost.frontends.inputs import spelled_out
     from opcost.frontends.options import CountOptions
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
+    shapes, dtypes = spelled_out(shapes, dtypes)
     told = CountOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
@@ -155,11 +158,13 @@ def profile(
     leaves the device's records out; `cold_l2` empties the device's last cache before every run.
     """
     from opcost.errors import InputError, UnknownSource
+    from opcost.frontends.inputs import spelled_out
     from opcost.frontends.options import usual_mode
     from opcost.frontends.source import PythonModel
     from opcost.recorders.options import ProfileOptions
     from opcost.recorders.registry import recorder_of, recorder_of_file
 
+    shapes, dtypes = spelled_out(shapes, dtypes)
     options = ProfileOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),

@@ -153,7 +153,7 @@ def answering_for(part: object, doing: str) -> Iterator[None]:
             raise
         raise BrokenPlugin(
             f"the plug-in {type(part).__qualname__} of {home} failed when {doing}: {_reason(exc)}",
-            hint="it is no part of opcost; --debug shows where it happened",
+            hint="it is not part of opcost; --debug shows where it happened",
         ) from exc
 
 

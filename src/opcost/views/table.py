@@ -33,7 +33,7 @@ COLOURS: dict[Style, str] = {
 }
 
 USUAL_WIDTH = 80
-"""Of an output that is no terminal."""
+"""Of an output that is not a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,7 +166,7 @@ class Ledger(TorchDispatchMode):
             f"{what} depends on values that a count without data does not have",
             module=self.where(),
             hint="count with real=True (on the command line --real) to run the model on its own weights, "
-            "or give inputs with which the question is not asked",
+            "or give inputs for which the model does not ask",
         )
 
     def has_survivors(self) -> bool:

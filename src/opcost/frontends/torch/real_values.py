@@ -48,14 +48,14 @@ def obstacle(model: nn.Module, options: CountOptions) -> str:
             return ""
         return (
             f"count with real=True (on the command line --real) to make the model with its weights, {format_bytes(size)}, "
-            "and run it, or give inputs with which the question is not asked"
+            "and run it, or give inputs for which the model does not ask"
         )
     empty = next((name for name, tensor in held if not has_data(tensor)), None)
     if empty is None:
         return ""
     return (
-        f"{empty} has no data: give the model with its weights, and it is run on them, or inputs with which the question is "
-        "not asked"
+        f"{empty} has no data: give the model with its weights, and it is run on them, or inputs for which the model does "
+        "not ask"
     )
 
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opcost.api import count
 from opcost.core.report import Report
-from opcost.errors import DataDependent, ForwardError
+from opcost.errors import ForwardError
 from opcost.frontends.options import Mode
 from opcost.frontends.torch.recording.recorder import Recorder
 
@@ -17,12 +17,9 @@ from opcost.frontends.torch.recording.recorder import Recorder
 def count_a_run(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None
 ) -> Report:
-    """Count without data; a model that decides by its values is run on them, as the peers run every model.
-
-    What the model raises comes through as it is: code around a peer's call catches the model's own exceptions.
-    """
+    """Count a model; what it raises comes through as it is, because code around a peer's call catches just that."""
     try:
-        return _count(model, args, kwargs, mode)
+        return count(model, args, kwargs=kwargs, mode=mode)
     except ForwardError as exc:
         raised = exc.__cause__
         if not isinstance(raised, Exception):
@@ -31,13 +28,6 @@ def count_a_run(
     if hasattr(raised, "add_note"):  # Python 3.11
         raised.add_note(told)
     raise raised
-
-
-def _count(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, mode: Mode | None) -> Report:
-    try:
-        return count(model, args, kwargs=kwargs, mode=mode)
-    except DataDependent:
-        return count(model, args, kwargs=kwargs, mode=mode, real=True)
 
 
 def current_recorder() -> Recorder | None:

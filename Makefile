@@ -35,7 +35,8 @@ test-mxnet:
 	tests/live/mxnet.sh
 
 fuzz: $(STAMPS)/test
-	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz tests/frontends/torch/stateful/test_interrupts.py $(ARGS)
+	OPCOST_FUZZ=20000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
+		tests/fuzz tests/frontends/torch/stateful/test_interrupts.py $(ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

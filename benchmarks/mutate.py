@@ -68,7 +68,9 @@ class Mutant(NamedTuple):
     def place(self) -> str:
         """Line and column."""
         begin = self.source.rfind(b"\n", 0, self.start) + 1
-        return f"{self.source.count(bytes((10,)), 0, self.start) + 1}:{len(self.source[begin : self.start].decode()) + 1}"
+        return (
+            f"{self.source.count(bytes((10,)), 0, self.start) + 1}:{len(self.source[begin : self.start].decode()) + 1}"
+        )
 
     @property
     def name(self) -> str:
@@ -189,6 +191,9 @@ def _import_again(mutant: Mutant | None) -> None:
     SourceFileLoader.get_code = lambda self, name: (  # type: ignore[method-assign]
         mutant.code() if mutant and name == mutant.module else ordinary(self, name)
     )
+    package = importlib.import_module("opcost")
+    for name in [name for name in KEPT if name in sys.modules]:
+        setattr(package, name.removeprefix("opcost."), sys.modules[name])
     where = {(key, id(value)): name for name, module in old.items() for key, value in vars(module).items()}
     for tests in [*sys.modules.values()]:
         if str(getattr(tests, "__file__", None)).startswith(str(ROOT / "tests")):
@@ -206,7 +211,9 @@ def _is_renewed(name: str) -> bool:
 def _ordered(items: list[pytest.Item], stem: str) -> list[pytest.Item]:
     """The tests of the files that name the changed file come first."""
     word = re.compile(rf"\b_?{stem}\b")
-    rank = {path: (stem not in path.stem, -len(word.findall(path.read_text()))) for path in {item.path for item in items}}
+    rank = {
+        path: (stem not in path.stem, -len(word.findall(path.read_text()))) for path in {item.path for item in items}
+    }
     return sorted(items, key=lambda item: (*rank[item.path], str(item.path)))
 
 
@@ -221,7 +228,9 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="keep what the last attempt printed")
     options = parser.parse_args()
     os.chdir(ROOT)
-    files = [file.resolve() for path in options.sources for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    files = [
+        file.resolve() for path in options.sources for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    ]
     found = [mutant for file in files for mutant in mutants(file) if options.only in mutant.name]
     if options.sample is not None:
         found = sorted(random.Random(options.seed).sample(found, min(options.sample, len(found))))

@@ -57,6 +57,8 @@ def test_a_complex_product_has_eight_flops_per_mac(cost: Any) -> None:
     m, k, n = 2, 3, 4
     a, b, y = (TensorSpec(shape, "complex64") for shape in ((m, k), (k, n), (m, n)))
     assert cost("matmul", [a, b], [y], depth=k).flops == 8 * m * k * n
+    bias = TensorSpec((n,), "complex64")
+    assert cost("matmul", [a, b, bias], [y], depth=k, bias=True).flops == 8 * m * k * n + 2 * m * n
 
 
 def test_packed_four_bit_weights_move_half_a_byte_each(cost: Any) -> None:

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.core.kinds import KINDS
 from opcost.errors import SourceError
-from opcost.traces.named_kinds import _KINDS, named_kind
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 ONNX = sorted((DATA / "onnxruntime").glob("*.json.gz"))
@@ -87,13 +85,6 @@ def test_mxnet_sums_are_those_of_its_aggregate_table(net: str) -> None:
             written = Decimal(entry[key])
             digit = Decimal(1).scaleb(written.adjusted() - 3) if written else Decimal("0.001")
             assert abs(Decimal(value) / 1_000_000 - written) <= digit, (name, key)
-
-
-def test_a_name_alone_tells_the_kind_of_an_operator_and_of_its_gradient() -> None:
-    names = {"Convolution": "conv", "_backward_Convolution": "conv", "FullyConnected": "matmul", "ReduceMean": "reduce"}
-    assert {name: named_kind(name) for name in names} == names
-    assert not named_kind("WaitForVar")
-    assert set(_KINDS.values()) <= set(KINDS)
 
 
 def test_mxnet_aggregate_table_is_a_profile_too() -> None:

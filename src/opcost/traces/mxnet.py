@@ -12,7 +12,6 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.events import NS_PER_US, events_of, integer, text
 from opcost.traces.file import TraceFile
-from opcost.traces.named_kinds import named_kind
 from opcost.traces.values import executions, label, nanoseconds
 
 if TYPE_CHECKING:
@@ -28,6 +27,14 @@ _TABLE = re.compile(rb"^\s*Profile Statistics")
 _LINE = re.compile(r"(\S.*?)\s+(\d+)" + r"\s+(-?\d+\.\d+)" * 4)
 API = "MXNET_C_API"
 """Calls of the library, which wait for operators: their time is counted there."""
+
+_MEASURED = {
+    "_copy": "copy", "_copyto": "copy", "identity": "copy", "CopyCPU2GPU": "copy", "CopyGPU2CPU": "copy", "_set_value": "create",
+    **dict.fromkeys(("_sg_mkldnn_conv", "_sg_onednn_conv"), "conv"),
+    **dict.fromkeys(("_sg_mkldnn_fully_connected", "_sg_onednn_fully_connected"), "matmul"),
+}  # fmt: skip
+"""What only a run tells: in a graph a copy is the same tensor again, and what oneDNN fused is more than the part that it is
+named after."""
 
 
 class MxnetReader:
@@ -65,6 +72,14 @@ class MxnetReader:
 READER: Reader = MxnetReader()
 
 
+def mxnet_kind(name: str) -> str:
+    """The kind that the front end gives to an operator of this name; a gradient has that of its operator."""
+    from opcost.frontends.mxnet.known import kind_of  # a large table, which only traces of MXNet need
+
+    operator = name.removeprefix("_backward_")
+    return _MEASURED.get(operator) or kind_of(operator)
+
+
 def _named(event: dict[str, Any]) -> bool:
     return isinstance(event.get("args"), dict) and "name" in event["args"]
 
@@ -92,7 +107,7 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
             id=number,
             name=name,
             type=name,
-            kind=named_kind(name),
+            kind=mxnet_kind(name),
             device=devices.get(label(event, "pid"), str(label(event, "pid"))),
             stream=str(label(event, "tid")),
             provider="operator",
@@ -112,7 +127,7 @@ def _sums(entries: Iterable[tuple[str, str, int, int]]) -> Iterator[ProfileRow]:
             id=number,
             name=name,
             type=name,
-            kind=named_kind(name),
+            kind=mxnet_kind(name),
             provider=domain,
             host_ns=spent,
             host_self_ns=spent,

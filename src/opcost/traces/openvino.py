@@ -12,7 +12,7 @@ from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
-from opcost.traces.named_kinds import named_kind
+from opcost.traces.openvino_kinds import openvino_kind
 from opcost.traces.values import nanoseconds
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _row(file: TraceFile, number: int, request: int, fields: list[str]) -> Profi
         id=number,
         name=name,
         type=layer_type,
-        kind=named_kind(layer_type),
+        kind=openvino_kind(layer_type),
         provider=execution,
         device="cpu",
         step=request,

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, count_layers
-from opcost.compat._undisturbed import undisturbed
+from opcost.compat._layers.calls import LayerCall, Layers, count_layers
+from opcost.compat._layers.undisturbed import undisturbed
 from opcost.compat.megengine import convention
 from opcost.compat.megengine.counted import name_of
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, shapes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import Layers, count_layers
+from opcost.compat._layers.calls import Layers, count_layers
 from opcost.compat.torchinfo.enums import ColumnSettings, Mode, RowSettings, Verbosity
 from opcost.compat.torchinfo.formatting import FormattingOptions
 from opcost.compat.torchinfo.model_statistics import ModelStatistics

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import torch
 from torch import nn
 
-from opcost.compat._undisturbed import undisturbed
+from opcost.compat._layers.undisturbed import undisturbed
 
 
 def seconds_by_module(model: nn.Module, input_size: tuple[int, ...]) -> dict[int, float]:

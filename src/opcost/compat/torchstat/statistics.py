@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, count_layers
-from opcost.compat._parameters import Parameters
+from opcost.compat._layers.calls import LayerCall, Layers, count_layers
+from opcost.compat._layers.parameters import Parameters
 from opcost.compat.torchstat.duration import seconds_by_module
 from opcost.compat.torchstat.layer_cost import LayerCost, cost_of_call
 from opcost.compat.torchstat.reporter import report_format

@@ -51,12 +51,9 @@ class Translated:
         an empty result or a view nothing gives way but another such.
         """
         linked = self.linked
-        signatures = linked.rows.signature
         nothing = len(linked.signatures)
-        around = array("i", signatures)
-        around.append(nothing)  # where a row has no parent, -1 picks this one
         inside_out: dict[int, set[int]] = {}
-        for inner, outer in set(zip(signatures, [around[parent] for parent in linked.parent], strict=True)):
+        for inner, outer in self._nested(nothing):
             inside_out.setdefault(inner, set()).add(outer)
         found: set[int] = set()
         for inner, told in enumerate(self.meanings):
@@ -69,6 +66,15 @@ class Translated:
             contracts = told.kind in CONTRACTIONS
             found.update(outer for outer in reached if contracts or self.meanings[outer].kind not in CONTRACTIONS)
         return frozenset(found)
+
+    def _nested(self, nothing: int) -> set[tuple[int, int]]:
+        """The signatures of each row and of the one around it; a row that is joined to another is not inside that one."""
+        linked = self.linked
+        signatures, joined = linked.rows.signature, linked.joined
+        around = array("i", signatures)
+        around.append(nothing)  # where a row has no parent, -1 picks this one
+        pairs = zip(signatures, [around[parent] for parent in linked.parent], strict=True)
+        return {pair for row, pair in enumerate(pairs) if row not in joined} if joined else set(pairs)
 
     def bare(self, signature: int) -> Meaning:
         """What a signature means; of one that wraps another, only its tensors."""

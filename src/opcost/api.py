@@ -130,6 +130,49 @@ def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
         return frontend.load(source, options)
 
 
+class Recording:
+    """What ran inside `with opcost.recording() as r:`; `r.report` is what it cost, inside the block what it cost so far."""
+
+    def __init__(self, rules: Rules, convention: Convention) -> None:
+        from opcost.errors import MissingFramework
+
+        try:
+            from opcost.frontends.torch.recording.block import Block
+        except ModuleNotFoundError as exc:
+            raise MissingFramework("a recording needs PyTorch", hint="install torch") from exc
+        self._rules = rules
+        self._convention = convention
+        self._block = Block()
+
+    def __enter__(self) -> Recording:  # noqa: PYI034 - it is made by `recording` alone
+        self._block.enter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._block.leave()
+
+    @property
+    def report(self) -> Report:
+        """The operators that ran, priced; modules that the block called stand below it as `<Class>`."""
+        from opcost.analysis.price import price
+
+        return price(self._block.graph(), self._rules, self._convention)
+
+
+def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = None) -> Recording:
+    """Count whatever PyTorch runs inside a block: `with opcost.recording() as r: loss(model(x)).backward()`, then `r.report`.
+
+    The block runs for real and as it is; its results, gradients and updates are the user's. `causal` and `rules` as for `count`.
+    """
+    from opcost.errors import UnknownName
+    from opcost.rules import default_rules
+    from opcost.rules.registry import Convention
+
+    if causal not in get_args(Causal):
+        raise UnknownName("value of causal", causal, get_args(Causal))
+    return Recording(default_rules().with_rules(rules), Convention(causal=causal))
+
+
 def load_report(path: str | PathLike[str]) -> Report:
     """Read a report that was saved as `.json`."""
     from opcost.core.schema import load

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from opcost.api import count
-from opcost.compat._recording import current_recorder
+from opcost.compat._recording import count_a_run, current_recorder
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
 from opcost.frontends.options import Mode
@@ -84,7 +83,7 @@ def count_layers(
                 enter, leave = listener.hooks(module)
                 undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
                 undo.callback(module.register_forward_hook(leave).remove)
-        report = count(model, args, kwargs=kwargs, mode=mode)
+        report = count_a_run(model, args, kwargs, mode=mode)
     if not listener.calls:  # a scripted model, of which nothing is seen but the operators
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
         whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result, list(report.rows))

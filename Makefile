@@ -1,6 +1,7 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
+# make test-peers    the peers' own test suites with only the import changed (ARGS="--sources FOLDER" for checkouts)
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks test-megengine test-mxnet fuzz lint format bench bench-timm clean
+.PHONY: help demo test test-frameworks test-megengine test-mxnet test-peers fuzz lint format bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -33,6 +34,9 @@ test-megengine: $(STAMPS)/test
 
 test-mxnet:
 	tests/live/mxnet.sh
+
+test-peers: $(STAMPS)/test
+	$(BIN)/python tests/peers/run.py $(ARGS)
 
 fuzz: $(STAMPS)/test
 	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz tests/frontends/torch/stateful/test_interrupts.py $(ARGS)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from opcost.compat.fvcore import FlopCountAnalysis, flop_count
-from opcost.compat.fvcore.jit_handles import conv_flop_count, elementwise_flop_counter, get_shape
+from opcost.compat.fvcore.jit_handles import FLOP_HANDLES, conv_flop_count, elementwise_flop_counter, get_shape
 from opcost.compat.mmengine import get_model_complexity_info
 from opcost.compat.ptflops import get_model_complexity_info as ptflops_info
 from opcost.compat.thop import profile
@@ -94,6 +94,23 @@ def test_apply_is_as_it_was() -> None:
     assert vars(torch.autograd.Function)["apply"] is before
 
 
+@pytest.mark.parametrize(
+    ("name", "function", "shapes", "flops"),
+    [
+        ("aten::mm", torch.mm, [(3, 4), (4, 5)], 3 * 4 * 5),
+        ("aten::linear", nn.functional.linear, [(2, 3, 4), (5, 4)], 2 * 3 * 4 * 5),
+        ("aten::_convolution", nn.functional.conv2d, [(1, 3, 8, 8), (4, 3, 3, 3)], 6 * 6 * 4 * 3 * 9),
+        ("aten::einsum", lambda a, b: torch.einsum("nc,nchw->hw", a, b), [(3, 4), (3, 4, 2, 3)], 3 * 4 * 2 * 3),
+        ("aten::layer_norm", lambda x, w: nn.functional.layer_norm(x, (4,), w), [(3, 4), (4,)], 5 * 3 * 4),
+    ],
+)
+def test_handles_answer_operators_that_the_jit_traced(name: str, function: Any, shapes: Any, flops: int) -> None:
+    graph = torch.jit.trace(function, tuple(map(torch.ones, shapes)), check_trace=False).graph
+    node = next(node for node in graph.nodes() if node.kind() == name)
+    found = FLOP_HANDLES[name](list(node.inputs()), list(node.outputs()))
+    assert (sum(found.values()) if isinstance(found, Counter) else found) == flops
+
+
 def test_convolutions_are_priced_from_shapes() -> None:
     x, weight, out = [2, 4, 9, 9], [8, 4, 3, 3], [2, 8, 7, 7]
     assert conv_flop_count(x, weight, out) == 2 * 8 * 4 * 9 * 7 * 7
@@ -154,6 +171,7 @@ def test_a_module_may_give_an_array() -> None:
     found = torchinfo_summary(GivesAnArray(), input_size=(2, 3), verbose=0)
     assert found.total_params == 3 * 4 + 4
     assert found.total_mult_adds == 2 * (3 * 4 + 4)
+    assert [info.output_size for info in found.summary_list] == [[2, 4]] * 3
     clear_cached_forward_pass()
 
 

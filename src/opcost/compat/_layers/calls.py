@@ -158,6 +158,8 @@ def _described(recorder: Recorder, value: Any) -> Structure:
         return items if isinstance(value, list) else tuple(items)
     if hasattr(value, "tensors"):  # batches of images of several sizes
         return _described(recorder, value.tensors)
+    if type(value).__module__ == "numpy" and getattr(value, "dtype", None) is not None and value.dtype.kind in "biufc":
+        return TensorSpec(tuple(value.shape), value.dtype.name)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _described(recorder, getattr(value, f.name)) for f in dataclasses.fields(value)}
     return None

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-from opcost.compat._operators.node import Value
+from opcost.compat._operators.jit_nodes import macs_of_jit_node
+from opcost.compat._operators.node import Node, Value
 
 Handle: TypeAlias = Callable[[list[Any], list[Any]], "Counter[str] | float"]
 
@@ -26,12 +27,18 @@ def get_shape(val: Any) -> list[int] | None:
     return val.type().sizes() if val.isCompleteTensor() else None
 
 
+def _elements(val: Any) -> int:
+    """Elements of a tensor; 0 for anything else."""
+    return prod(get_shape(val) or [0])
+
+
 # -- flops ------------------------------------------------------------------------------------------------------
 
 
 def macs(inputs: list[Value], outputs: list[Value]) -> int:
     """The multiply-adds of everything that ran for the operator."""
-    return outputs[0].node().macs
+    node = outputs[0].node()
+    return node.macs if isinstance(node, Node) else macs_of_jit_node(node)
 
 
 addmm_flop_jit = linear_flop_jit = bmm_flop_jit = einsum_flop_jit = matmul_flop_jit = macs
@@ -55,7 +62,7 @@ def norm_flop_counter(affine_arg_index: int) -> Handle:
 
     def flops(inputs: list[Value], outputs: list[Value]) -> int:
         affine = inputs[affine_arg_index].isCompleteTensor()
-        return inputs[0].numel * (AFFINE_NORM_FLOPS if affine else PLAIN_NORM_FLOPS)
+        return _elements(inputs[0]) * (AFFINE_NORM_FLOPS if affine else PLAIN_NORM_FLOPS)
 
     return flops
 
@@ -64,15 +71,15 @@ def batchnorm_flop_jit(inputs: list[Value], outputs: list[Value]) -> float | Cou
     """Batch norm: in training as any norm, in use a scale and a shift."""
     if inputs[5].toIValue():
         return norm_flop_counter(1)(inputs, outputs)
-    return inputs[0].numel * (AFFINE_SCALE_FLOPS if inputs[1].isCompleteTensor() else PLAIN_SCALE_FLOPS)
+    return _elements(inputs[0]) * (AFFINE_SCALE_FLOPS if inputs[1].isCompleteTensor() else PLAIN_SCALE_FLOPS)
 
 
 def elementwise_flop_counter(input_scale: float = 1, output_scale: float = 0) -> Handle:
     """So much for each element of the first argument and of the first result."""
 
     def flops(inputs: list[Any], outputs: list[Any]) -> float:
-        read = input_scale * prod(get_shape(inputs[0]) or [0]) if input_scale else 0
-        return read + (output_scale * prod(get_shape(outputs[0]) or [0]) if output_scale else 0)
+        read = input_scale * _elements(inputs[0]) if input_scale else 0
+        return read + (output_scale * _elements(outputs[0]) if output_scale else 0)
 
     return flops
 
@@ -102,7 +109,7 @@ def generic_activation_jit(op_name: str | None = None) -> Handle:
     """The elements of the first result, under the operator's own name or the given one."""
 
     def elements(inputs: list[Any], outputs: list[Any]) -> int | Counter[str]:
-        number = prod(get_shape(outputs[0]) or [0])
+        number = _elements(outputs[0])
         return number if op_name is None else Counter({op_name: number})
 
     return elements

@@ -84,6 +84,32 @@ def _megengine(model: nn.Module, args: tuple[Any, ...]) -> Any:
     return module_stats(model, inputs=list(args), logging_to_stdout=False)
 
 
+def _deepspeed(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.deepspeed import get_model_profile
+
+    return get_model_profile(model, args=args)
+
+
+def _calflops(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.calflops import calculate_flops
+
+    return calculate_flops(model, args=args)
+
+
+def _torchprofile(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat.torchprofile import profile_macs
+
+    return profile_macs(model, args)
+
+
+def _tables_of_layers(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    from opcost.compat import pytorch_model_summary, torch_summary, torchsummaryX
+
+    torchsummaryX.summary(model, *args)
+    torch_summary.summary(model, list(args), verbose=0)
+    return pytorch_model_summary.summary(model, *args)
+
+
 COMPAT: dict[str, Door] = {
     "fvcore": _fvcore,
     "mmengine": _mmengine,
@@ -94,6 +120,10 @@ COMPAT: dict[str, Door] = {
     "thop with rules": _thop_with_rules,
     "ptflops": _ptflops,
     "megengine": _megengine,
+    "deepspeed": _deepspeed,
+    "calflops": _calflops,
+    "torchprofile": _torchprofile,
+    "tables of layers": _tables_of_layers,
 }
 
 RUNS: dict[str, Door] = {
@@ -111,10 +141,10 @@ def through(door: str, model: nn.Module, args: tuple[Any, ...]) -> Any:
             return DOORS[door](model, args)
         except OpcostError as exc:
             return exc
-        except RuntimeError as exc:  # the error of the tool that is answered for
-            if door in COMPAT and isinstance(exc.__cause__, OpcostError):
-                return exc.__cause__
-            raise
+        except Exception as exc:  # of the model, which the tools that are answered for let through, or of such a tool
+            if door not in COMPAT:
+                raise
+            return exc.__cause__ if isinstance(exc.__cause__, OpcostError) else exc
 
 
 def difference(answer: Any, other: Any) -> str:

@@ -55,3 +55,16 @@ def _flash_backward(call: Call) -> Translation:
     attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
     outs = call.tensors("dq", "dk", "dv") or None
     return Translation("attention", attrs, call.tensors("dout", "q", "k", "v"), outs)
+
+
+@on("fsdp::all_gather_copy_in")
+def _gather_copy_in(call: Call) -> Translation:
+    """The shards of this rank are put into their place in the memory that the gathered ones will fill."""
+    shards = call.tensors("all_gather_inputs")
+    attrs: dict[str, Attr] = {"fn": "copy", "overwrites": True, "elements": sum(shard.numel() for shard in shards)}
+    return Translation("scatter", attrs, (call["all_gather_output"], *shards))
+
+
+@on("fsdp::split_with_sizes_copy", "fsdp::chunk_cat")
+def _gather_copy_out(call: Call) -> Translation:
+    return Translation("copy", {}, call.tensors("all_gather_output", "tensors"), call.tensors("out"))

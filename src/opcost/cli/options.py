@@ -68,8 +68,8 @@ Quiet = Annotated[
 RESERVED = frozenset(
     "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention debug "
     "depth eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops "
-    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge optimizer output quiet real set sort style top train "
-    "version view width".split()
+    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet real set sort style top "
+    "train version view width".split()
 )
 """Flags of the commands that count; no option of a front end can be called so."""
 
@@ -123,9 +123,13 @@ class CountChoice:
         ),
     ] = None
     real: Annotated[
-        bool,
-        parameter(help="Run on real weights and tensors, for a model whose control flow depends on float values."),
-    ] = False
+        bool | None,
+        parameter(
+            negative="--no-real",
+            help="Run on real weights and tensors, or never. Without either: where the model's control flow depends on float "
+            "values.",
+        ),
+    ] = None
     causal: Annotated[
         Literal["full", "half"],
         parameter(show_default=True, help="Count the full square of causal attention, or only the unmasked half."),

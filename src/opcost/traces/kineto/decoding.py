@@ -40,13 +40,20 @@ class Decoders(NamedTuple):
     invalid: type[Exception]
 
 
-@cache
 def decoders() -> Decoders:
-    """Their types are put together once: that takes as long as a small trace."""
+    """The decoders, if msgspec is there."""
     try:
-        import msgspec
+        import msgspec  # noqa: F401
     except ModuleNotFoundError as exc:
         raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install msgspec") from exc
+    return _made()
+
+
+@cache
+def _made() -> Decoders:
+    """Their types are put together once: that takes as long as a small trace."""
+    import msgspec
+
     from opcost.traces.kineto import event
 
     def decoder(of: Any) -> Any:

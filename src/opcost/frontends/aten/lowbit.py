@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 from opcost.frontends.aten.contraction import product
 
 # -- bitsandbytes -----------------------------------------------------------------------------------------------------
@@ -42,17 +42,6 @@ def _quantize(call: Call) -> Translation:
     return Translation("quantize", {"elements": call["A"].numel()})
 
 
-always(
-    "quantize",
-    [
-        f"bitsandbytes::{name}"
-        for name in (
-            "dequantize_4bit", "dequantize_blockwise", "int8_vectorwise_quant", "int8_double_quant",
-            "int8_vectorwise_dequant", "int8_mm_dequant",
-        )
-    ],
-)  # fmt: skip
-
 _STEPS = {"adam": "adam_step", "momentum": "momentum_step", "adagrad": "adagrad_step"}
 
 
@@ -68,28 +57,6 @@ def _update(call: Call) -> Translation:
 
 
 # -- torchao ----------------------------------------------------------------------------------------------------------
-
-always(
-    "quantize",
-    [
-        f"torchao::{name}"
-        for name in (
-            "quantize_affine", "dequantize_affine", "quantize_affine_float8_non_decomposed",
-            "dequantize_affine_float8_non_decomposed",
-        )
-    ],
-)  # fmt: skip
-always("reduce", ["torchao::choose_qparams_affine"], fn="minmax")
-always("reduce", ["torchao::choose_scale_float8"], fn="max")
-always(
-    "copy",
-    [
-        f"torchao::{name}"
-        for name in (
-            "da8w4_linear_prepack_cpu", "float8_linear_prepack_cpu", "to_sparse_semi_structured_cutlass_sm9x_f8",
-        )
-    ],
-)  # fmt: skip
 
 
 @on(

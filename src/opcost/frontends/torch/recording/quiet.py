@@ -14,6 +14,7 @@ from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoin
 
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.operators.packed import pad_packed
+from opcost.frontends.torch.recording.constructors import reading_contents
 from opcost.frontends.torch.recording.nested import attention_apart
 from opcost.frontends.torch.recording.sharded import as_one_rank
 from opcost.frontends.torch.unchanged.generators import random_state
@@ -37,6 +38,7 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
+        undo.enter_context(reading_contents())
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
         undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))

@@ -178,7 +178,12 @@ _TABLE = (
         length=whole("elements compared together"),
         selected=whole("how many are kept, where the rest is not sorted (topk)"),
     ),
-    _kind("quantize", "scale, round and clamp, or the way back", form("x, ... -> y, ...")),
+    _kind(
+        "quantize",
+        "scale, round and clamp, or the way back",
+        form("x, ... -> y, ..."),
+        elements=whole("how many are scaled, where several lie packed in one of y"),
+    ),
     _kind(
         "linalg",
         "a matrix factorization or solver",

@@ -53,6 +53,8 @@ class Ledger(TorchDispatchMode):
         self._references = sys.getrefcount(self.mark)
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
+        self.told: dict[Any, Callable[..., None]] = {}
+        """Who is told of the operators that only say what runs (see `scripted`)."""
         self.ops: list[OpRecord] = []
         self.specs: list[TensorSpec] = []
         self.storages: list[int] = []

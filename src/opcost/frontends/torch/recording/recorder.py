@@ -37,6 +37,8 @@ class Recorder(Ledger):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.told and (tell := self.told.get(func)) is not None:
+            return tell(*args)
         states: list[State] = []
         parts: list[Any] = [id(func)]  # operators live as long as the process, and their own hash is slow
         key: list[Any] | None = parts

@@ -27,6 +27,7 @@ from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.scripted import marked, markers
 from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of, shared_gradients
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
@@ -58,6 +59,9 @@ class Run:
         self.path = ""
         self.failed: Place | None = None
         self._registered: dict[str, _Held] = {}
+        self._scripts: dict[int, Callable[..., Any]] = {}
+        self._open: list[tuple[str, list[Any]]] = []
+        """The calls inside scripted modules that have not ended, with the path around each."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         recorder.where = self._where_forward
@@ -93,6 +97,7 @@ class Run:
         call: list[Any] = [path, self._specs((args, kwargs)), (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self.path = path
+        running = len(self._open)
         try:
             if lazy.is_lazy(module):
                 lazy.settle(module, args, kwargs)
@@ -100,6 +105,8 @@ class Run:
             if isinstance(module, nn.RNNBase):
                 with whole_layers(self.recorder, apart=self.options.backward):
                     result = module._call_impl(*args, **kwargs)
+            elif isinstance(module, torch.jit.ScriptModule):
+                result = self._scripted(module)(*args, **kwargs)
             else:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
@@ -109,8 +116,32 @@ class Run:
         finally:
             self.path = outer
             call[4] = len(self.recorder.ops)
+            for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
+                unfinished[4] = call[4]
+            del self._open[running:]
         call[2] = self._specs(result)
         return result
+
+    def _scripted(self, module: torch.jit.ScriptModule) -> Callable[..., Any]:
+        """What runs a scripted module so that the calls of its submodules are told."""
+        found = self._scripts.get(id(module))
+        if found is None:
+            with _disable_current_modes():
+                found = self._scripts[id(module)] = marked(module) or module._call_impl
+            self.recorder.told = {markers().enter: self._begin, markers().leave: self._end}
+        return found
+
+    def _begin(self, below: str, given: list[torch.Tensor]) -> None:
+        """A submodule of a scripted module is called."""
+        outer = self.path
+        self.path = f"{outer}.{below}" if outer else below
+        call: list[Any] = [self.path, self._specs(given), (), len(self.recorder.ops), 0]
+        self.calls.append(call)
+        self._open.append((outer, call))
+
+    def _end(self, made: list[torch.Tensor]) -> None:
+        self.path, call = self._open.pop()
+        call[2], call[4] = self._specs(made), len(self.recorder.ops)
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         if is_strided(tensor):

@@ -21,7 +21,7 @@ Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, h
 
 def diff(
     before: Annotated[str, parameter(group=MODEL, help="A source, a report saved as .json, or a profile.")],
-    after: Annotated[str, parameter(group=MODEL, help="Another one.")],
+    after: Annotated[str, parameter(group=MODEL, help="What to compare it with.")],
     /,
     *,
     choice: CountChoice | None = None,

@@ -215,7 +215,7 @@ class ShowChoice:
     columns: Annotated[
         str | None, parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
     ] = None
-    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")] = False
+    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits instead of K, M, G.")] = False
     width: Annotated[
         int | None, parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
     ] = None

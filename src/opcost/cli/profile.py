@@ -52,9 +52,7 @@ class RunChoice:
     backward: Annotated[bool, parameter(group=RUNNING, help="Run the backward pass too.")] = False
     host_only: Annotated[
         bool,
-        parameter(
-            name=["--host-only", "--profile-host"], group=RUNNING, help="Record the host alone, nothing of the device."
-        ),
+        parameter(name=["--host-only", "--profile-host"], group=RUNNING, help="Record only the host, not the device."),
     ] = False
     warmup: Annotated[
         int, parameter(group=RUNNING, metavar="N", show_default=True, help="Runs before the first timed one.")
@@ -69,7 +67,8 @@ class RunChoice:
         ),
     ] = 10
     seconds: Annotated[
-        float | None, parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for so many seconds.")
+        float | None,
+        parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for this many seconds."),
     ] = None
     cold_l2: Annotated[
         bool, parameter(name="--cold-l2", group=RUNNING, help="Empty the device's last cache before every run.")
@@ -92,7 +91,7 @@ def profile(
             name=["--output", "-o"],
             group=WRITING,
             metavar="FILE",
-            help="Where it is written; .json keeps all.",
+            help="The file to write; .json keeps everything.",
         ),
     ],
     layout: Annotated[
@@ -111,7 +110,9 @@ def profile(
     if not is_stream(output):
         suffix = view_for_suffix(output, PROFILE_VIEWS).suffix
         if layout != "opcost" and suffix != ".json":
-            raise InputError(f"--layout {layout} is JSON, and {output} is not called so", hint="name the file *.json")
+            raise InputError(
+                f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"
+            )
     found = _recorded(source, choice or RunChoice(), quiet=quiet)
     if layout == "opcost":
         found.save(output)

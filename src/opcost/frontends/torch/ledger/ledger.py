@@ -14,7 +14,7 @@ from opcost.errors import DataDependent
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.ledger.memory import Memory
 from opcost.frontends.torch.ledger.packages import Packages
-from opcost.frontends.torch.ledger.subclass import has_data, is_foreign
+from opcost.frontends.torch.ledger.subclass import has_data, is_foreign, laid_out
 from opcost.frontends.torch.ledger.tensor import Recorded, Signature, Signatures, recorded, reshape
 
 ASSUMPTIONS = {
@@ -127,7 +127,10 @@ class Ledger(TorchDispatchMode):
         if type(tensor) is Recorded:
             return tensor.sig.spec
         found = self._leaf_of.get(id(tensor))
-        return found.sig.spec if found is not None else self.signatures.of(tensor, self.device).spec
+        if found is not None:
+            return found.sig.spec
+        inner = laid_out(tensor)
+        return self.signatures.of(tensor, self.device).spec if inner is None else self.spec(inner)
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor without data for the same value as a leaf: what an optimizer may write to."""
@@ -166,7 +169,7 @@ class Ledger(TorchDispatchMode):
             f"{what} depends on values that a count without data does not have",
             module=self.where(),
             hint="count with real=True (on the command line --real) to run the model on its own weights, "
-            "or give inputs with which the question is not asked",
+            "or give inputs for which the model does not ask",
         )
 
     def has_survivors(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opcost.core.graph import TensorSpec
-from opcost.errors import DataDependent
+from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.aten.strides import row_major
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
@@ -69,6 +69,11 @@ class Signatures:
 
     def of(self, tensor: torch.Tensor, device: torch.device) -> Signature:
         """The signature of a tensor as if it lay on `device`."""
+        if tensor.is_nested:
+            raise ForwardError(
+                "a nested tensor of the strided layout has no shape, and what compiled code does to its components is not seen",
+                hint="make it with layout=torch.jagged",
+            )
         shape = tuple(tensor.shape)
         if tensor.layout is torch.strided:
             return self.get(shape, tensor.stride(), tensor.dtype, device)

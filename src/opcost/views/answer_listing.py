@@ -1,22 +1,20 @@
-"""An answer about a profile as lines and columns, ready for the same layout as a report's listing."""
+"""An answer about a profile as lines and columns, ready for the same tables as a report's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
-from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
-from opcost.core.units import format_time
-from opcost.errors import UnknownName
-from opcost.views.columns import Column, Value
-from opcost.views.listing import Line, Listing
-from opcost.wording import shortened, some
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine
+from opcost.views.listing import Column, Columns, Line, Listing, Role, Value, by_name, choose_columns
 
 _NAMES = ("name", "module", "kernel")
 
-MANY_SAID = 64
-"""Lines about devices, and notes: as many as eight machines of eight devices have."""
-
+NUMBERS = (
+    "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
+    "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "unpriced", "launches",
+    "delay_ns", "delay_p90_ns",
+)  # fmt: skip
+"""What programs are told of every line, nothing rounded."""
 RANKED = (
     "time", "share", "count", "flops", "of_peak_flops", "bandwidth", "of_peak_bandwidth", "cumulative", "note", "in_shapes",
     "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches", "per_call", "delay",
@@ -25,13 +23,12 @@ RANKED = (
 """Columns after the labels, in the order in which they are given room."""
 
 
-def list_answer(answer: Answer, columns: str | Sequence[str] | None = None) -> Listing:
-    """The lines of an answer; `columns` names those wanted, in this order."""
+def list_answer(answer: Answer, columns: Columns = None) -> Listing:
+    """The lines of an answer."""
     known = answer_columns(answer)
+    ranked: tuple[str, ...] = ()
     if columns is not None:
-        names = columns.split(",") if isinstance(columns, str) else columns
-        chosen = tuple(_find(name, known) for name in names)
-        ranked: tuple[str, ...] = ()
+        chosen = choose_columns(columns, known)
     else:
         if all(line.labels.get("type") == line.labels.get("name") for line in answer.rows):
             known.pop("type", None)  # Where every operator is called by its type, once is enough.
@@ -43,8 +40,29 @@ def list_answer(answer: Answer, columns: str | Sequence[str] | None = None) -> L
         first, others = labels[:leading], labels[leading:]
         percentiles = [name for name in known if _is_percentile(name)]
         ranked = (*first, *RANKED[:3], *percentiles, *others[:1], *RANKED[3:], *others[1:])
-    lines = tuple(Line(tuple(column.of(line) for column in chosen), _ROLES[line.role]) for line in answer.lines)
-    return Listing(by="op", columns=chosen, lines=lines, ranked=ranked)
+    return Listing(columns=chosen, lines=_lines(answer, chosen), ranked=ranked)
+
+
+def list_records(answer: Answer) -> Listing:
+    """All that is known of every line for programs, times in nanoseconds; `role` tells rows from sums."""
+    labels = dict.fromkeys(key for line in answer.lines for key in line.labels)
+    columns = (
+        Column(name="role", title="role", unit="text", of=_of("role")),
+        *(Column(name=key, title=key, unit="text", of=_label_of(key)) for key in labels),
+        *(Column(name=name, title=name, unit="number", of=_of(name)) for name in NUMBERS),
+        *(
+            Column(name=f"p{percent:g}_ns", title=f"p{percent:g}", unit="number", of=_percentile(place))
+            for place, percent in enumerate(answer.percentiles)
+        ),
+        Column(name="in_shapes", title="input", unit="shapes", of=_of("ins")),
+        Column(name="out_shapes", title="output", unit="shapes", of=_of("outs")),
+        Column(name="kernel", title="kernel", unit="text", of=_top_kernel),
+    )
+    return Listing(columns=columns, lines=_lines(answer, columns))
+
+
+def _lines(answer: Answer, columns: tuple[Column, ...]) -> tuple[Line, ...]:
+    return tuple(Line(tuple(column.of(line) for column in columns), _ROLES[line.role]) for line in answer.lines)
 
 
 def answer_columns(answer: Answer) -> dict[str, Column]:
@@ -55,7 +73,8 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
     found = [_label(name, first=place == 0, answer=answer) for place, name in enumerate(labels)]
     other: Literal["host", "device"] = "host" if answer.side == "device" else "device"
     how = f"{answer.how} " if answer.how not in ("", "sum") else ""
-    found += [
+    return by_name(
+        *found,
         Column(name="count", title="calls", unit="number", of=_of("count"), dull=(1,)),
         Column(name="time", title=f"{how}{answer.side} time", unit="time", of=_of("time_ns")),
         Column(name="share", title="%", unit="share", of=_of("share")),
@@ -89,49 +108,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column(name="in_shapes", title="input", unit="shapes", of=_of("ins"), dull=((),)),
         Column(name="out_shapes", title="output", unit="shapes", of=_of("outs"), dull=((),)),
         Column(name="note", title="", unit="text", of=lambda line: "above peak" if line.above_peak else "", dull=("",)),
-    ]
-    return {column.name: column for column in found}
-
-
-def summary_lines(answer: Answer) -> list[str]:
-    """What the lines must be seen against: totals, how devices were used, and where the peaks are from."""
-    said = []
-    totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
-    known = [f"{name} time {_time(value)}" for name, value in totals if value is not None]
-    if known:
-        said.append(" · ".join(known))
-    if answer.unattributed_ns:
-        said.append(f"unattributed device time {_time(answer.unattributed_ns)}")
-    uses: list[str] = []
-    for use in answer.devices:
-        rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
-        uses.append(
-            f"{rank}{use.device or 'device'}: busy {_time(use.busy_ns)} of {_time(use.span_ns)}, idle "
-            f"{_percent(use.idle_ns, use.span_ns)}, overlap {_time(use.overlap_ns)}"
-            + (f", {use.kernels:,} kernels, median {_time(use.median_ns)}" if use.kernels else "")
-        )
-        if use.launches:
-            uses.append(f"{rank}{use.device or 'device'}: {launches_text(use)}")
-    said += some(uses, MANY_SAID, kind="lines about devices")
-    if answer.peak:
-        said.append(f"peaks of {answer.peak}")
-    said += some([shortened(note.text, 1000) for note in answer.notes], MANY_SAID, kind="notes")
-    return said
-
-
-def launches_text(use: Busy) -> str:
-    """How many, for how many operators, and how long kernels waited after them."""
-    said = f"{use.launches:,} launches"
-    if use.operators:
-        said += f" by {use.operators:,} operators ({use.owned / use.operators:.2f} kernels each)"
-    if use.delay_ns is not None and use.delay_p90_ns is not None:
-        said += f", from launch to start {_time(use.delay_ns)} median, {_time(use.delay_p90_ns)} p90"
-    return said
-
-
-def _time(ns: float) -> str:
-    """The time with its unit held to it, where lines are broken."""
-    return format_time(round(ns)).replace(" ", "\u00a0")
+    )
 
 
 def _label(name: str, *, first: bool, answer: Answer) -> Column:
@@ -145,6 +122,10 @@ def _label(name: str, *, first: bool, answer: Answer) -> Column:
     asked = first or name in answer.keys
     dull: tuple[Value, ...] = () if asked else ("", "forward") if name == "phase" else ("", "0")
     return Column(name=name, title=name, unit="name" if name in _NAMES or first else "text", of=read, dull=dull)
+
+
+def _label_of(name: str) -> Any:
+    return lambda line: line.labels.get(name, "")
 
 
 def _of(name: str) -> Any:
@@ -171,22 +152,11 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "0 %"
-
-
 def _is_percentile(name: str) -> bool:
     return name[:1] == "p" and name[1:2].isdecimal()
 
 
-def _find(name: str, known: dict[str, Column]) -> Column:
-    key = name.strip().lower().replace(" ", "_").replace("-", "_")
-    if key not in known:
-        raise UnknownName("column", name.strip(), known)
-    return known[key]
-
-
-_ROLES: dict[str, Literal["row", "rest", "total"]] = {
+_ROLES: dict[str, Role] = {
     "row": "row",
     "group": "rest",
     "rest": "rest",

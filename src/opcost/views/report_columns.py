@@ -1,42 +1,15 @@
-"""The columns of a table: what each is called, what it shows, and which are shown when nobody chooses."""
+"""The columns of a report: what each is called, what it shows, and which are shown when nobody chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from opcost.core.graph import TensorSpec
 from opcost.core.report import STATS, Group, Row, Stats
+from opcost.views.listing import Column, Unit, by_name
 from opcost.views.tree import Node
 
 By: TypeAlias = Literal["module", "op", "kind", "type"]
-Unit: TypeAlias = Literal[
-    "name", "text", "shapes", "number", "count", "bytes", "share", "time", "flop/s", "bytes/s", "ratio"
-]
-Value: TypeAlias = "str | int | float | tuple[TensorSpec, ...] | None"
-"""What a cell holds; None is unknown, which is not zero."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column: `of` reads its value from a module, a row or a group."""
-
-    name: str
-    title: str
-    unit: Unit
-    of: Callable[[Any], Value]
-    dull: tuple[Value, ...] = ()
-    """The column is not shown by itself where its cells hold nothing but these."""
-    priced: bool = False
-    """The value comes from cost rules, so it is a lower bound where an operator has no price."""
-
-    @property
-    def adds(self) -> bool:
-        """A sum over rows has a meaning."""
-        return self.unit in ("count", "bytes", "share") or self.name in ("ops", "uncounted", "count")
-
-
 _TITLES: Mapping[str, str] = {
     "params": "params",
     "trainable_params": "trainable",
@@ -110,7 +83,7 @@ def _module_columns(total_macs: int) -> dict[str, Column]:
     def total(node: Node) -> Stats:
         return node.module.total
 
-    return _by_name(
+    return by_name(
         Column(name="module", title="module", unit="name", of=lambda node: node.label),
         Column(name="path", title="path", unit="name", of=lambda node: node.module.path),
         Column(name="type", title="type", unit="text", of=lambda node: node.module.type),
@@ -138,7 +111,7 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
     def share(row: Row) -> float | None:
         return None if row.cost is None else _share(row.cost.macs * row.op.repeat, total_macs)
 
-    return _by_name(
+    return by_name(
         Column(name="index", title="#", unit="number", of=lambda row: row.op.id),
         Column(name="op", title="operator", unit="name", of=lambda row: row.op.raw),
         Column(name="kind", title="kind", unit="text", of=lambda row: row.op.kind),
@@ -184,15 +157,11 @@ def _group_columns(by: str, total_macs: int) -> dict[str, Column]:
         return group.stats
 
     held = by == "type"
-    return _by_name(
+    return by_name(
         Column(name=by, title=by, unit="text", of=lambda group: group.key),
         Column(name="count", title="count", unit="number", of=lambda group: group.count),
         *(column for column in _stat_columns(stats, total_macs) if held or column.name not in _PARAMETERS),
     )
-
-
-def _by_name(*columns: Column) -> dict[str, Column]:
-    return {column.name: column for column in columns}
 
 
 def _dtype(row: Row) -> str:

@@ -7,52 +7,59 @@ vetted, so everything is escaped, and the page forbids itself to load anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
 from opcost.core.answer import Answer, AnswerLine, Busy
 from opcost.core.harmless import printable
-from opcost.core.units import format_time
+from opcost.views.answer_listing import list_answer
+from opcost.views.answer_summary import held_time, launches_text
 from opcost.views.cell import format_value
-from opcost.views.columns import Column, Value
-from opcost.views.profile_listing import launches_text, list_answer
-from opcost.views.view import ProfileView
+from opcost.views.listing import Column, Columns, Value
+from opcost.views.view import ProfileView, View
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
-_TEXTS = ("name", "text", "shapes")
 _FILTER = '<input type="search" placeholder="filter: words that a line must have" aria-label="filter">'
 _HELD = "\u00a0"
 _LONG = 30
 """Letters from which a text may be cut on the screen, so that its whole is told when pointed at."""
 
 
-class HtmlView:
-    """For a browser: sortable, filterable, with bars."""
+@dataclass(frozen=True, kw_only=True)
+class HtmlOptions:
+    """Which columns to show, and of which answers."""
 
-    name = "html"
-    suffix = ".html"
+    columns: Columns = None
+    others: Sequence[Answer] = ()
+    """Further answers, as the host's times beside the device's, that follow below the first."""
 
-    def render(self, answer: Answer, *others: Answer, columns: str | Sequence[str] | None = None) -> str:
-        """The page; further answers, as the host's times beside the device's, follow below the first."""
-        source, kind = answer.meta.get("source", "profile"), answer.meta.get("format", "opcost")
-        return "\n".join(
-            [
-                '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-                f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-                '<meta name="viewport" content="width=device-width, initial-scale=1">',
-                f"<title>{_text(source)}: where the time goes</title>",
-                f"<style>\n{_asset('profile_page.css')}</style>\n</head>\n<body>",
-                f"<h1>{_text(source)} <small>{_text(kind)}</small></h1>",
-                _totals(answer),
-                _split(answer),
-                *map(_device, answer.devices),
-                _notes(answer),
-                *(_section(each, columns) for each in (answer, *others)),
-                f"<script>\n{_asset('profile_page.js')}</script>\n</body>\n</html>\n",
-            ]
-        )
+
+def _build(answer: Answer, options: HtmlOptions) -> list[Answer]:
+    return [answer, *options.others]
+
+
+def _write(answers: list[Answer], options: HtmlOptions) -> str:
+    answer = answers[0]
+    source, kind = answer.meta.get("source", "profile"), answer.meta.get("format", "opcost")
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{_text(source)}: where the time goes</title>",
+            f"<style>\n{_asset('profile_page.css')}</style>\n</head>\n<body>",
+            f"<h1>{_text(source)} <small>{_text(kind)}</small></h1>",
+            _totals(answer),
+            _split(answer),
+            *map(_device, answer.devices),
+            _notes(answer),
+            *(_section(each, options.columns) for each in answers),
+            f"<script>\n{_asset('profile_page.js')}</script>\n</body>\n</html>\n",
+        ]
+    )
 
 
 def _asset(name: str) -> str:
@@ -61,10 +68,6 @@ def _asset(name: str) -> str:
 
 def _text(text: str) -> str:
     return escape(printable(text, keep=_HELD), quote=True)
-
-
-def _time(ns: float) -> str:
-    return format_time(round(ns)).replace(" ", _HELD)
 
 
 # -- what the lines must be seen against -------------------------------------------------------------------------------
@@ -77,7 +80,7 @@ def _totals(answer: Answer) -> str:
         "wall time": answer.wall_ns,
         "unattributed device time": answer.unattributed_ns or None,
     }
-    cards = [f"<div><dt>{name}</dt><dd>{_time(ns)}</dd></div>" for name, ns in known.items() if ns is not None]
+    cards = [f"<div><dt>{name}</dt><dd>{held_time(ns)}</dd></div>" for name, ns in known.items() if ns is not None]
     return f'<dl class="totals">{"".join(cards)}</dl>'
 
 
@@ -87,7 +90,7 @@ def _split(answer: Answer) -> str:
         return ""
     part = 100 * answer.device_ns / (answer.device_ns + answer.host_ns)
     return (
-        f'<div class="use"><p>device {_time(answer.device_ns)}, host {_time(answer.host_ns)}</p>'
+        f'<div class="use"><p>device {held_time(answer.device_ns)}, host {held_time(answer.host_ns)}</p>'
         f'<div class="meter" role="img" aria-label="device {part:.1f} %, host {100 - part:.1f} %">'
         f'<i style="width:{part:.2f}%"></i><i class="host" style="width:{100 - part:.2f}%"></i></div></div>'
     )
@@ -96,8 +99,8 @@ def _split(answer: Answer) -> str:
 def _device(use: Busy) -> str:
     busy = 100 * use.busy_ns / use.span_ns if use.span_ns else 0.0
     said = (
-        f"{_text(use.device or 'device')} (rank {use.rank}): busy {_time(use.busy_ns)} of {_time(use.span_ns)}, idle "
-        f"{_time(use.idle_ns)} ({100 - busy:.1f} %), kernels side by side {_time(use.overlap_ns)}"
+        f"{_text(use.device or 'device')} (rank {use.rank}): busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}, idle "
+        f"{held_time(use.idle_ns)} ({100 - busy:.1f} %), kernels side by side {held_time(use.overlap_ns)}"
     )
     if use.launches:
         said += f"; {_text(launches_text(use))}"
@@ -116,9 +119,9 @@ def _notes(answer: Answer) -> str:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def _section(answer: Answer, columns: str | Sequence[str] | None) -> str:
+def _section(answer: Answer, columns: Columns) -> str:
     listing = list_answer(answer, columns)
-    shown = [column for place, column in enumerate(listing.columns) if not listing.is_dull(place)]
+    shown = [listing.columns[place] for place in listing.telling]
     if listing.ranked:
         # Kernels are behind the names; what is looked at first stands first.
         shown = [column for column in shown if column.name != "top_kernel"]
@@ -157,7 +160,7 @@ def _cells(line: AnswerLine, shown: Sequence[Column]) -> Iterator[str]:
         value = column.of(line)
         text = _text(format_value(value, column))
         style = f' title="{text}"' if len(text) > _LONG else ""
-        if opening and text and column.unit in _TEXTS:
+        if opening and text and column.textual:
             text = f"<details><summary>{text}</summary><ul>{''.join(_kernels(line))}</ul></details>"
             opening = False
         if column.unit == "share" and isinstance(value, float):
@@ -167,7 +170,7 @@ def _cells(line: AnswerLine, shown: Sequence[Column]) -> Iterator[str]:
 
 def _kernels(line: AnswerLine) -> Iterator[str]:
     for use in line.kernels:
-        yield f"<li>{use.count:,} × {_text(use.name)}: {_time(use.time_ns)}</li>"
+        yield f"<li>{use.count:,} × {_text(use.name)}: {held_time(use.time_ns)}</li>"
 
 
 def _class(column: Column) -> str:
@@ -175,14 +178,14 @@ def _class(column: Column) -> str:
         return ' class="text flag"'
     if column.unit == "share":
         return ' class="share"'
-    return ' class="text"' if column.unit in _TEXTS else ""
+    return ' class="text"' if column.textual else ""
 
 
 def _sorted(value: Value, column: Column) -> str:
     """The number behind a text, for sorting; empty where there is none."""
-    if column.unit in _TEXTS:
+    if column.textual:
         return ""
     return f' data-v="{value}"' if isinstance(value, (int, float)) else ' data-v=""'
 
 
-HTML: ProfileView = HtmlView()
+ANSWER: ProfileView = View(name="html", suffix=".html", options=HtmlOptions, build=_build, write=_write)

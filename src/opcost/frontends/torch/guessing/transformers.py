@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.errors import InputError
+from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch.guessing import sounds
 from opcost.frontends.torch.guessing.configuration import Configuration
 from opcost.frontends.torch.guessing.guess import Guess, Maker, comes_from
@@ -103,7 +103,10 @@ class _Inputs:
             return []
         known = inspect.signature(method).parameters
         told = {name: value for name, value in given.items() if name in known}
-        features = self.maker.probe(method, told)
+        try:
+            features = self.maker.probe(method, told)
+        except OpcostError:  # the model itself will say so in its own place
+            return []
         return [token] * (sum(_rows(shape) for shape in features) // self.maker.batch)
 
     def decoder_tokens(self) -> torch.Tensor:

@@ -149,8 +149,9 @@ def argument_names(model: nn.Module) -> list[str]:
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
         return [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind in named]
-    except (TypeError, ValueError):
-        return []
+    except (TypeError, ValueError):  # a method of a traced module, which has a schema instead
+        schema = getattr(model.forward, "schema", None)
+        return [argument.name for argument in schema.arguments][1:] if schema is not None else []
 
 
 def _from_model(model: nn.Module, options: Asks, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any], str]:
@@ -163,19 +164,22 @@ def _from_model(model: nn.Module, options: Asks, probe: Probe) -> tuple[tuple[An
             f"what {type_name(model)} takes is not known, so no size of it can be changed",
             hint="pass shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
-    needed = [
-        p.name
-        for p in inspect.signature(model.forward).parameters.values()
-        if p.default is p.empty
-        and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        and p.name not in options.kwargs
-    ]
-    if needed:
+    if needed := [name for name in _needed(model) if name not in options.kwargs]:
         raise InputError(
             f"{type_name(model)}.forward needs {', '.join(some(needed))}, and nothing was given",
             hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
     return (), {}, ""
+
+
+def _needed(model: nn.Module) -> list[str]:
+    """The names of forward's arguments that have no default."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return argument_names(model)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
 
 
 def _names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from opcost.cli.counting import report_of
 from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
-from opcost.cli.progress import working
 from opcost.cli.saying import say
+from opcost.core.progress import working
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:

@@ -78,8 +78,8 @@ Quiet = Annotated[
 RESERVED = frozenset(
     "all allow_uncounted arg backward bar_length_max batch by cal_activations cal_flops cal_params causal columns convention "
     "debug depth dtype eval exact help image input load_input_data log_path logging_to_stdout max_activation_bytes "
-    "max_activations max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge optimizer output quiet real "
-    "set sort style tokens top train version view width".split()
+    "max_activations max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet "
+    "real set sort style tokens top train version view width".split()
 )
 """Flags of the commands that count; no option of a front end can be called so."""
 
@@ -144,12 +144,14 @@ class CountChoice:
         ),
     ] = None
     real: Annotated[
-        bool,
+        bool | None,
         parameter(
             group=COUNTING,
-            help="Run on real weights and tensors, for a model whose control flow depends on float values.",
+            negative="--no-real",
+            help="Run on real weights and tensors, or never. Without either: where the model's control flow depends on float "
+            "values.",
         ),
-    ] = False
+    ] = None
     causal: Annotated[
         Literal["full", "half"],
         parameter(

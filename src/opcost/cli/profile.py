@@ -14,10 +14,10 @@ from cyclopts import Group
 
 from opcost.cli.counting import mode_of
 from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
-from opcost.cli.progress import working
 from opcost.cli.saying import say
 from opcost.cli.settings import parse_settings
 from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+from opcost.core.progress import working
 from opcost.core.units import format_time
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import InputError

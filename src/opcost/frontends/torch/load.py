@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch import nn
 
 from opcost.core.graph import Graph
 from opcost.core.interrupts import held_back
-from opcost.errors import InputError, UnknownName
+from opcost.core.progress import working
+from opcost.errors import DataDependent, InputError, UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
@@ -23,7 +24,9 @@ from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
 from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.real_values import Question, obstacle, told
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
+from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.run import Run, RunOptions
 from opcost.frontends.torch.tree import map_tensors
@@ -31,12 +34,27 @@ from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 
 def load(source: Any, options: CountOptions) -> Graph:
-    """Record one run of a model."""
+    """Record one run of a model: without data, or on its own weights where it asks for values that only they could tell."""
     with held_back(), no_surrounding_modes():
-        return _record(source, options)
+        if options.real:
+            return _record(source, options, real=True)
+        try:
+            graph = _record(source, options, real=False)
+        except DataDependent as exc:
+            if hint := obstacle(unwrap(source), options):
+                exc.hint = hint
+                raise
+            question = Question.of_error(exc)  # the error itself holds tensors without data
+        else:
+            caught = Question.of_graph(graph)
+            if caught is None or obstacle(unwrap(source), options):
+                return graph
+            question = caught
+        with_weights = source if options.remake is None else options.remake()
+        return told(lambda: _record(with_weights, options, real=True), question, remade=with_weights is not source)
 
 
-def _record(source: Any, options: CountOptions) -> Graph:
+def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     model = unwrap(source)
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
@@ -44,7 +62,7 @@ def _record(source: Any, options: CountOptions) -> Graph:
     if options.dtype is not None:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
-        model = retyped(model, as_dtype(options.dtype), real=options.real)
+        model = retyped(model, as_dtype(options.dtype), real=real)
     args, kwargs, names, guessed = make_inputs(model, options, device, shapes_returned)
     if is_exported(source):
         args, kwargs = by_position(source, args, kwargs)
@@ -53,13 +71,10 @@ def _record(source: Any, options: CountOptions) -> Graph:
     )
     args, kwargs = map_tensors((args, kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
-        if options.real:
-            from opcost.frontends.torch.recording.real import RealRecorder
-
-            recorder: Recorder = RealRecorder(device)
-        else:
-            recorder = Recorder(device)
-        graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
+        recorder = RealRecorder(device) if real else Recorder(device)
+        doing = f"running {type_name(model)} on real values"
+        with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
+            graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
     label = type_name(model)
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
     return dataclasses.replace(graph, source=label, notes=notes)
@@ -74,7 +89,7 @@ def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[t
         found.extend(tuple(tensor.shape) for tensor in features)
         return features
 
-    load(asked, CountOptions(kwargs=given))
+    load(asked, CountOptions(kwargs=given, real=False))
     return found
 
 

@@ -66,7 +66,7 @@ class Run:
     def _where_forward(self) -> str:
         return self.path
 
-    def _where_graded(self) -> str:
+    def where_graded(self) -> str:
         """As forward, noting which autograd nodes are made where."""
         number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
         if not self._sequence or number > self._sequence[-1]:
@@ -74,7 +74,7 @@ class Run:
             self._sequence_path.append(self.path)
         return self.path
 
-    def _where_backward(self) -> str:
+    def where_backward(self) -> str:
         """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
         if self.path:
             return self.path
@@ -177,11 +177,11 @@ class Run:
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
-            return self._graph(outputs)
+            return self.graph_of(outputs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.options.backward:
-            self.recorder.where = self._where_graded
+            self.recorder.where = self.where_graded
         shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
         result = self.model(*args, **kwargs)
         if self.options.backward:
@@ -207,7 +207,7 @@ class Run:
         recorder.phase = "backward"
         recorder.where = self._where_forward
         given_grads = [torch.ones_like(t) for t in outputs]
-        recorder.where = self._where_backward
+        recorder.where = self.where_backward
         with torch.autograd.set_multithreading_enabled(False):
             if shards is not None:
                 grads: Any = shared_gradients(outputs, leaves, given_grads)
@@ -258,7 +258,7 @@ class Run:
         with _disable_current_modes():
             self._register(path, module)
 
-    def _graph(self, outputs: tuple[int, ...]) -> Graph:
+    def graph_of(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder
         roles = recorder.leaves
         values = tuple(

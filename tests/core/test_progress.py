@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from opcost.cli import progress
+from opcost.core import progress
 
 
 class Screen(io.StringIO):

@@ -85,6 +85,8 @@ _TABLE = (
         steps=whole("time steps times batch, their sum if packed"),
         layers=triples("input size, hidden size and output size after projection, for each layer and direction"),
         bias=flag("every gate has a bias on the input's and on the state's side"),
+        constant_input=flag("nobody asks for the gradient of the first layer's input"),
+        constant_states=whole("sequences of whose first state nobody asks for the gradient"),
     ),
     _kind("bilinear", "y_o = x1 W_o x2; the weight is (out, in1, in2)", form("x1, x2, weight, [bias] -> y")),
     _kind(
@@ -178,7 +180,12 @@ _TABLE = (
         length=whole("elements compared together"),
         selected=whole("how many are kept, where the rest is not sorted (topk)"),
     ),
-    _kind("quantize", "scale, round and clamp, or the way back", form("x, ... -> y, ...")),
+    _kind(
+        "quantize",
+        "scale, round and clamp, or the way back",
+        form("x, ... -> y, ..."),
+        elements=whole("how many are scaled, where several lie packed in one of y"),
+    ),
     _kind(
         "linalg",
         "a matrix factorization or solver",

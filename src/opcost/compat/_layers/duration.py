@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch import nn
 
 from opcost.compat._layers.undisturbed import undisturbed
+from opcost.frontends.torch.load import device_of
+from opcost.frontends.torch.tree import map_tensors
 
 
-def seconds_by_module(model: nn.Module, input_size: tuple[int, ...]) -> dict[int, float]:
+def seconds_by_module(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, warm_up: int = 1
+) -> dict[int, float]:
     """Seconds in each module's own forward by the module's id, what it calls left out; nothing for a model without data."""
-    tensors = [*model.parameters(), *model.buffers()]
-    if any(tensor.device.type == "meta" for tensor in tensors):
+    if any(tensor.device.type == "meta" for tensor in (*model.parameters(), *model.buffers())):
         return {}
-    device = tensors[0].device if tensors else torch.device("cpu")
-    dtype = next((t.dtype for t in tensors if t.dtype.is_floating_point), torch.get_default_dtype())
+    device = device_of(model)
     clock = _Clock()
     with undisturbed(model) as run, ExitStack() as undo:
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
                 undo.callback(module.register_forward_pre_hook(clock.start).remove)
                 undo.callback(module.register_forward_hook(clock.stop, prepend=True).remove)
-        given = torch.rand(1, *input_size, dtype=dtype, device=device)
-        run(given)
+        given, named = map_tensors((args, dict(kwargs or {})), lambda tensor: _with_data(tensor, device))
+        for _ in range(warm_up):
+            run(*given, **named)
         clock.seconds.clear()
-        run(given)
+        run(*given, **named)
     return clock.seconds
+
+
+def _with_data(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy, or, where only a shape was given, noise."""
+    if tensor.device.type != "meta":
+        return tensor.detach().clone()
+    return torch.rand(tensor.shape, device=device).to(tensor.dtype)
 
 
 class _Clock:

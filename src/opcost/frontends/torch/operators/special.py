@@ -93,6 +93,7 @@ HANDLERS: dict[Any, Callable[[Call], Any]] = {
     **dict.fromkeys(recurrent.WHOLE_LAYERS, recurrent.whole_layer),
     _aten._cudnn_rnn.default: recurrent.cudnn,
     _aten._cudnn_rnn_backward.default: recurrent.cudnn_gradient,
+    _aten.mkldnn_rnn_layer_backward.default: recurrent.onednn_gradient,
     _aten._grouped_mm.default: _grouped,
     _aten.copy_.default: _copy_to_itself,
     _aten.set_.source_Storage: _look_at,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import opcost
-from opcost.errors import ForwardError, SourceError
+from opcost.errors import ForwardError, InputError, SourceError
 
 B, D, H, OUT = 5, 4, 8, 3
 X = torch.ones(B, D)
@@ -232,6 +232,15 @@ def test_a_model_may_catch_what_a_scripted_part_raises() -> None:
     report = opcost.count(Tries(torch.jit.script(Net())), X)
     assert report.totals.macs == MACS
     assert report.module("inner.second").own.macs == B * H * OUT
+
+
+@JIT
+def test_scripted_and_traced_models_take_inputs_by_every_door(wrap: Any) -> None:
+    model = wrap(Net())
+    for given in ({"inputs": {"x": X}}, {"kwargs": {"x": X}}, {"shapes": (B, D)}, {"inputs": X, "optimizer": "SGD"}):
+        assert opcost.count(model, **given).phases["forward"].macs == MACS
+    with pytest.raises(InputError, match="needs x"):
+        opcost.count(model)
 
 
 def test_a_loaded_scripted_model_has_its_tree(tmp_path: Path) -> None:

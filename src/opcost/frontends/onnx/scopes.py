@@ -40,6 +40,8 @@ class Scopes:
         self.paths: dict[str, str] = {}
         """The operator that first stood there."""
         self.shared: set[int] = set()
+        self.logical: dict[int, tuple[tuple[int, ...], str]] = {}
+        """Shape and element type of packed weights as they are meant."""
 
     def path(self, node: Node, reads: Sequence[int], maker: GraphBuilder) -> str:
         """The module of a node: told by the exporter, by the node's name, or by that of a weight it reads."""
@@ -58,6 +60,9 @@ class Scopes:
             role = self._role(node, place, made)
             if role == "const":
                 continue
+            if (place, node.op) in ((1, "MatMulNBits"), (1, "MatMulBnb4")):
+                bits = int(node.attrs.get("bits", 4))
+                self.logical[made.value] = (int(node.attrs["N"]), int(node.attrs["K"])), f"uint{bits}"
             if self.owners.setdefault(made.value, path) != path:
                 self.shared.add(made.value)
             if self.roles.get(made.value) != "param":
@@ -75,7 +80,7 @@ class Scopes:
 
     def forget(self, begin: int) -> None:
         """Drop all that is noted of values from this one on."""
-        for noted in (self.held, self.roles, self.owners):
+        for noted in (self.held, self.roles, self.owners, self.logical):
             for value in [value for value in noted if value >= begin]:
                 del noted[value]
         self.shared = {value for value in self.shared if value < begin}
@@ -83,7 +88,8 @@ class Scopes:
     def settle(self, maker: GraphBuilder) -> None:
         """Give the stored tensors their parts."""
         for value, role in self.roles.items():
-            maker.values[value] = maker.values[value]._replace(role=role, trainable=role == "param")
+            spec = maker.spec(*self.logical[value]) if value in self.logical else maker.values[value].spec
+            maker.values[value] = maker.values[value]._replace(spec=spec, role=role, trainable=role == "param")
 
     def modules(self, maker: GraphBuilder, source: str) -> list[Module]:
         """The tree of modules, each with the tensors of which it is the first reader."""

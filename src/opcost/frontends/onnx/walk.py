@@ -67,6 +67,12 @@ class Walk:
 
     def node(self, node: Node, graph: OnnxGraph, env: dict[str, Made]) -> None:
         """Make the operators of one node."""
+        try:
+            self._node(node, graph, env)
+        except _FAULTS as exc:
+            raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
+
+    def _node(self, node: Node, graph: OnnxGraph, env: dict[str, Made]) -> None:
         match node.op if not node.domain else "":
             case "Constant":
                 env[node.outputs[0]] = self._constant(node)
@@ -218,8 +224,10 @@ class Walk:
             "branch", f"{node} depends on data: of its branches the one that costs more is counted", node.name
         )
         for place, name in enumerate(node.outputs):
-            one, other = (results[place] if place < len(results) else None for results in found)
-            env[name] = _either(one, other)
+            results = [each[place] for each in found if place < len(each)]
+            if not results:
+                raise SourceError(f"{node}: its branches do not return {name!r}")
+            env[name] = self._wider(node, results[0], results[-1])
 
     def _mark(self) -> tuple[int, int, int]:
         return len(self.maker.values), len(self.maker.ops), len(self.maker.choices)
@@ -229,6 +237,16 @@ class Walk:
         values, ops, choices = mark
         del self.maker.values[values:], self.maker.ops[ops:], self.maker.choices[choices:]
         self.scopes.forget(values)
+
+    def _wider(self, node: Node, one: Made, other: Made) -> Made:
+        """A tensor that may be the one or the other: what differs in their shapes is not known."""
+        return other if one.shape == other.shape else self._seen_as(node, one, _common(one, other))
+
+    def _seen_as(self, node: Node, made: Made, shape: Shape) -> Made:
+        if shape == made.shape:
+            return made
+        path = self.scopes.path(node, [], self.maker)
+        return self._emit(node, path, "view", NO_ATTRS, [made], [Out(shape, made.dtype, home=made)], [""])[0]
 
     def _branch(self, branch: OnnxGraph, outer: OnnxGraph, env: dict[str, Made]) -> list[Made]:
         """A graph sees the names around it; its own do not leave it."""
@@ -258,11 +276,11 @@ class Walk:
             given = dict(zip(names, (counter, going, *start), strict=False))
             results = self._turns(body, graph, env, given, turns)
             kept = results[1 : 1 + len(start)]
-            wider = [_wider(before, after) for before, after in zip(start, kept, strict=False)]
-            if all(a.shape == b.shape for a, b in zip(start, wider, strict=True)):
+            shapes = [_common(before, after) for before, after in zip(start, kept, strict=False)]
+            if all(made.shape == shape for made, shape in zip(start, shapes, strict=True)):
                 break
-            start = wider
             self._forget(mark)
+            start = [self._seen_as(node, made, shape) for made, shape in zip(start, shapes, strict=True)]
         known = turns if self._known(node, ins) else None
         stacked = [self._stacked(node, made, known) for made in results[1 + len(start) :]]
         env.update(zip(node.outputs, (*kept, *stacked), strict=False))
@@ -340,21 +358,11 @@ def _bound(node: Node, given: Mapping[str, Any], call: Node) -> Node:
     )
 
 
-def _either(one: Made | None, other: Made | None) -> Made:
-    """What is known of a result that comes from one of two branches."""
-    if one is None or other is None:
-        found = one or other
-        if found is None:
-            raise SourceError("a branch returns nothing")
-        return found
-    return _wider(one, other)
-
-
-def _wider(one: Made, other: Made) -> Made:
-    shape: Shape = None
-    if one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
-        shape = tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
-    return Made(other.value if shape == other.shape else one.value, shape, one.dtype)
+def _common(one: Made, other: Made) -> Shape:
+    """What two shapes have in common."""
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return None
+    return tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
 
 
 def _seen(call: Call) -> str:

@@ -35,9 +35,14 @@ def count(
     kwargs: Mapping[str, Any] | None = None,
     shapes: Shapes | None = None,
     dtypes: Dtypes | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    image: int | None = None,
+    dtype: Dtype | None = None,
+    set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
-    real: bool = False,
+    real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
@@ -50,31 +55,37 @@ def count(
     arguments, anything else is the one argument; `kwargs` further keyword arguments.
     `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form; a shape is
     (1, 3, 224, 224) or what the command line takes, "1x3x224x224" or "input_ids:1x128:int64". With neither, the model is
-    asked what it takes.
+    asked what it takes, and a note of the report says what that is; `batch`, `tokens` and `image` change its sizes. `dtype`
+    counts the model, and inputs made for it, in another floating type. `set` holds arguments of what makes the model that a
+    string names.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
-    the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or
-    "eval"; without it a model is counted as it is, and one that a string names as in inference, or as in training where the
-    backward pass is counted. `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators
-    that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this source has,
-    by name; `opcost count --help` lists them.
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. A count needs no
+    data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
+    that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
+    is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
+    counts only the unmasked half of causal attention. `rules` prices operators that opcost does not know:
+    {"library::operator": rule}. `options` are those that only the front end of this source has, by name;
+    `opcost count --help` lists them.
     """
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
-    from opcost.frontends.inputs import spelled_out
-    from opcost.frontends.options import CountOptions
+    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
+    from opcost.frontends.options import CountOptions, Sizes
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
+    check_not_a_shape(inputs)
     shapes, dtypes = spelled_out(shapes, dtypes)
     told = CountOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
         shapes=shapes,
         dtypes=dtypes,
+        sizes=Sizes(batch, tokens, image),
+        dtype=None if dtype is None else parse_dtype(dtype),
         backward=backward,
         optimizer=optimizer,
         real=real,
@@ -82,7 +93,10 @@ def count(
         own=dict(options or {}),
     )
     with pipes_kept(), without_collector():
-        return _count(source, told, default_rules().with_rules(rules), Convention(causal=causal))
+        found = _named(source, set)
+        return _count(
+            source if found is None else found, told, default_rules().with_rules(rules), Convention(causal=causal)
+        )
 
 
 def _count(source: Any, options: CountOptions, rules: Rules, convention: Convention) -> Report:
@@ -102,17 +116,22 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
     if isinstance(named, ModelFile):
         return price(_load(named.frontend, named.path, options), rules, convention)
     with named.guard():
-        model = named.build(real=options.real)
+        model = named.build(real=bool(options.real))
+        if model is not named.target:
+            options = replace(options, remake=lambda: named.build(real=True))
         return price(_load(owner(model), model, options), rules, convention)
 
 
-def _named(source: Any) -> Source | None:
+def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:
     """What a string means, if it is one; who has looked already passes what was found."""
+    from opcost.errors import InputError
     from opcost.frontends.source import ModelFile, PythonModel, SavedReport, resolve
 
-    if isinstance(source, (SavedReport, ModelFile, PythonModel)):
-        return source
-    return resolve(str(source)) if isinstance(source, (str, Path)) else None
+    if isinstance(source, (str, Path)):
+        return resolve(str(source), settings)
+    if settings:
+        raise InputError("only a model that a string names can be set", hint="make the model with these arguments")
+    return source if isinstance(source, (SavedReport, ModelFile, PythonModel)) else None
 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
@@ -125,6 +144,49 @@ def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
             raise UnknownName(f"option of the {frontend.name} front end", name, known)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
+
+
+class Recording:
+    """What ran inside `with opcost.recording() as r:`; `r.report` is what it cost, inside the block what it cost so far."""
+
+    def __init__(self, rules: Rules, convention: Convention) -> None:
+        from opcost.errors import MissingFramework
+
+        try:
+            from opcost.frontends.torch.recording.block import Block
+        except ModuleNotFoundError as exc:
+            raise MissingFramework("a recording needs PyTorch", hint="install torch") from exc
+        self._rules = rules
+        self._convention = convention
+        self._block = Block()
+
+    def __enter__(self) -> Recording:  # noqa: PYI034 - it is made by `recording` alone
+        self._block.enter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._block.leave()
+
+    @property
+    def report(self) -> Report:
+        """The operators that ran, priced; modules that the block called stand below it as `<Class>`."""
+        from opcost.analysis.price import price
+
+        return price(self._block.graph(), self._rules, self._convention)
+
+
+def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = None) -> Recording:
+    """Count whatever PyTorch runs inside a block: `with opcost.recording() as r: loss(model(x)).backward()`, then `r.report`.
+
+    The block runs for real and as it is; its results, gradients and updates are the user's. `causal` and `rules` as for `count`.
+    """
+    from opcost.errors import UnknownName
+    from opcost.rules import default_rules
+    from opcost.rules.registry import Convention
+
+    if causal not in get_args(Causal):
+        raise UnknownName("value of causal", causal, get_args(Causal))
+    return Recording(default_rules().with_rules(rules), Convention(causal=causal))
 
 
 def load_report(path: str | PathLike[str]) -> Report:
@@ -213,7 +275,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     from opcost.analysis.join import with_costs
     from opcost.core.graph import Note
     from opcost.core.plugin import answering_for
-    from opcost.errors import DataDependent, OpcostError
+    from opcost.errors import OpcostError
     from opcost.profiles import askable
     from opcost.rules import default_rules
 
@@ -228,10 +290,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     }
     if recorder.wants_report:
         try:
-            try:
-                report = count(source, options.inputs, **asked)
-            except DataDependent:
-                report = count(source, options.inputs, **asked, real=True)
+            report = count(source, options.inputs, **asked)
         except OpcostError as exc:
             said = f"the rows have no cost, because the model could not be counted: {exc.message}"
             notes = (Note("not-counted", said),)

@@ -13,6 +13,13 @@ UNIT = {
     "rnn_tanh": 1 + TANH,
     "rnn_relu": 1 + RELU,
 }
+SIGMOID_SLOPE, TANH_SLOPE, RELU_SLOPE = 3, 3, 2  # g y (1 - y); g (1 - y²); compare, select
+UNIT_GRADIENT = {
+    "lstm": TANH + 6 + 1 + 3 * SIGMOID_SLOPE + 2 * TANH_SLOPE,  # tanh of the state again, products, an addition
+    "gru": 5 + 2 + 2 * SIGMOID_SLOPE + TANH_SLOPE,  # products, subtractions
+    "rnn_tanh": TANH_SLOPE,
+    "rnn_relu": RELU_SLOPE,
+}
 
 
 @pytest.mark.parametrize("cell", GATES)
@@ -66,4 +73,17 @@ def test_the_gradient_has_twice_the_macs(cost: Any, cell: str) -> None:
     steps, size, hidden = 14, 5, 3
     op = "recurrent", [(steps, size)], [(steps, hidden)]
     attrs = {"cell": cell, "steps": steps, "layers": ((size, hidden, hidden),)}
-    assert cost(*op, **attrs, grad=True).macs == 2 * cost(*op, **attrs).macs
+    gradient = cost(*op, **attrs, grad=True)
+    assert gradient.macs == 2 * cost(*op, **attrs).macs
+    assert gradient.flops == 2 * gradient.macs + steps * hidden * UNIT_GRADIENT[cell]
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_what_nobody_asks_the_gradient_of_is_not_counted(cost: Any, cell: str) -> None:
+    time, batch, size, hidden = 7, 2, 5, 3
+    op = "recurrent", [(time * batch, size)], [(time * batch, hidden)]
+    attrs = {"cell": cell, "steps": time * batch, "layers": ((size, hidden, hidden),), "grad": True}
+    whole, input_alone = cost(*op, **attrs), cost(*op, **attrs, constant_input=True)
+    assert whole.macs - input_alone.macs == time * batch * GATES[cell] * hidden * size
+    states = cost(*op, **attrs, constant_states=batch)
+    assert whole.macs - states.macs == batch * GATES[cell] * hidden * hidden

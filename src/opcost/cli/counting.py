@@ -8,8 +8,8 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from opcost.cli.options import CountChoice
-from opcost.cli.progress import working
 from opcost.cli.settings import parse_settings
+from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.errors import OpcostError
 from opcost.frontends.inputs import spelled_out
@@ -45,6 +45,10 @@ def report_of(
         return count(
             found,
             kwargs=arguments,
+            batch=choice.batch,
+            tokens=choice.tokens,
+            image=choice.image,
+            dtype=choice.dtype,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,
             real=choice.real,

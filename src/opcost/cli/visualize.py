@@ -58,7 +58,7 @@ def visualize(
         parameter(
             name=["--logging_to_stdout", "--logging-to-stdout"],
             group=STATISTICS,
-            help="Print every line and not the summary alone.",
+            help="Print every line, not only the summary.",
         ),
     ] = False,
     everything: Annotated[

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opcost.api import count
 from opcost.core.report import Report
-from opcost.errors import DataDependent
+from opcost.errors import ForwardError
 from opcost.frontends.options import Mode
 from opcost.frontends.torch.recording.recorder import Recorder
 
@@ -17,11 +17,17 @@ from opcost.frontends.torch.recording.recorder import Recorder
 def count_a_run(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None
 ) -> Report:
-    """Count without data; a model that decides by its values is run on them, as the peers run every model."""
+    """Count a model; what it raises comes through as it is, because code around a peer's call catches just that."""
     try:
         return count(model, args, kwargs=kwargs, mode=mode)
-    except DataDependent:
-        return count(model, args, kwargs=kwargs, mode=mode, real=True)
+    except ForwardError as exc:
+        raised = exc.__cause__
+        if not isinstance(raised, Exception):
+            raise
+        told = str(exc)
+    if hasattr(raised, "add_note"):  # Python 3.11
+        raised.add_note(told)
+    raise raised
 
 
 def current_recorder() -> Recorder | None:

@@ -22,9 +22,9 @@ def undisturbed(model: nn.Module) -> Iterator[Callable[..., Any]]:
             module.training = False
         contexts = iter((first_run(),))
 
-        def run(*args: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
             with next(contexts, nullcontext()):
-                return copy_context().run(model, *args)  # with context variables of its own
+                return copy_context().run(model, *args, **kwargs)  # with context variables of its own
 
         with let_through():
             yield run

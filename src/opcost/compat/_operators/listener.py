@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opcost.compat._operators.autograd_functions import listening_to_apply
 from opcost.compat._operators.python_functions import unasked
 from opcost.compat._operators.schema import in_schema_order
 from opcost.compat._operators.spelling import as_traced, operator_name
 from opcost.compat._recording import current_recorder
 from opcost.core.graph import TensorSpec
 from opcost.frontends.torch.recording.recorder import Recorder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PYTHON_OPERATOR = "prim::PythonOp."
+"""In front of the name of a function with a backward of its own."""
 
 
 class Called(NamedTuple):
@@ -26,6 +34,8 @@ class Called(NamedTuple):
     module: str
     first: int
     end: int
+    inside: tuple[Called, ...] = ()
+    """What a function with a backward of its own calls."""
 
 
 class Listener(TorchFunctionMode):  # type: ignore[misc]
@@ -38,6 +48,18 @@ class Listener(TorchFunctionMode):  # type: ignore[misc]
         """The modules in which anything at all was asked of torch."""
         self._recorder: Recorder | None = None
         self._inside: set[FunctionType] = set()
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if not self._inside:
+            self._undo.enter_context(listening_to_apply(self._apply))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if not self._inside:
+            self._undo.close()
+        super().__exit__(*exception)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -67,6 +89,24 @@ class Listener(TorchFunctionMode):  # type: ignore[misc]
                 return unasked(func)(*args, **kwargs)
         finally:
             self._inside.discard(func)
+
+    def _apply(self, cls: type, apply: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """A function with a backward of its own; the calls inside it are kept with it."""
+        recorder = current_recorder()
+        if recorder is None:
+            return apply(*args, **kwargs)
+        self._follow(recorder)
+        given = tuple(item for item in described(recorder, args) if isinstance(item, TensorSpec))
+        outer, self.calls = self.calls, []
+        first = len(recorder.ops)
+        try:
+            result = apply(*args, **kwargs)
+        finally:
+            inside, self.calls = self.calls, outer
+        results = described(recorder, result if isinstance(result, (tuple, list)) else (result,))
+        place = (recorder.where(), first, len(recorder.ops))
+        self.calls.append(Called(f"{PYTHON_OPERATOR}{cls.__name__}", given, results, *place, tuple(inside)))
+        return result
 
     def _note(self, name: str, recorder: Recorder, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         given = described(recorder, args)  # before the call, which may change its arguments

@@ -74,7 +74,7 @@ class Value:
 class Node:
     """One operator as the author of the model called it, with the rows of the report that it became."""
 
-    __slots__ = ("_arguments", "_kind", "_results", "module", "rows")
+    __slots__ = ("_arguments", "_kind", "_results", "inside", "module", "rows")
 
     def __init__(
         self,
@@ -83,12 +83,15 @@ class Node:
         results: Iterable[object],
         module: str = "",
         rows: tuple[Row, ...] = (),
+        inside: tuple[Node, ...] = (),
     ) -> None:
         self._kind = kind
         self._arguments = tuple(arguments)
         self._results = tuple(results)
         self.module = module
         self.rows = rows
+        self.inside = inside
+        """The operators that it calls, where it is a function with a backward of its own."""
 
     def kind(self) -> str:
         return self._kind

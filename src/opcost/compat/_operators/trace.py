@@ -6,10 +6,10 @@ jit tracer sees them, so the calls are noted while opcost counts, each with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from opcost.compat._operators.listener import Called, Listener
+from opcost.compat._operators.listener import PYTHON_OPERATOR, Called, Listener
 from opcost.compat._operators.node import Node
 from opcost.compat._operators.rows import nodes_of_rows
 from opcost.compat._recording import count_a_run
@@ -36,11 +36,17 @@ def trace(
 
 def _nodes(report: Report, calls: list[Called]) -> Iterator[Node]:
     """Calls and rows in the order in which they ran; a row that belongs to no call speaks for itself."""
+    return _between(report, calls, 0, len(report.rows), {})
+
+
+def _between(report: Report, calls: Iterable[Called], first: int, end: int, made_by: dict[int, str]) -> Iterator[Node]:
     rows = report.rows
-    made_by: dict[int, str] = {}
-    done = 0
+    done = first
     for call in calls:
         yield from nodes_of_rows(rows[done : call.first], made_by)
-        yield Node(call.kind, call.arguments, call.results, call.module, rows[call.first : call.end])
+        inside: tuple[Node, ...] = ()
+        if call.kind.startswith(PYTHON_OPERATOR):
+            inside = tuple(_between(report, call.inside, call.first, call.end, made_by))
+        yield Node(call.kind, call.arguments, call.results, call.module, rows[call.first : call.end], inside)
         done = call.end
-    yield from nodes_of_rows(rows[done:], made_by)
+    yield from nodes_of_rows(rows[done:end], made_by)

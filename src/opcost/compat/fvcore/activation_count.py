@@ -11,13 +11,16 @@ from torch import nn
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis, scaled
 from opcost.compat.fvcore.jit_handles import ACTIVATION_HANDLES, Handle, product_elements
 
+_DEFAULT_SUPPORTED_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)
+"""Public code imports and extends this table."""
+
 
 class ActivationCountAnalysis(JitModelAnalysis):
     """Elements that the contractions of a model and its modules write."""
 
     def __init__(self, model: nn.Module, inputs: Any = (), *, kwargs: dict[str, Any] | None = None) -> None:
         super().__init__(model, inputs, kwargs=kwargs)
-        self.set_op_handle(**ACTIVATION_HANDLES)
+        self.set_op_handle(**_DEFAULT_SUPPORTED_OPS)
         self._otherwise = product_elements
 
 

@@ -11,13 +11,16 @@ from torch import nn
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis, scaled
 from opcost.compat.fvcore.jit_handles import FLOP_HANDLES, Handle, macs
 
+_DEFAULT_SUPPORTED_OPS: dict[str, Handle] = dict(FLOP_HANDLES)
+"""Public code imports and extends this table."""
+
 
 class FlopCountAnalysis(JitModelAnalysis):
     """Flops of a model and its modules: multiply-adds of contractions, and fvcore's estimates for norms, pooling, resizing."""
 
     def __init__(self, model: nn.Module, inputs: Any = (), *, kwargs: dict[str, Any] | None = None) -> None:
         super().__init__(model, inputs, kwargs=kwargs)
-        self.set_op_handle(**FLOP_HANDLES)
+        self.set_op_handle(**_DEFAULT_SUPPORTED_OPS)
         self._otherwise = macs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +22,7 @@ from opcost.frontends.torch.models.unwrap import unwrap
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-IGNORED_OPERATORS = frozenset({
+_IGNORED_OPS: set[str] = {
     "aten::Int", "aten::ScalarImplicit", "aten::__and__", "aten::arange", "aten::bitwise_not", "aten::cat",
     "aten::chunk", "aten::clamp", "aten::clamp_", "aten::constant_pad_nd", "aten::contiguous", "aten::copy_",
     "aten::detach", "aten::dropout", "aten::empty", "aten::eq", "aten::expand", "aten::flatten", "aten::floor",
@@ -33,8 +33,8 @@ IGNORED_OPERATORS = frozenset({
     "aten::split_with_sizes", "aten::squeeze", "aten::stack", "aten::t", "aten::to", "aten::transpose",
     "aten::type_as", "aten::unbind", "aten::unsqueeze", "aten::unsqueeze_", "aten::view", "aten::zeros",
     "aten::zeros_like",
-})  # fmt: skip
-"""Operators that fvcore neither counts nor calls unsupported."""
+}  # fmt: skip
+"""Operators that fvcore neither counts nor calls unsupported; public code imports them by this name."""
 
 _UNCALLED = (
     "The following submodules of the model were never called during the trace of the graph. They may be unused, or they "
@@ -66,7 +66,7 @@ class JitModelAnalysis:
         self._trace: Trace | None = None
         self._stats: Statistics | None = None
         self._op_handles: dict[str, Handle] = {}
-        self._ignored_ops: set[str] = set(IGNORED_OPERATORS)
+        self._ignored_ops: set[str] = set(_IGNORED_OPS)
         self._otherwise: Handle | None = None
         self._enable_warn_unsupported_ops = True
         self._enable_warn_uncalled_mods = True
@@ -133,7 +133,7 @@ class JitModelAnalysis:
     def clear_op_handles(self) -> Self:
         """Forget every handle, the default ones too."""
         self._op_handles = {}
-        self._ignored_ops = set(IGNORED_OPERATORS)
+        self._ignored_ops = set(_IGNORED_OPS)
         self._otherwise = None
         self._stats = None
         return self
@@ -211,7 +211,7 @@ class JitModelAnalysis:
         unsupported: dict[str, Counter[str]] = {name: Counter() for name in names.first}
         running = callers(found.report)
         seen = {names.nearest(path) for path in found.touched}
-        for node in found.nodes:
+        for node in self._handled(found.nodes):
             modules = names.owners(node.module)
             if node.rows:
                 active = {"", *map(names.nearest, running[node.rows[0].op.id])}
@@ -227,6 +227,14 @@ class JitModelAnalysis:
         if self._ancestor_mode == "owner":
             seen = {owner for name in seen for owner in lineage(name)}
         return Statistics(counts, unsupported, set(names.first) - seen)
+
+    def _handled(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        """The operators that are asked for a number: of a custom function without a handle, those that it calls."""
+        for node in nodes:
+            if node.inside and node.kind() not in self._op_handles and node.kind() not in self._ignored_ops:
+                yield from self._handled(node.inside)
+            else:
+                yield node
 
     def _number(self, node: Node) -> Counter[str] | None:
         """What an operator adds; None where no handle knows it."""

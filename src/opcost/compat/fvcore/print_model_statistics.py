@@ -6,6 +6,12 @@ from opcost.compat._grid import pipe_table
 from opcost.compat.fvcore.activation_count import ActivationCountAnalysis
 from opcost.compat.fvcore.flop_count import FlopCountAnalysis
 from opcost.compat.fvcore.overview import complexity_repr, complexity_rows
+from opcost.compat.fvcore.statistics import format_size
+
+
+def _format_size(x: float, sig_figs: int = 3, hide_zero: bool = False) -> str:
+    """A number with a unit; public code imports it by this name."""
+    return "" if hide_zero and not x else format_size(x, sig_figs)
 
 
 def flop_count_table(

@@ -10,13 +10,17 @@ from torch import nn
 
 from opcost.compat import fvcore
 from opcost.compat._grid import box_table
-from opcost.compat.fvcore.jit_handles import Handle
+from opcost.compat.fvcore.jit_handles import ACTIVATION_HANDLES, FLOP_HANDLES, Handle
 from opcost.compat.fvcore.parameter_count import parameter_count
 from opcost.compat.fvcore.statistics import parameter_rows
 
 __all__ = [
     "ActivationAnalyzer", "FlopAnalyzer", "activation_count", "flop_count", "parameter_count", "parameter_count_table",
 ]  # fmt: skip
+
+_DEFAULT_SUPPORTED_FLOP_OPS: dict[str, Handle] = dict(FLOP_HANDLES)
+_DEFAULT_SUPPORTED_ACT_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)
+"""Public code imports these tables."""
 
 
 class FlopAnalyzer(fvcore.FlopCountAnalysis):

@@ -9,9 +9,12 @@ from torch import nn
 
 from opcost.compat._grid import box_table
 from opcost.compat.fvcore.overview import complexity_repr, complexity_rows
+from opcost.compat.fvcore.print_model_statistics import _format_size
 from opcost.compat.fvcore.statistics import format_size, parameter_shapes
 from opcost.compat.fvcore.statistics import parameter_count as count_parameters
 from opcost.compat.mmengine.complexity_analysis import ActivationAnalyzer, FlopAnalyzer
+
+__all__ = ["_format_size", "complexity_stats_str", "complexity_stats_table", "get_model_complexity_info"]
 
 
 def complexity_stats_table(

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from opcost.compat.mxnet.opening import opened
 from opcost.core.harmless import printable
-from opcost.errors import InputError
 from opcost.frontends.mxnet.load import Worked, work_out
 from opcost.frontends.mxnet.symbol import Node
 
@@ -21,9 +20,12 @@ def print_summary(
     line_length: int = 120,
     positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
 ) -> None:
-    """Print the layers of a symbol, their output shapes without the batch, and the parameters that each is the first to read."""
+    """Print the layers of a symbol, their output shapes without the batch, and the parameters that each is the first to read.
+
+    Without a shape there are no output shapes, and a layer whose weights depend on it says `?`.
+    """
     source = opened(symbol, shape)
-    worked = work_out(source.symbol, source.options, source.saved)
+    worked = work_out(source.symbol, source.options, source.saved, complete=shape is not None)
     places = (
         [int(line_length * place) for place in positions] if positions[-1] <= 1 else [int(place) for place in positions]
     )
@@ -33,12 +35,13 @@ def print_summary(
     layers = list(_layers(worked))
     for index, layer in enumerate(layers):
         first, *others = layer.previous or ("",)
-        print(_row((layer.name, layer.shape, str(layer.params), first), places))
+        params = "?" if layer.params is None else str(layer.params)
+        print(_row((layer.name, layer.shape if shape is not None else "", params, first), places))
         for other in others:
             print(_row(("", "", "", other), places))
         print(("=" if index == len(layers) - 1 else "_") * line_length)
-    print(f"Total params: {sum(layer.params for layer in layers)}")
-    if states := sum(_elements(worked, index) for index in worked.roles.states):
+    print(f"Total params: {_total([layer.params for layer in layers])}")
+    if states := _total([_elements(worked, index) for index in worked.roles.states]):
         print(f"Auxiliary states: {states}")
     print("_" * line_length)
 
@@ -46,7 +49,8 @@ def print_summary(
 class _Layer(NamedTuple):
     name: str
     shape: str
-    params: int
+    params: int | None
+    """None where the shape of a weight is not known."""
     previous: tuple[str, ...]
 
 
@@ -69,7 +73,7 @@ def _layers(worked: Worked) -> Iterator[_Layer]:
         yield _Layer(
             f"{node.name}({node.op})",
             _shapes(worked, node),
-            sum(_elements(worked, index) for index in own),
+            _sum([_elements(worked, index) for index in own]),
             tuple(previous),
         )
 
@@ -80,15 +84,26 @@ def _shapes(worked: Worked, node: Node) -> str:
     return ", ".join(dict.fromkeys(found))
 
 
-def _elements(worked: Worked, index: int) -> int:
+def _elements(worked: Worked, index: int) -> int | None:
     shape = worked.inferred.shapes[index][0]
-    known = [extent for extent in shape if extent is not None] if shape is not None else None
-    if known is None or shape is None or len(known) != len(shape):
-        raise InputError(
-            f"the shape of {worked.symbol.nodes[index].name!r} is not known",
-            hint="give the shapes of the inputs: shape={...}",
-        )
-    return prod(known)
+    if shape is None:
+        return None
+    known = [extent for extent in shape if extent is not None]
+    return prod(known) if len(known) == len(shape) else None
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _total(numbers: list[int | None]) -> str:
+    """A sum, and of how many numbers nothing is known; empty for none at all."""
+    unknown = sum(number is None for number in numbers)
+    known = sum(number for number in numbers if number is not None)
+    if not unknown:
+        return str(known) if numbers else ""
+    return f"{known} and {unknown} unknown: give the shape of the input"
 
 
 def _row(fields: Iterable[str], positions: Sequence[int]) -> str:

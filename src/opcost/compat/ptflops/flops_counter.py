@@ -12,8 +12,9 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
+from opcost.compat._layers.annotated import repr_with
 from opcost.compat.ptflops.count import Hook, ModuleMacs, OperatorMacs, count_modules, count_operators
-from opcost.compat.ptflops.text import flops_to_string, params_to_string, repr_with
+from opcost.compat.ptflops.text import flops_to_string, params_to_string
 from opcost.errors import InputError
 
 

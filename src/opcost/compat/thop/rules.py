@@ -16,20 +16,20 @@ from opcost.compat._layers.calls import LayerCall
 from opcost.compat._layers.recurrent import cells, gates, steps
 
 
-def _norm(call: LayerCall) -> int:
+def norm(call: LayerCall) -> int:
     affine = getattr(call.module, "affine", False) or getattr(call.module, "elementwise_affine", False)
     return call.inputs[0].numel * (4 if affine else 2)
 
 
-def _input_elements(call: LayerCall) -> int:
+def input_elements(call: LayerCall) -> int:
     return call.inputs[0].numel
 
 
-def _output_elements(call: LayerCall) -> int:
+def output_elements(call: LayerCall) -> int:
     return call.outputs[0].numel
 
 
-def _softmax(call: LayerCall) -> int:
+def softmax(call: LayerCall) -> int:
     """An exponential and a division per element, and the additions of each sum."""
     elements = call.inputs[0].numel
     dims = call.inputs[0].dims
@@ -39,7 +39,7 @@ def _softmax(call: LayerCall) -> int:
     return 3 * elements - elements // dims[dim]
 
 
-def _adaptive_average(call: LayerCall) -> int:
+def adaptive_average(call: LayerCall) -> int:
     window = prod(call.inputs[0].dims[2:]) / prod(call.outputs[0].dims[2:])
     return int((window + 1) * call.outputs[0].numel)
 
@@ -47,7 +47,7 @@ def _adaptive_average(call: LayerCall) -> int:
 _PER_UPSAMPLED_ELEMENT = {"nearest": 1, "linear": 5, "bilinear": 11, "bicubic": 259, "trilinear": 31}
 
 
-def _upsample(call: LayerCall) -> int:
+def upsample(call: LayerCall) -> int:
     return _PER_UPSAMPLED_ELEMENT.get(call.module.mode, 0) * call.outputs[0].numel
 
 
@@ -69,21 +69,21 @@ RULES: dict[type[nn.Module], _Rule] = {
     nn.ZeroPad2d: ("zero_ops", _MACS_ONLY),
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), ("count_convNd", _MACS_ONLY)),
     **dict.fromkeys((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), ("count_convNd", _MACS_ONLY)),
-    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), ("count_normalization", _norm)),
-    **dict.fromkeys((nn.SyncBatchNorm, nn.LayerNorm), ("count_normalization", _norm)),
-    **dict.fromkeys((nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), ("count_normalization", _norm)),
-    nn.PReLU: ("count_prelu", _input_elements),
-    nn.Softmax: ("count_softmax", _softmax),
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), ("count_normalization", norm)),
+    **dict.fromkeys((nn.SyncBatchNorm, nn.LayerNorm), ("count_normalization", norm)),
+    **dict.fromkeys((nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), ("count_normalization", norm)),
+    nn.PReLU: ("count_prelu", input_elements),
+    nn.Softmax: ("count_softmax", softmax),
     **dict.fromkeys((nn.ReLU, nn.ReLU6, nn.Dropout, nn.Sequential, nn.PixelShuffle), ("zero_ops", _MACS_ONLY)),
     nn.LeakyReLU: ("count_relu", _MACS_ONLY),
     **dict.fromkeys((nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d), ("zero_ops", _MACS_ONLY)),
     **dict.fromkeys((nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d), ("zero_ops", _MACS_ONLY)),
-    **dict.fromkeys((nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), ("count_avgpool", _output_elements)),
+    **dict.fromkeys((nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), ("count_avgpool", output_elements)),
     **dict.fromkeys(
-        (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d), ("count_adap_avgpool", _adaptive_average)
+        (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d), ("count_adap_avgpool", adaptive_average)
     ),
     nn.Linear: ("count_linear", _MACS_ONLY),
-    **dict.fromkeys((nn.Upsample, nn.UpsamplingBilinear2d, nn.UpsamplingNearest2d), ("count_upsample", _upsample)),
+    **dict.fromkeys((nn.Upsample, nn.UpsamplingBilinear2d, nn.UpsamplingNearest2d), ("count_upsample", upsample)),
     nn.RNNCell: ("count_rnn_cell", _gates(0)),
     nn.GRUCell: ("count_gru_cell", _gates(4)),
     nn.LSTMCell: ("count_lstm_cell", _gates(4)),

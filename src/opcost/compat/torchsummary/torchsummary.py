@@ -1,19 +1,22 @@
-"""torchsummary's call: `summary` prints a table of layers, their output shapes and parameters."""
+"""`summary` and `summary_string`: the layers of a model with their output shapes and parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
 from opcost.compat._layers.calls import LayerCall, Layers, Structure, count_layers
+from opcost.compat._layers.inputs import element_type, without_data
 from opcost.compat._layers.parameters import ModuleParameter, Parameters
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
+
+Sizes: TypeAlias = "tuple[int, ...] | Sequence[tuple[int, ...]]"
 
 _RULE = "-" * 64
 _DOUBLE_RULE = "=" * 64
@@ -26,20 +29,39 @@ _MOST_NAMES = 8
 
 def summary(
     model: nn.Module,
-    input_size: tuple[int, ...] | Sequence[tuple[int, ...]],
+    input_size: Sizes,
     batch_size: int = -1,
-    device: str = "cuda",
-) -> None:
-    """Print the layers of a model in the order in which they finish; `input_size` is without the batch, one or several.
+    device: str | torch.device = "cuda",
+    dtypes: Sequence[Any] | None = None,
+) -> tuple[int, int]:
+    """Print the layers of a model in the order in which they finish; all its parameters, and those that are trained.
 
-    The model is counted where it lies and nothing runs on a device, so `device` is checked and otherwise of no effect.
+    `input_size` is without the batch, one or several; `dtypes` are the element types of the inputs. The model is counted where
+    it lies and nothing runs on a device, so `device` is checked and otherwise of no effect.
     """
-    if device.lower() not in {"cuda", "cpu"}:
+    text, params = summary_string(model, input_size, batch_size, device, dtypes)
+    print(text)
+    return params
+
+
+def summary_string(
+    model: nn.Module,
+    input_size: Sizes,
+    batch_size: int = -1,
+    device: str | torch.device = "cuda",
+    dtypes: Sequence[Any] | None = None,
+) -> tuple[str, tuple[int, int]]:
+    """The table as text, and what `summary` returns."""
+    if str(device).partition(":")[0].lower() not in {"cuda", "cpu"}:
         raise AssertionError("Input device is not valid, please specify 'cuda' or 'cpu'")
     sizes = [tuple(input_size)] if isinstance(input_size, tuple) else [tuple(size) for size in input_size]
-    inputs = tuple(torch.empty(_BATCH_THAT_RUNS, *size, device="meta") for size in sizes)
-    layers = count_layers(model, inputs)
-    print("\n".join(_lines(layers, sizes, batch_size)))
+    types = [torch.float32] * len(sizes) if dtypes is None else [element_type(dtype) for dtype in dtypes]
+    inputs = [without_data((_BATCH_THAT_RUNS, *size), dtype, model) for size, dtype in zip(sizes, types, strict=True)]
+    layers = count_layers(model, tuple(inputs))
+    parameters = Parameters(layers.model, layers.report)
+    every = parameters.of(layers.model)
+    params = sum(p.numel for p in every), sum(p.numel for p in every if p.trainable)
+    return "\n".join(_lines(layers, parameters, every, sizes, batch_size)), params
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +102,10 @@ def _layer_lines(layers: Layers, parameters: Parameters, batch_size: int) -> Ite
 
 
 def _is_listed(call: LayerCall) -> bool:
-    """The model itself and the plain containers are no layers."""
-    return call.parent is not None and not isinstance(call.module, (nn.Sequential, nn.ModuleList))
+    """The model itself, unless it is one layer, and the plain containers are no layers."""
+    if isinstance(call.module, (nn.Sequential, nn.ModuleList)):
+        return False
+    return call.parent is not None or not any(call.module.children())
 
 
 def _shape(result: Structure, batch_size: int) -> Any:
@@ -95,10 +119,14 @@ def _shape(result: Structure, batch_size: int) -> Any:
     return None
 
 
-def _lines(layers: Layers, sizes: list[tuple[int, ...]], batch_size: int) -> Iterator[str]:
-    parameters = Parameters(layers.model, layers.report)
+def _lines(
+    layers: Layers,
+    parameters: Parameters,
+    every: list[ModuleParameter],
+    sizes: list[tuple[int, ...]],
+    batch_size: int,
+) -> Iterator[str]:
     listed = list(_layer_lines(layers, parameters, batch_size))
-    every = parameters.of(layers.model)
     total = sum(p.numel for p in every)
     trainable = sum(p.numel for p in every if p.trainable)
     yield _RULE

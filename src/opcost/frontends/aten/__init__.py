@@ -12,9 +12,10 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     contraction,
     convolution,
     elementwise,
+    fixed,
     library,
     linalg,
-    loss,
+    lowbit,
     move,
     norm,
     optimizer,
@@ -27,7 +28,6 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     sample,
     sort,
     sparse,
-    view,
     vision,
 )
 from opcost.frontends.aten.call import HANDLERS, Translation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 
 _FUNCTIONS = {
     "all_reduce": "all_reduce",
@@ -67,29 +67,6 @@ def _functional(call: Call) -> Translation:
     if isinstance(size, int):
         attrs["group"] = size
     return Translation("collective", attrs)
-
-
-always("view", ["_c10d_functional::_wrap_tensor_autograd"])  # a result that waits for itself when it is read
-
-
-@on(
-    "symm_mem::one_shot_all_reduce", "symm_mem::one_shot_all_reduce_copy", "symm_mem::one_shot_all_reduce_out",
-    "symm_mem::one_shot_all_reduce_copy_out", "symm_mem::two_shot_all_reduce", "symm_mem::two_shot_all_reduce_out",
-    "symm_mem::multimem_all_reduce", "symm_mem::multimem_one_shot_all_reduce",
-    "symm_mem::multimem_one_shot_all_reduce_out",
-)  # fmt: skip
-def _symmetric_all_reduce(call: Call) -> Translation:
-    return Translation("collective", {"fn": "all_reduce"}, call.tensors("input", "symm_buffer"))
-
-
-@on("symm_mem::multimem_all_gather_out", "symm_mem::_low_contention_all_gather")
-def _symmetric_all_gather(call: Call) -> Translation:
-    return Translation("collective", {"fn": "all_gather"}, call.tensors("input", "tensor"))
-
-
-@on("symm_mem::reduce_scatter_out", "symm_mem::_low_contention_reduce_scatter")
-def _symmetric_reduce_scatter(call: Call) -> Translation:
-    return Translation("collective", {"fn": "reduce_scatter"}, call.tensors("input", "tensor"))
 
 
 @on(

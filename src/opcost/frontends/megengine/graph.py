@@ -104,9 +104,7 @@ class _Builder(GraphBuilder):
             self.note("unknown", f"{label(node.op)} is not counted: {fault}")
             return Meaning("unknown")
         except FLAWS as fault:
-            raise SourceError(
-                f"{label(node.op)} has inputs that are not those of such an operator ({fault})"
-            ) from fault
+            raise SourceError(f"{label(node.op)} has inputs that do not fit such an operator ({fault})") from fault
 
     def _is_number(self, op: Operator) -> bool:
         """Whether the result is known before anything runs, as part of working out shapes."""

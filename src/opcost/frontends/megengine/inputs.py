@@ -31,7 +31,7 @@ def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ..
         if dtype != held:
             raise InputError(
                 f"input {name!r} holds {held} in {model.path}, not {dtype}",
-                hint="the types of a dump are fixed; leave the type out, or dump the model anew",
+                hint="the types of a dump are fixed; leave the type out, or dump the model again",
             )
     for name, variable in names.items():
         if name not in wanted and not stored[variable].shape:

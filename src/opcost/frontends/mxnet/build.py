@@ -177,7 +177,7 @@ class _Emitter:
             subgraphs=node.subgraphs,
         )
         try:
-            found = rule.translate(call)
+            found = rule.translated(call)
         except Unknown:
             return UNKNOWN
         except Mismatch as exc:

@@ -114,14 +114,22 @@ def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
     return found
 
 
-def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False) -> Worked:
-    """Tell inputs from weights and work out all shapes and types."""
+def work_out(
+    symbol: Symbol,
+    options: CountOptions,
+    saved: Mapping[str, Saved],
+    *,
+    training: bool = False,
+    complete: bool = True,
+) -> Worked:
+    """Tell inputs from weights and work out all shapes and types; without `complete`, those that can be known."""
     asked = asked_of(options, _likely_inputs(symbol, saved), {node.name for node in symbol.variables})
     named: Mapping[str, Shape] = asked.shapes
     roles = _roles(symbol, named, saved)
     known, types, origins = _start(symbol, named, asked.dtypes, saved)
     inferred = infer(symbol, known, types, training=training, names=origins)
-    _check_inputs(symbol, inferred, roles)
+    if complete:
+        _check_inputs(symbol, inferred, roles)
     return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
 
 

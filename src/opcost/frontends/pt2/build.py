@@ -150,7 +150,7 @@ class Run:
                 return [whole._replace(found=translate(plan, call))]
             return [self.part(part) for part in parts]
         except _FLAWS:
-            self.builder.note("unknown", f"{operator.name} is not counted: its arguments are not those that it takes")
+            self.builder.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
             return [whole._replace(found=Translation("unknown", {}))]
 
     def part(self, part: Part) -> Step:

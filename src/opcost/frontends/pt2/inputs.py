@@ -40,7 +40,7 @@ def bind(
             if missing := symbols_in(expression) - symbols.keys():
                 raise InputError(
                     f"the program leaves a dimension of its input {entry.name!r} open ({min(missing)}) and does not say "
-                    "with which size it was exported",
+                    "which size it was exported with",
                     hint=f"give it: shapes={{{entry.name!r}: (1, 3, 224, 224)}} or --input {entry.name}:1x3x224x224",
                 )
     return symbols
@@ -75,7 +75,7 @@ def _bind_shape(entry: Input, shape: tuple[int, ...], symbols: dict[str, int]) -
         try:
             meant = evaluate(text, symbols)
         except UnknownSymbol as exc:
-            raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which that does not tell") from exc
+            raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which this does not determine") from exc
         if meant != extent:
             raise InputError(f"{where} cannot be {extent}: other dimensions make it {meant}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,15 +12,21 @@ from torch import nn
 
 from opcost.core.graph import Graph
 from opcost.core.interrupts import held_back
-from opcost.errors import InputError, UnknownName
+from opcost.core.progress import working
+from opcost.errors import DataDependent, InputError, UnknownName
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import make_inputs
+from opcost.frontends.torch.models.inputs import as_dtype, make_inputs
 from opcost.frontends.torch.models.lazy import countable
+from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
+from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.real_values import Question, obstacle, told
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
+from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.run import Run, RunOptions
 from opcost.frontends.torch.tree import map_tensors
@@ -28,17 +34,36 @@ from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 
 def load(source: Any, options: CountOptions) -> Graph:
-    """Record one run of a model."""
+    """Record one run of a model: without data, or on its own weights where it asks for values that only they could tell."""
     with held_back(), no_surrounding_modes():
-        return _record(source, options)
+        if options.real:
+            return _record(source, options, real=True)
+        try:
+            graph = _record(source, options, real=False)
+        except DataDependent as exc:
+            if hint := obstacle(unwrap(source), options):
+                exc.hint = hint
+                raise
+            question = Question.of_error(exc)  # the error itself holds tensors without data
+        else:
+            caught = Question.of_graph(graph)
+            if caught is None or obstacle(unwrap(source), options):
+                return graph
+            question = caught
+        with_weights = source if options.remake is None else options.remake()
+        return told(lambda: _record(with_weights, options, real=True), question, remade=with_weights is not source)
 
 
-def _record(source: Any, options: CountOptions) -> Graph:
+def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     model = unwrap(source)
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
     device = device_of(model)
-    args, kwargs, names = make_inputs(model, options, device)
+    if options.dtype is not None:
+        if is_exported(source):
+            raise InputError("an exported program has its own element types", hint="export the model in that type")
+        model = retyped(model, as_dtype(options.dtype), real=real)
+    args, kwargs, names, guessed = make_inputs(model, options, device, shapes_returned)
     if is_exported(source):
         args, kwargs = by_position(source, args, kwargs)
     run_options = RunOptions(
@@ -46,14 +71,26 @@ def _record(source: Any, options: CountOptions) -> Graph:
     )
     args, kwargs = map_tensors((args, kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
-        if options.real:
-            from opcost.frontends.torch.recording.real import RealRecorder
+        recorder = RealRecorder(device) if real else Recorder(device)
+        doing = f"running {type_name(model)} on real values"
+        with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
+            graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
+    label = type_name(model)
+    notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
+    return dataclasses.replace(graph, source=label, notes=notes)
 
-            recorder: Recorder = RealRecorder(device)
-        else:
-            recorder = Recorder(device)
-        graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
-    return dataclasses.replace(graph, source=type_name(model))
+
+def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that a method hands back as features, found without data."""
+    found: list[tuple[int, ...]] = []
+
+    def asked(**arguments: Any) -> Any:
+        features = features_in(method(**arguments))
+        found.extend(tuple(tensor.shape) for tensor in features)
+        return features
+
+    load(asked, CountOptions(kwargs=given, real=False))
+    return found
 
 
 def _outside(tensor: torch.Tensor) -> torch.Tensor:
@@ -62,8 +99,8 @@ def _outside(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.sig.meta() if tensor.content is None else tensor.content
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise InputError(
-            "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside of it",
-            hint="count outside of the transform, or give shapes= in place of the input",
+            "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside it",
+            hint="count outside the transform, or give shapes= instead of the input",
         )
     return tensor
 

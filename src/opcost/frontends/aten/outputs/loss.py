@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.outputs.table import like, made, on, replaced
+from opcost.frontends.aten.outputs.table import like, made, on, on_each, replaced
 from opcost.frontends.aten.promotion import complex_of, promoted, real_of
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 
@@ -23,11 +23,6 @@ def _pointwise(call: Call) -> tuple[Described, ...]:
     return _reduced(call, made(broadcast([x.shape, target.shape]), promoted(x, target)))
 
 
-@on("multi_margin_loss")
-def _by_sample(call: Call) -> tuple[Described, ...]:
-    return _reduced(call, made(call["target"].shape, type_name(call["self"])))
-
-
 @on("multilabel_margin_loss_forward")
 def _by_row(call: Call) -> tuple[Described, ...]:
     x = call["self"]
@@ -39,20 +34,6 @@ def _nll(call: Call) -> tuple[Described, ...]:
     """The loss, and the sum of the weights, by which a mean is divided."""
     dtype = type_name(call["self"])
     return *_reduced(call, made(call["target"].shape, dtype)), made((), dtype)
-
-
-@on(
-    "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward",
-    "binary_cross_entropy_backward", "nll_loss_backward", "nll_loss2d_backward", "multi_margin_loss_backward",
-    "multilabel_margin_loss_backward",
-)  # fmt: skip
-def _backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
-
-
-@on("_ctc_loss_backward")
-def _ctc_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["log_probs"]),)
 
 
 @on("cdist", "_cdist_forward", "_euclidean_dist")
@@ -71,16 +52,6 @@ def _pairs(call: Call) -> tuple[Described, ...]:
 def _distances_backward(call: Call) -> tuple[Described, ...]:
     a, b = call["x1"], call["x2"]
     return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:]), type_name(a)),)
-
-
-@on("_pdist_backward")
-def _pairs_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
-
-
-@on("_fft_c2c")
-def _transform(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 @on("_fft_r2c")
@@ -104,21 +75,6 @@ def _batch(x: Tensor) -> tuple[int, ...]:
 def _info(x: Tensor) -> Described:
     """One number for each matrix that says whether it could be done."""
     return made(_batch(x), "int32")
-
-
-@on("linalg_cholesky_ex")
-def _cholesky(call: Call) -> tuple[Described, ...]:
-    return like(call["self"]), _info(call["self"])
-
-
-@on("linalg_inv_ex")
-def _inverse(call: Call) -> tuple[Described, ...]:
-    return like(call["A"]), _info(call["A"])
-
-
-@on("cholesky", "cholesky_inverse", "cholesky_solve", "linalg_matrix_exp")
-def _same(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 @on("linalg_lu_factor_ex")
@@ -166,3 +122,12 @@ def _householder(call: Call) -> tuple[Tensor, ...]:
         a = call["self"]
         return like(a), made((*_batch(a), min(a.shape[-2:])), type_name(a))
     return (like(call["input"]),)
+
+
+on_each(
+    {
+        "multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"]))),
+        "linalg_cholesky_ex": lambda call: (like(call["self"]), _info(call["self"])),
+        "linalg_inv_ex": lambda call: (like(call["A"]), _info(call["A"])),
+    }
+)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
+from weakref import ref
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import TensorSpec
-from opcost.errors import DataDependent, ForwardError
+from opcost.errors import ForwardError
 from opcost.frontends.aten.strides import row_major
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
@@ -111,18 +114,27 @@ def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layo
     return made if layout is torch.sparse_coo else made.to_sparse(layout=layout)
 
 
+class Mark:
+    """What the tensors of one ledger have in common: by it the ledger is known, and who still holds one of them."""
+
+    __slots__ = ("ledger",)
+
+    def __init__(self, ledger: Any) -> None:
+        self.ledger = ref(ledger)
+
+
 class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
     `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
-    known (see `values`), `mark` an object of its recorder's that tells whose it is and how many are alive.
+    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive.
     """
 
     __slots__ = ("content", "mark", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
-    mark: object
+    mark: Mark
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -146,27 +158,56 @@ class Recorded(torch.Tensor):
         if isinstance(source, Recorded):
             self.sig, self.vid, self.content = source.sig, source.vid, source.content
 
+    # What Python asks of a tensor without the dispatcher: a content that is known answers as a real tensor does.
+
     def tolist(self) -> Any:
-        """Python reads small known contents; `item` goes through the dispatcher."""
-        return self._content("tolist").tolist()
+        return self.answer(torch.Tensor.tolist)
 
     def numpy(self, *, force: bool = False) -> Any:
-        return self._content("numpy").numpy(force=force)
+        return self.answer(lambda content: content.numpy(force=force))
 
-    def __array__(self, dtype: Any = None) -> Any:
-        return self._content("numpy").__array__(dtype)
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.answer(lambda content: content.__array__(*args, **kwargs))
 
-    def _content(self, asked: str) -> torch.Tensor:
-        if self.content is None:
-            raise DataDependent(
-                f"the model asks for .{asked}() of a {self.sig.spec.dtype} tensor of shape {self.sig.spec}, "
-                "which a count without data does not have",
-                hint="count with real=True (on the command line --real) to run the model on its own weights",
-            )
-        return self.content
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.answer(lambda content: content.__dlpack__(**kwargs))
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.answer(lambda content: content.detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol))
+
+    def __format__(self, spec: str) -> str:
+        if self.dim() == 0 and (spec or self._is_known()):
+            return str(self.answer(lambda content: format(content, spec)))
+        return str(super().__format__(spec))
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        if self._is_known():
+            return str(self.answer(repr))
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
+
+    def __copy__(self) -> torch.Tensor:
+        return self.detach().requires_grad_(self.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        made = memo.get(id(self))
+        if made is None:
+            if not self.is_leaf:
+                raise RuntimeError("only tensors that are no result of a differentiated operator can be copied deeply")
+            made = memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
+        return made  # type: ignore[no-any-return]
+
+    def _is_known(self) -> bool:
+        ledger = self.mark.ledger()
+        return ledger is not None and ledger.knows(self)  # type: ignore[no-any-return]
+
+    def answer(self, question: Callable[[torch.Tensor], Any]) -> Any:
+        """The answer of the content, which no operator of the run sees; where nobody knows it, an error that says so."""
+        ledger = self.mark.ledger()
+        if ledger is None:
+            raise RuntimeError("a tensor without data was asked for its numbers after the count had ended")
+        content = ledger.content_asked(self)
+        with _disable_current_modes():
+            return question(content)
 
 
 def reshape(tensor: Recorded, sig: Signature) -> None:
@@ -176,7 +217,7 @@ def reshape(tensor: Recorded, sig: Signature) -> None:
     tensor.sig = sig
 
 
-def recorded(sig: Signature, vid: int, mark: object, content: torch.Tensor | None = None) -> Recorded:
+def recorded(sig: Signature, vid: int, mark: Mark, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
     tensor: Recorded = _make_wrapper(Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device)  # type: ignore[assignment]
     tensor.sig = sig

@@ -9,6 +9,7 @@ import torch
 
 from opcost.frontends.torch.ledger.entry import Leaf, State
 from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.operators import values
 from opcost.frontends.torch.operators.call import META, Call
 from opcost.frontends.torch.operators.describe import record
 
@@ -24,13 +25,9 @@ zero, `quantile` that all quantiles lie between 0 and 1.
 def item(call: Call) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
     state = call.states[0]
-    if call.ledger.knows(state):
-        call.ledger.decides(state)
-        assert state.content is not None
-        return state.content.item()
-    if isinstance(state, Leaf) and has_data(state.tensor) and state.untouched:
+    if not call.ledger.knows(state) and isinstance(state, Leaf) and has_data(state.tensor) and state.untouched:
         return state.tensor.detach().item()
-    raise call.ledger.unknown(f"the value of a {state.sig.spec.dtype} tensor, which the model asks for,")
+    return call.ledger.content_asked(state, call.func).item()
 
 
 def equal(call: Call) -> Any:
@@ -55,6 +52,8 @@ def by_mask(call: Call) -> Any:
         return NotImplemented
     for mask in masks:
         _must_be_known(call, mask)
+    if _all_known(call):
+        return values.run(call)
     trial = call.on_meta()
     return record(call, trial, call.func(trial.tensors[0], list(_indices(call, trial.tensors))))
 
@@ -75,18 +74,25 @@ def _indices(call: Call, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | N
 
 def masked_select(call: Call) -> Any:
     """`masked_select`: as many elements as the mask has true, in one row."""
-    values, mask = call.states
+    source, mask = call.states
     if mask.sig.dtype not in _MASKS:
         return NotImplemented
     _must_be_known(call, mask)
+    if _all_known(call):
+        return values.run(call)
     assert mask.content is not None
-    chosen = int(mask.content.expand(torch.broadcast_shapes(values.sig.shape, mask.sig.shape)).sum())
-    return record(call, call.on_meta(), torch.empty((chosen,), dtype=values.sig.dtype, device=META))
+    chosen = int(mask.content.expand(torch.broadcast_shapes(source.sig.shape, mask.sig.shape)).sum())
+    return record(call, call.on_meta(), torch.empty((chosen,), dtype=source.sig.dtype, device=META))
+
+
+def _all_known(call: Call) -> bool:
+    """Whether the result can be computed, and not only its size."""
+    return all(call.ledger.knows(state) for state in call.states)
 
 
 def _must_be_known(call: Call, mask: State) -> None:
     if not call.ledger.knows(mask):
-        raise call.ledger.unknown("the number of elements that a mask selects")
+        raise call.ledger.unknown("the number of elements that a mask selects", call.func)
     call.ledger.decides(mask)
 
 
@@ -94,7 +100,7 @@ def pack_padded(call: Call) -> Any:
     """Padded sequences laid end to end. The batch sizes have memory, since layers and gradients look into it."""
     padded, lengths = call.states
     if not call.ledger.knows(lengths):
-        raise call.ledger.unknown("the length of packed sequences")
+        raise call.ledger.unknown("the length of packed sequences", call.func)
     assert lengths.content is not None
     numbers = torch.zeros(padded.sig.shape[:2]).unsqueeze(-1)
     _, sizes = call.func(numbers, lengths.content, call.argument("batch_first"))
@@ -106,5 +112,7 @@ def to_sparse(call: Call) -> Any:
     """How many values a sparse tensor stores decides what every operator on it costs."""
     dense = call.states[0]
     if not call.ledger.knows(dense) and dense.sig.stored is None:
-        raise call.ledger.unknown("how many values of a dense tensor are not zero, and stored by a sparse one,")
+        raise call.ledger.unknown(
+            "how many values of a dense tensor are not zero, and stored by a sparse one", call.func
+        )
     return NotImplemented

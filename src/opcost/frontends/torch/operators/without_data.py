@@ -56,7 +56,7 @@ def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
         return trial, call.func(*trial.args, **trial.kwargs)
     except (NotImplementedError, RuntimeError, AttributeError) as failure:
         if any(tag in call.func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
-            raise call.ledger.unknown(f"the result of {call.func._schema.name}") from failure
+            raise call.ledger.unknown("the size of a result", call.func) from failure
         return _tried_on_zeros(call, failure)
 
 

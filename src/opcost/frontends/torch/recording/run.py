@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, OpcostError
+from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
@@ -66,7 +67,7 @@ class Run:
     def _where_forward(self) -> str:
         return self.path
 
-    def _where_graded(self) -> str:
+    def where_graded(self) -> str:
         """As forward, noting which autograd nodes are made where."""
         number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
         if not self._sequence or number > self._sequence[-1]:
@@ -74,7 +75,7 @@ class Run:
             self._sequence_path.append(self.path)
         return self.path
 
-    def _where_backward(self) -> str:
+    def where_backward(self) -> str:
         """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
         if self.path:
             return self.path
@@ -177,11 +178,11 @@ class Run:
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
-            return self._graph(outputs)
+            return self.graph_of(outputs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.options.backward:
-            self.recorder.where = self._where_graded
+            self.recorder.where = self.where_graded
         shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
         result = self.model(*args, **kwargs)
         if self.options.backward:
@@ -207,7 +208,7 @@ class Run:
         recorder.phase = "backward"
         recorder.where = self._where_forward
         given_grads = [torch.ones_like(t) for t in outputs]
-        recorder.where = self._where_backward
+        recorder.where = self.where_backward
         with torch.autograd.set_multithreading_enabled(False):
             if shards is not None:
                 grads: Any = shared_gradients(outputs, leaves, given_grads)
@@ -235,16 +236,22 @@ class Run:
         """Make a value of every parameter and buffer of a module, used or not."""
         stem = f"{path}." if path else ""
         recorder = self.recorder
-        params = [
-            (part, recorder.leaf(tensor, stem + part, "param", trainable=p.requires_grad).origin)
-            for name, p in module._parameters.items()
-            if p is not None and not lazy.is_unsettled(p)
-            for part, tensor in parts(name, p)
-        ]
+        params: list[tuple[str, int]] = []
+        buffers: list[tuple[str, int]] = []
+        for name, p in module._parameters.items():
+            if p is None or lazy.is_unsettled(p):
+                continue
+            for part in held(name, p):
+                is_param = part.role == "param"
+                trainable = is_param and p.requires_grad
+                vid = recorder.leaf(part.tensor, stem + part.name, part.role, trainable=trainable).origin
+                if part.spec is not None:
+                    recorder.specs[vid] = part.spec
+                (params if is_param else buffers).append((part.name, vid))
         params += recorder.packages.register(
             path, module, lambda tensor, name: recorder.leaf(tensor, name, "param").origin
         )
-        buffers = [
+        buffers += [
             (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
             if b is not None and not lazy.is_unsettled(b)
@@ -258,7 +265,7 @@ class Run:
         with _disable_current_modes():
             self._register(path, module)
 
-    def _graph(self, outputs: tuple[int, ...]) -> Graph:
+    def graph_of(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder
         roles = recorder.leaves
         values = tuple(

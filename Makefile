@@ -2,6 +2,7 @@
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
+# make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
 # Needs python3 with pip, and make. Everything is installed into $(VENV); a stamp per set of dependencies keeps the
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks test-megengine test-mxnet fuzz lint format bench bench-timm clean
+.PHONY: help demo test test-frameworks test-megengine test-mxnet fuzz mutate lint format bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -35,7 +36,11 @@ test-mxnet:
 	tests/live/mxnet.sh
 
 fuzz: $(STAMPS)/test
-	OPCOST_FUZZ=20000 $(BIN)/python -m pytest tests/fuzz tests/frontends/torch/stateful/test_interrupts.py $(ARGS)
+	OPCOST_FUZZ=20000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
+		tests/fuzz tests/frontends/torch/stateful/test_interrupts.py $(ARGS)
+
+mutate: $(STAMPS)/test
+	$(BIN)/python benchmarks/mutate.py $(ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
@@ -31,6 +32,17 @@ class _RepairTorchvision(MetaPathFinder):
 
 
 sys.meta_path.insert(0, _RepairTorchvision())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def heap_set_aside() -> None:
+    """Hide what frameworks and earlier tests left on the heap from the garbage collector.
+
+    With a million objects of torch and transformers alive, a full collection takes a quarter of a second: every count that
+    fails makes one, and so does, every now and then, whatever makes many objects.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class Outcome(NamedTuple):

@@ -8,7 +8,7 @@ from opcost.version import __version__
 
 if TYPE_CHECKING:
     from opcost.analysis.query import query
-    from opcost.api import count, load_report, profile, read_profile
+    from opcost.api import count, load_report, profile, read_profile, recording
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec, Value
     from opcost.core.report import Report, Row, Stats
@@ -22,6 +22,7 @@ _HOMES = {
     "load_report": "opcost.api",
     "read_profile": "opcost.api",
     "profile": "opcost.api",
+    "recording": "opcost.api",
     "measure": "opcost.recorders.measure",
     "Cost": "opcost.core.cost",
     "Graph": "opcost.core.graph",
@@ -37,7 +38,7 @@ _HOMES = {
 
 __all__ = [
     "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "TensorSpec", "Value", "__version__",
-    "count", "load_report", "measure", "profile", "query", "read_profile",
+    "count", "load_report", "measure", "profile", "query", "read_profile", "recording",
 ]  # fmt: skip
 
 

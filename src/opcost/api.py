@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from opcost.recorders.registry import Recorder
     from opcost.rules.registry import Convention, Rule, Rules
 
-Shape: TypeAlias = "Sequence[int]"
-Shapes: TypeAlias = "Shape | Sequence[Shape] | Mapping[str, Shape]"
-"""One shape, a list of them, or shapes by the names of arguments."""
+Shape: TypeAlias = "str | Sequence[int]"
+Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Shapes]"
+"""One shape, a list of them, or shapes by the names of arguments; an argument may itself be a list or a mapping."""
 Dtype: TypeAlias = "str | object"
 """The name of an element type, or a framework's own object for one."""
 Dtypes: TypeAlias = "Dtype | Sequence[Dtype | None] | Mapping[str, Dtype]"
@@ -37,7 +37,7 @@ def count(
     dtypes: Dtypes | None = None,
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
-    real: bool = False,
+    real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
@@ -48,25 +48,29 @@ def count(
     `source` is a model or a function of tensors, or a string that names one: a file, `package.module:factory`, `timm:NAME`.
     `inputs`: a tuple holds the positional arguments, a mapping whose keys are the names of arguments the keyword
     arguments, anything else is the one argument; `kwargs` further keyword arguments.
-    `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form. With neither, the
-    model is asked what it takes.
+    `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form; a shape is
+    (1, 3, 224, 224) or what the command line takes, "1x3x224x224" or "input_ids:1x128:int64". With neither, the model is
+    asked what it takes.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `real=True` runs
-    the model on its own weights, for models whose control flow depends on float values. `mode` counts it as in "train" or
-    "eval"; without it a model is counted as it is, and one that a string names as in inference, or as in training where the
-    backward pass is counted. `causal="half"` counts only the unmasked half of causal attention. `rules` prices operators
-    that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this source has,
-    by name; `opcost count --help` lists them.
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. A count needs no
+    data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
+    that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
+    is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
+    counts only the unmasked half of causal attention. `rules` prices operators that opcost does not know:
+    {"library::operator": rule}. `options` are those that only the front end of this source has, by name;
+    `opcost count --help` lists them.
     """
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
+    from opcost.frontends.inputs import spelled_out
     from opcost.frontends.options import CountOptions
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
+    shapes, dtypes = spelled_out(shapes, dtypes)
     told = CountOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
@@ -99,7 +103,9 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
     if isinstance(named, ModelFile):
         return price(_load(named.frontend, named.path, options), rules, convention)
     with named.guard():
-        model = named.build(real=options.real)
+        model = named.build(real=bool(options.real))
+        if model is not named.target:
+            options = replace(options, remake=lambda: named.build(real=True))
         return price(_load(owner(model), model, options), rules, convention)
 
 
@@ -122,6 +128,49 @@ def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
             raise UnknownName(f"option of the {frontend.name} front end", name, known)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
+
+
+class Recording:
+    """What ran inside `with opcost.recording() as r:`; `r.report` is what it cost, inside the block what it cost so far."""
+
+    def __init__(self, rules: Rules, convention: Convention) -> None:
+        from opcost.errors import MissingFramework
+
+        try:
+            from opcost.frontends.torch.recording.block import Block
+        except ModuleNotFoundError as exc:
+            raise MissingFramework("a recording needs PyTorch", hint="install torch") from exc
+        self._rules = rules
+        self._convention = convention
+        self._block = Block()
+
+    def __enter__(self) -> Recording:  # noqa: PYI034 - it is made by `recording` alone
+        self._block.enter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._block.leave()
+
+    @property
+    def report(self) -> Report:
+        """The operators that ran, priced; modules that the block called stand below it as `<Class>`."""
+        from opcost.analysis.price import price
+
+        return price(self._block.graph(), self._rules, self._convention)
+
+
+def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = None) -> Recording:
+    """Count whatever PyTorch runs inside a block: `with opcost.recording() as r: loss(model(x)).backward()`, then `r.report`.
+
+    The block runs for real and as it is; its results, gradients and updates are the user's. `causal` and `rules` as for `count`.
+    """
+    from opcost.errors import UnknownName
+    from opcost.rules import default_rules
+    from opcost.rules.registry import Convention
+
+    if causal not in get_args(Causal):
+        raise UnknownName("value of causal", causal, get_args(Causal))
+    return Recording(default_rules().with_rules(rules), Convention(causal=causal))
 
 
 def load_report(path: str | PathLike[str]) -> Report:
@@ -155,11 +204,13 @@ def profile(
     leaves the device's records out; `cold_l2` empties the device's last cache before every run.
     """
     from opcost.errors import InputError, UnknownSource
+    from opcost.frontends.inputs import spelled_out
     from opcost.frontends.options import usual_mode
     from opcost.frontends.source import PythonModel
     from opcost.recorders.options import ProfileOptions
     from opcost.recorders.registry import recorder_of, recorder_of_file
 
+    shapes, dtypes = spelled_out(shapes, dtypes)
     options = ProfileOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
@@ -208,7 +259,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     from opcost.analysis.join import with_costs
     from opcost.core.graph import Note
     from opcost.core.plugin import answering_for
-    from opcost.errors import DataDependent, OpcostError
+    from opcost.errors import OpcostError
     from opcost.profiles import askable
     from opcost.rules import default_rules
 
@@ -223,10 +274,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     }
     if recorder.wants_report:
         try:
-            try:
-                report = count(source, options.inputs, **asked)
-            except DataDependent:
-                report = count(source, options.inputs, **asked, real=True)
+            report = count(source, options.inputs, **asked)
         except OpcostError as exc:
             said = f"the rows have no cost, because the model could not be counted: {exc.message}"
             notes = (Note("not-counted", said),)

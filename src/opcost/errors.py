@@ -112,15 +112,18 @@ class UnknownName(OpcostError):
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
         known = sorted(known)
         near = nearest(name, known)
-        if near:
-            listed = f"did you mean {' or '.join(shortened(repr(known)) for known in near)}?"
-        elif len(known) <= 24:
-            listed = f"known: {', '.join(map(shortened, known)) or 'none'}"
-        else:
-            listed = f"{len(known):,} names are known"
+        meant = " or ".join(shortened(repr(known)) for known in near)
+        listed = f"did you mean {meant}?" if near else f"known: {_listed(known)}"
         super().__init__(f"unknown {what} {shortened(repr(name))}; {listed}", hint=hint)
         self.name = name
         self.near = near
+
+
+def _listed(names: list[str]) -> str:
+    """Names for one who has to choose: all of them, unless there are too many to be read."""
+    if len(names) <= 100:
+        return ", ".join(map(shortened, names)) or "none"
+    return f"{', '.join(map(shortened, names[:20]))} and {len(names) - 20:,} more"
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:

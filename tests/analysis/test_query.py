@@ -226,7 +226,7 @@ def test_lines_sort_by_any_percentile_that_was_asked_for() -> None:
 
 
 def test_every_printed_column_sorts_by_its_title(profile: Profile) -> None:
-    from opcost.views.profile_listing import answer_columns
+    from opcost.views.answer_listing import answer_columns
 
     for wishes in ({}, {"aggregate_by": "type", "aggregate": "mean"}, {"side": "host"}, {"percentiles": (50,)}):
         for column in answer_columns(query(profile, device="h200", **wishes)).values():

@@ -108,7 +108,11 @@ def test_the_suffix_of_the_output_chooses_the_format(tmp_path: Path, opcost_comm
     assert answer((tmp_path / "answer.json").read_text(encoding="utf-8"))["keys"] == ["kind"]
     records = list(csv.DictReader(io.StringIO((tmp_path / "answer.csv").read_text(encoding="utf-8"))))
     assert records[-1]["role"] == "total"
-    assert (tmp_path / "answer.md").read_text(encoding="utf-8").startswith("| kind |")
+    assert (
+        (tmp_path / "answer.md")
+        .read_text(encoding="utf-8")
+        .startswith("**resnet18\\_full.json.gz (megengine)**\n\n| kind |")
+    )
 
 
 def test_measured_peaks_take_the_place_of_published_ones(asked: Callable[..., dict[str, Any]]) -> None:

@@ -55,6 +55,46 @@ def test_doctor_tells_versions_plug_ins_and_extras(opcost_command: Callable) -> 
         assert re.search(rf"^  {extra} +(installed|missing)", done.out.partition("extras")[2], re.MULTILINE)
 
 
+def installed(folder: Path, name: str, code: str) -> None:
+    """A library that is there as far as its metadata goes."""
+    (folder / f"{name}.py").write_text(code)
+    about = folder / f"{name}-1.5.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
+
+
+def test_doctor_tells_which_libraries_cannot_be_imported_and_what_pytorch_sees(
+    opcost_command: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed(tmp_path, "whole", "print('noise')")
+    installed(tmp_path, "broken", "raise RuntimeError('operator nms does not exist\\nsecond line')")
+    installed(tmp_path, "ending", "import os; os._exit(9)")
+    installed(tmp_path, "after", "")
+    device = "def get_device_name(at): return f'Card {at}'"
+    cuda = f"class cuda:\n    def is_available(): return True\n    def device_count(): return 2\n    {device}\n"
+    installed(tmp_path, "torch", f"{cuda}class version: cuda, hip = '13.0', None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    names = ("whole", "broken", "ending", "after", "absent", "torch")
+    monkeypatch.setattr("opcost.cli.doctor.LIBRARIES", names)
+    done = opcost_command("doctor")
+    told = done.out.partition("libraries\n")[2].partition("extras")[0].splitlines()
+    assert told == [
+        "  whole   1.5",
+        "  broken  1.5  CANNOT BE IMPORTED: operator nms does not exist",
+        "  ending  1.5  CANNOT BE IMPORTED: the process that imported it ended with 9",
+        "  after   1.5",
+        "  absent  not installed",
+        "  torch   1.5",
+        "  cuda    13.0, Card 0, Card 1",
+    ]
+    assert done.code == 0
+
+
+def test_doctor_tells_a_pytorch_without_cuda(opcost_command: Callable) -> None:
+    assert re.search(r"^  cuda +(PyTorch is not built for it|[\d.]+, )", opcost_command("doctor").out, re.MULTILINE)
+
+
 def test_doctor_names_a_plug_in_that_cannot_be_loaded(
     opcost_command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

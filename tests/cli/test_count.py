@@ -138,6 +138,49 @@ def test_a_real_run_counts_the_same(opcost_command: Callable, mlp: str) -> None:
     assert total(opcost_command("count", mlp, "-i", "1x8", "--real").out, "MACs") == macs(1, 8, 4)
 
 
+CHECKED = """
+from torch import nn
+
+class Checked(nn.Module):
+    def __init__(self, width=200):
+        super().__init__()
+        self.layer = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        if x.isnan().any():
+            raise ValueError("not a number")
+        return self.layer(x)
+"""
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> str:
+    path = tmp_path / "checked.py"
+    path.write_text(CHECKED)
+    return f"{path}:Checked"
+
+
+def test_a_model_that_asks_for_floats_is_made_again_with_its_weights(opcost_command: Callable, checked: str) -> None:
+    done = opcost_command("count", checked, "-i", "3x200")
+    assert done.code == 0
+    assert total(done.out, "MACs") == 3 * 200 * 200
+    said = " ".join(done.out.split())
+    assert "run on its own weights, with which it was made again, because" in said
+    assert "checked.py:10" in said
+
+
+def test_a_large_model_that_asks_for_floats_is_not_made_by_itself(opcost_command: Callable, checked: str) -> None:
+    done = opcost_command("count", checked, "-i", "1x100000", "--set", "width=100000")
+    assert done.code == 2
+    assert "--real) to make the model with its weights, 37.25 GiB" in done.err  # 4 x 10^10 bytes / 2^30
+
+
+def test_real_values_are_not_used_where_that_is_asked(opcost_command: Callable, checked: str) -> None:
+    done = opcost_command("count", checked, "-i", "3x200", "--no-real")
+    assert done.code == 2
+    assert "leave out real=False (on the command line --no-real)" in done.err
+
+
 def test_several_files_are_written_by_their_suffix(opcost_command: Callable, mlp: str, tmp_path: Path) -> None:
     paths = [tmp_path / f"out{suffix}" for suffix in (".json", ".csv", ".md", ".txt")]
     done = opcost_command("count", mlp, "-i", "1x8", *[word for path in paths for word in ("-o", path)])

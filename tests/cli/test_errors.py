@@ -144,3 +144,21 @@ def test_a_model_made_on_a_gpu_that_is_not_there_is_told_that_none_is_needed(
     done = opcost_command("count", f"{path}:net", "-i", "1x8")
     assert done.code == 2
     assert "needs no GPU" in done.err
+
+
+def test_an_unknown_column_is_answered_with_all_there_are(opcost_command: Callable, resnet: str) -> None:
+    done = opcost_command("count", resnet, "-i", "1x3x64x64", "--columns", "xyzzy")
+    assert done.code == 2
+    assert "unknown column 'xyzzy'; known: " in done.err
+    assert {"params", "macs", "flops", "bytes_read"} <= set(
+        done.err.partition("known: ")[2].replace("\n", "").split(", ")
+    )
+
+
+def test_pytorch_without_numpy_counts_without_a_warning(tmp_path: Path, resnet: str) -> None:
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('No module named numpy', name='numpy')")
+    search = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    words = ["count", resnet, "-i", "1x3x64x64"]
+    done = subprocess.run([sys.executable, "-c", search + ENTRY, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr

@@ -15,7 +15,7 @@ from torch import nn
 
 import opcost
 from opcost.compat.megengine import module_stats
-from opcost.errors import ForwardError, InputError, UnknownName, UnknownSource
+from opcost.errors import InputError, UnknownName, UnknownSource
 
 DATA = Path(__file__).resolve().parents[1] / "data/megengine/module_stats"
 NORM = 7
@@ -317,7 +317,7 @@ def test_the_model_leaves_as_it_came_also_when_its_forward_raises(given: Any) ->
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         flags = [module.training for module in model.modules()]
         if isinstance(model, Failing):
-            with pytest.raises(ForwardError, match="no"):
+            with pytest.raises(ValueError, match="no"):
                 module_stats(model, **given)
         else:
             module_stats(model, **given)
@@ -349,3 +349,40 @@ def test_what_is_switched_off_is_zero_and_not_listed() -> None:
     assert totals.flops > 0 == totals.param_dims == totals.param_size == totals.act_dims == totals.act_size
     assert not details.activations
     assert len(details.params) == 5  # unsummed, as MegEngine has it
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(D))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
+def test_a_registered_price_counts_and_its_layer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opcost.compat.megengine import register_flops, register_hook_module, registered
+
+    monkeypatch.setattr(registered, "_flops", {})
+    monkeypatch.setattr(registered, "_hooked", set())
+    model = nn.Sequential(nn.Linear(D, D), Scaled())
+    linear = B * D * D + D  # the bias counts once
+    plain, _ = module_stats(model, input_shapes=(B, D), logging_to_stdout=False)
+    assert plain.flops == linear
+
+    @register_flops(Scaled)
+    def flops_scaled(module: Any, inputs: Any, outputs: Any) -> int:
+        assert inputs[0].shape == outputs[0].shape == (B, D)
+        return module.weight.numel() * inputs[0].shape[0]
+
+    register_hook_module([Scaled])
+    told, details = module_stats(model, input_shapes=(B, D), logging_to_stdout=False)
+    assert told.flops == linear + B * D
+    assert [line["class_name"] for line in details.flops if line.get("class_name")][-1] == "Scaled"
+
+
+def test_only_classes_are_registered() -> None:
+    from opcost.compat.megengine.module_stats import register_hook_module
+
+    with pytest.raises(TypeError, match="a class of modules"):
+        register_hook_module([nn.Linear(2, 2)])  # type: ignore[list-item]

@@ -52,7 +52,7 @@ class Two(nn.Module):
 
 def printed(capsys: pytest.CaptureFixture[str], tool: Any, model: nn.Module, *args: Any, **kwargs: Any) -> str:
     capsys.readouterr()
-    assert tool.summary(model, *args, **kwargs) is None
+    tool.summary(model, *args, **kwargs)
     return capsys.readouterr().out
 
 

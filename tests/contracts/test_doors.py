@@ -88,7 +88,7 @@ def test_a_report_is_saved_by_its_suffix(code: Path, tmp_path: Path, kind: type)
     assert ".csv, .json, .md, .txt" in caught.value.hint
 
 
-BEGINNINGS = {"x.json": "{", "x.csv": "role,", "x.md": "| ", "x.html": "<!DOCTYPE", "x.txt": "net (opcost)"}
+BEGINNINGS = {"x.json": "{", "x.csv": "role,", "x.md": "**", "x.html": "<!DOCTYPE", "x.txt": "net (opcost)"}
 
 
 @pytest.mark.parametrize("name", BEGINNINGS)
@@ -130,7 +130,7 @@ def test_a_suffix_that_nobody_knows_is_refused_before_any_work(
 def test_a_layout_of_json_is_not_written_under_another_suffix(opcost_command: Command, tmp_path: Path) -> None:
     done = opcost_command("profile", "net.py:Net", "-o", tmp_path / "p.csv", "--layout", "chrome")
     assert done.code == 2
-    assert "--layout chrome is JSON" in done.err
+    assert "--layout chrome writes JSON" in done.err
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_profile_is_read(

@@ -258,7 +258,7 @@ def test_only_one_axis_may_differ_where_shapes_are_joined() -> None:
 def test_parts_are_almost_equal_or_exactly() -> None:
     assert even_parts(8, 3) == [3, 3, 2]
     assert divided(8, 4) == 2
-    with pytest.raises(Mismatch, match=r"^8 channels cannot be shared out to 3 groups$"):
+    with pytest.raises(Mismatch, match=r"^8 channels cannot be divided among 3 groups$"):
         divided(8, 3, "channels", "groups")
 
 
@@ -284,7 +284,7 @@ def test_indices_stand_in_the_place_of_the_axis_they_pick_from() -> None:
 
 def test_matrices_may_lie_on_their_side() -> None:
     assert matmul((3, 2), (4, 3), transpose_a=True, transpose_b=True) == (2, 4)
-    with pytest.raises(Mismatch, match=r"^rows of 3 meet columns of 4$"):
+    with pytest.raises(Mismatch, match=r"^rows of 3 elements do not fit columns of 4$"):
         matmul((2, 3), (4, 5))
     with pytest.raises(Mismatch, match="takes no scalars"):
         matmul((), (3,))
@@ -296,9 +296,9 @@ def test_a_scalar_in_a_dot_product_multiplies() -> None:
 
 def test_axes_that_are_summed_together_are_equally_long() -> None:
     assert tensordot((2, 3, 4), (4, 3, 5), (1, 2), (1, 0)) == (2, 5)
-    with pytest.raises(Mismatch, match=r"^an axis of 4 is summed with one of 5$"):
+    with pytest.raises(Mismatch, match=r"^an axis of extent 4 cannot be summed with one of extent 5$"):
         tensordot((2, 4), (5, 3), (1,), (0,))
-    with pytest.raises(Mismatch, match=r"^not as many axes"):
+    with pytest.raises(Mismatch, match=r"^the two operands do not have the same number of summed axes"):
         tensordot((2, 4), (4, 3), (1,), ())
 
 

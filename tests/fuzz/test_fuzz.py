@@ -9,8 +9,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fuzz_formats import FORMATS
@@ -24,12 +24,12 @@ FAULTS = ("code run", "exit 70", "hang", "over memory")
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_changed_file_is_read_or_refused(name: str, fuzzed: list[dict[str, Any]]) -> None:
+def test_a_changed_file_is_read_or_refused(name: str, record_property: Callable[[str, object], None]) -> None:
     command = [sys.executable, str(WORKER), name, "--cases", str(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    fuzzed.append(found)
+    record_property("fuzzed", found)
     told = "\n".join(
         f"{WORKER.name} {name!r} --case {number}: {word}: {text}" for number, word, text in found["faults"]
     )

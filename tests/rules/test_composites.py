@@ -77,6 +77,10 @@ STEPS = {
     "sgd_step": "mul sub",
     "momentum_step": "mul add mul sub",
     "adagrad_step": "square add sqrt add div fused",
+    "adam_step": "mul mul add square mul mul add div div sqrt add div mul sub",
+    "adamw_step": "adam_step mul sub",
+    # with u = c (x + a x³): t = tanh u, 1 - t², u' = c (1 + 3a x²); (1 + t) / 2 + x / 2 × (1 - t²) × u', times g
+    "gelu_tanh_grad": "square mul mul add mul tanh square sub mul add mul add mul mul mul mul add mul",
 }
 
 
@@ -87,6 +91,17 @@ def steps(fn: str) -> int:
 @pytest.mark.parametrize("fn", STEPS)
 def test_a_composite_function_costs_its_steps(cost: Any, fn: str) -> None:
     assert cost("elementwise", [(3, 5)], [(3, 5)], fn=fn).flops == 3 * 5 * steps(fn)
+
+
+def test_the_gradient_of_a_gated_unit_is_that_of_both_halves(cost: Any) -> None:
+    first, second = "mul", "mul mul sub mul"  # g s, and g a s (1 - s)
+    pair = steps("sigmoid") + len(f"{first} {second}".split())
+    assert cost("elementwise", [(3, 5)], [(3, 10)], fn="glu_grad").flops == 3 * 10 * -(-pair // 2)
+
+
+def test_mantissa_and_exponent_are_one_operation_each(cost: Any) -> None:
+    outs = [(3, 5), TensorSpec((3, 5), "int32")]
+    assert cost("elementwise", [(3, 5)], outs, fn="frexp").flops == 2 * 3 * 5
 
 
 @pytest.mark.parametrize(
@@ -102,11 +117,25 @@ def test_a_complex_function_costs_its_real_operations(
     assert cost("elementwise", [z, z], [z], fn=fn).flops == 7 * (products + sums + others)
 
 
+@pytest.mark.parametrize("fn", ["sigmoid", "exp"])
+def test_any_other_complex_function_does_its_steps_for_both_parts(cost: Any, fn: str) -> None:
+    z = TensorSpec((7,), "complex64")
+    assert cost("elementwise", [z], [z], fn=fn).flops == 7 * 2 * steps(fn)
+
+
+@pytest.mark.parametrize(("fn", "of_complex"), [("abs", "square square add sqrt"), ("angle", "atan2"), ("compare", "")])
+def test_a_real_number_made_of_a_complex_one_costs_its_steps(cost: Any, fn: str, of_complex: str) -> None:
+    z = TensorSpec((7,), "complex64")
+    plain = 1
+    assert cost("elementwise", [z], [(7,)], fn=fn).flops == 7 * (len(of_complex.split()) or plain)
+    assert cost("elementwise", [(7,)], [(7,)], fn=fn).flops == 7 * plain
+
+
 @pytest.mark.parametrize("products", [4, 5])
 def test_the_gradient_of_attention_has_flops_for_scores_and_for_delta(cost: Any, products: int) -> None:
     heads, length, source, e, ev = 2, 3, 5, 7, 11
     q, k, v, y = (heads, length, e), (heads, source, e), (heads, source, ev), (heads, length, ev)
-    found = cost("attention", [y, q, k, v], [q, k, v], grad=True, products=products)
+    found = cost("attention", [y, q, k, v, y], [q, k, v], grad=True, products=products)  # the last is the output
     subtract_multiply_scale, scale_subtract_exp, multiply_add = 3, 3, 2
     again = products == 5
     macs = heads * length * source * ((2 + again) * e + 2 * ev)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -64,6 +65,9 @@ def test_a_fused_activation_adds_its_flops(cost: Any) -> None:
     n, cin, cout, k, out = 1, 3, 4, 3, 6
     shapes = [(n, cin, 8, 8), (cout, cin, k, k)], [(n, cout, out, out)]
     assert cost("conv", *shapes, then=("add", "relu")).flops - cost("conv", *shapes).flops == 2 * n * cout * out * out
+    negate_exp_add_divide = 4
+    sigmoid = cost("conv", *shapes, then=("sigmoid",)).flops - cost("conv", *shapes).flops
+    assert sigmoid == negate_exp_add_divide * n * cout * out * out
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,7 @@ def test_a_packed_weight_brings_the_exact_number(cost: Any) -> None:
     macs, y = n * cout * out * out * cin * k * k, n * cout * out * out
     price = cost("conv", [(n, cin, 8, 8)], [(n, cout, out, out)], macs=macs, bias=True, then=("relu",))
     assert (price.macs, price.flops) == (macs, 2 * macs + y + y)
+    assert cost("conv", [(n, cin, 8, 8)], [(n, cout, out, out)], macs=macs).flops == 2 * macs
 
 
 def test_a_deformable_convolution_interpolates_every_element_under_its_kernel(cost: Any) -> None:
@@ -115,6 +120,33 @@ def test_a_deformable_convolution_interpolates_every_element_under_its_kernel(co
     grads = ("input", "weight")
     gradient = cost("conv", [y, x, weight], [x, weight], grads=grads, sampled=taps)
     assert gradient.flops == cost("conv", [y, x, weight], [x, weight], grads=grads).flops + 2 * sampling
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_weight_with_an_axis_of_groups_samples_and_multiplies_by_its_kernel(
+    cost: Any, batch: tuple[int, ...]
+) -> None:
+    groups, cin, cout, k, h, out, taps = 2, 3, 5, 3, 8, 6, 4
+    x, y = (*batch, groups * cin, h, h), (*batch, groups * cout, out, out)
+    price = cost("conv", [x, (groups, cout, cin, k, k)], [y], grouped=True, sampled=taps)
+    n = prod(batch)
+    macs = n * groups * cout * out * out * cin * k * k
+    assert (price.macs, price.flops) == (macs, 2 * macs + n * out * out * groups * cin * k * k * taps * 2)
+
+
+def test_the_gradient_of_a_deformable_convolution_reads_its_positions_too(cost: Any) -> None:
+    n, cin, cout, k, h, out = 2, 3, 4, 3, 8, 6
+    x, weight, y = TensorSpec((n, cin, h, h)), TensorSpec((cout, cin, k, k)), TensorSpec((n, cout, out, out))
+    positions = TensorSpec((n, 2 * k * k, out, out))
+    price = cost("conv", [y, x, weight, positions], [x, weight], grads=("input", "weight"))
+    assert price.macs == 2 * n * cout * out * out * cin * k * k
+    assert price.bytes_read == y.nbytes + x.nbytes + weight.nbytes + positions.nbytes
+
+
+def test_the_gradient_of_a_complex_bias_adds_both_parts(cost: Any) -> None:
+    x, weight, y = (TensorSpec(shape, "complex64") for shape in ((2, 3, 8), (4, 3, 3), (2, 4, 6)))
+    price = cost("conv", [y, x, weight], [TensorSpec((4,), "complex64")], grads=("bias",))
+    assert (price.macs, price.flops) == (0, 2 * 2 * 4 * 6)
 
 
 def test_a_complex_mac_is_one_mac_and_eight_flops(cost: Any) -> None:

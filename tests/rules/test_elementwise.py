@@ -137,3 +137,8 @@ def test_drawing_in_place_does_not_read_the_destination(cost: Any) -> None:
     n = 15
     assert cost("random", [(n,)], [(n,)], overwrites=True).bytes_read == 0
     assert cost("random", [(n,), (n,)], [(n,)], overwrites=True).bytes_read == 4 * n
+
+
+def test_a_whole_number_as_wide_as_its_real_one_is_on_the_way_back(cost: Any) -> None:
+    subtract, multiply = 1, 1
+    assert cost("quantize", [TensorSpec((3, 5), "int32")], [(3, 5)]).flops == 3 * 5 * (subtract + multiply)

@@ -57,6 +57,8 @@ def test_a_complex_product_has_eight_flops_per_mac(cost: Any) -> None:
     m, k, n = 2, 3, 4
     a, b, y = (TensorSpec(shape, "complex64") for shape in ((m, k), (k, n), (m, n)))
     assert cost("matmul", [a, b], [y], depth=k).flops == 8 * m * k * n
+    bias = TensorSpec((n,), "complex64")
+    assert cost("matmul", [a, b, bias], [y], depth=k, bias=True).flops == 8 * m * k * n + 2 * m * n
 
 
 def test_packed_four_bit_weights_move_half_a_byte_each(cost: Any) -> None:
@@ -73,6 +75,15 @@ def test_a_bilinear_form_contracts_its_weight_for_every_output(cost: Any) -> Non
     price = cost("bilinear", shapes, [(rows, out)])
     assert (price.macs, price.flops) == (rows * out * in1 * in2, 2 * rows * out * in1 * in2 + outer)
     assert cost("bilinear", [*shapes, (out,)], [(rows, out)]).flops == price.flops + rows * out
+
+
+def test_a_complex_bilinear_form_does_its_outer_sum_in_complex_numbers(cost: Any) -> None:
+    rows, in1, in2, out = 6, 3, 4, 5
+    ins = [TensorSpec(shape, "complex64") for shape in ((rows, in1), (rows, in2), (out, in1, in2), (out,))]
+    multiply_and_add = 6 + 2
+    macs = rows * out * in1 * in2
+    price = cost("bilinear", ins, [TensorSpec((rows, out), "complex64")])
+    assert price.flops == multiply_and_add * (macs + rows * out * in2) + 2 * rows * out
 
 
 class TestEinsum:
@@ -97,6 +108,12 @@ class TestEinsum:
         price = cost("einsum", [(i,), (j,)], [(i, j)], equation="i,j->ij")
         assert (price.macs, price.flops) == (0, i * j)
 
+    def test_a_complex_product_without_a_sum_is_four_products_and_two_additions(self, cost: Any) -> None:
+        i, j = 3, 5
+        ins, outs = ([TensorSpec(dims, "complex64") for dims in shapes] for shapes in ([(i,), (j,)], [(i, j)]))
+        price = cost("einsum", ins, outs, equation="i,j->ij")
+        assert (price.macs, price.flops) == (0, (4 + 2) * i * j)
+
     def test_a_label_of_one_operand_alone_is_summed_first(self, cost: Any) -> None:
         i, j, k, lonely = 3, 5, 7, 4
         price = cost("einsum", [(i, j, lonely), (j, k)], [(i, k)], equation="ijl,jk->ik")
@@ -110,7 +127,7 @@ class TestEinsum:
         assert cost("einsum", [(i, j)], [(i,)], equation="ij->i").macs == 0
 
     def test_an_axis_of_extent_one_is_broadcast(self, cost: Any) -> None:
-        b, i, j, k = 2, 3, 5, 7
+        b, i, j, k = 4, 3, 5, 7
         price = cost("einsum", [(1, i, j), (b, j, k)], [(b, i, k)], equation="bij,bjk->bik")
         assert price.macs == b * i * j * k
 

@@ -44,6 +44,15 @@ def test_a_broadcast_source_is_read_once() -> None:
     assert copy(view).bytes_read == one_element
 
 
+def test_a_destination_that_is_its_own_source_is_not_read() -> None:
+    n = 10
+    spec = TensorSpec((n,))
+    view = OpView("copy", ins=(spec, spec), outs=(spec,), attrs={"overwrites": True}, reads=4 * n)
+    assert copy(view) == Cost(bytes_written=4 * n)
+    part = OpView("copy", ins=(spec, spec), outs=(spec,), attrs={"overwrites": True}, reads=4)
+    assert copy(part).bytes_read == 0
+
+
 def test_creating_only_writes(cost: Any) -> None:
     n = 10
     assert cost("create", [], [(n,)]) == Cost(bytes_written=4 * n)
@@ -121,6 +130,17 @@ def test_a_scatter_in_place_moves_only_what_it_puts(cost: Any, fn: str, per_elem
         bytes_read=8 * put * width + 4 * put * width + (touched if per_element else 0),
         bytes_written=touched,
     )
+
+
+def test_a_complex_sum_adds_both_parts_of_what_it_puts(cost: Any) -> None:
+    x, put = TensorSpec((10, 8), "complex64"), TensorSpec((7, 8), "complex64")
+    assert cost("scatter", [x, int64(7, 8), put], [x], fn="add").flops == 2 * 7 * 8
+
+
+def test_a_scatter_in_place_never_writes_more_than_there_is(cost: Any) -> None:
+    price = cost("scatter", [(2, 8), int64(70, 8), (70, 8)], [(2, 8)], fn="add", overwrites=True)
+    assert price.bytes_written == 4 * 2 * 8
+    assert price.bytes_read == (8 + 4) * 70 * 8 + 4 * 2 * 8
 
 
 def test_a_scatter_of_one_value_puts_as_many_as_there_are_indices(cost: Any) -> None:

@@ -62,6 +62,37 @@ def test_every_norm_has_a_gradient_that_costs_more_than_its_use(cost: Any, fn: s
     assert backward.macs == 0
 
 
+X_HAT = CENTRE + SCALE
+CENTRED = X_HAT + 1 + 2 + 5  # Σ g; Σ g x̂: multiply, add; (g w - mean - x̂ mean) × rstd
+GRADIENTS = {
+    # and, where there are weight and bias: multiply and add for the one, add for the other
+    "batch": (CENTRED, 0),  # whose sums are theirs
+    **dict.fromkeys(("layer", "group", "instance"), (CENTRED, 2 + 1)),
+    "rms": (SCALE + 3 + 3, 2),  # x̂; Σ g w x̂: two products, add; (g w - x̂ mean) × rstd; no bias
+    **dict.fromkeys(("weight", "lp"), (2 + 1 + 2, 0)),  # Σ g v: multiply, add; subtract, two products
+}
+
+
+@pytest.mark.parametrize("fn", GRADIENTS)
+def test_the_gradient_of_a_norm_costs_its_steps(cost: Any, fn: str) -> None:
+    own, of_weight_and_bias = GRADIENTS[fn]
+    options = {"fn": fn, "grad": True, "training": True}
+    assert cost("norm", [X, X], [X], **options).flops == NUMEL * own
+    assert cost("norm", [X, X, C], [X, C, C], **options).flops == NUMEL * (own + of_weight_and_bias)
+
+
+def test_a_norm_by_powers_raises_adds_and_divides(cost: Any) -> None:
+    power, add, divide = 1, 1, 1
+    assert cost("norm", [X], [X], fn="lp").flops == NUMEL * (power + add + divide)
+
+
+def test_the_gradient_of_a_local_response_norm_repeats_it_and_has_as_much_of_its_own(cost: Any) -> None:
+    usual_window = 5
+    forward = cost("norm", [X], [X], fn="local_response", window=usual_window).flops
+    assert cost("norm", [X], [X], fn="local_response").flops == forward
+    assert cost("norm", [X, X], [X], fn="local_response", grad=True).flops == 2 * forward
+
+
 def test_the_gradient_with_stored_statistics_has_no_term_for_them(cost: Any) -> None:
     x_hat, sum_g, sum_g_x, product = 2, 1, 2, 1
     fixed = cost("norm", [X, X, C], [X, C, C], fn="batch", grad=True)

@@ -36,7 +36,15 @@ def test_max_pooling_that_keeps_indices_writes_them(cost: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(("fn", "per_gradient"), [("max", 1), ("avg", 1 + WINDOW), ("lp", 3 * WINDOW + 1)])
+GRADIENTS = [
+    ("max", 1), ("adaptive_max", 1),  # added at the stored place
+    ("avg", 1 + WINDOW), ("adaptive_avg", 1 + WINDOW),  # divided once, added at every place
+    ("lp", 3 * WINDOW + 1),  # power, multiply, add; multiply
+    ("unpool", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "per_gradient"), GRADIENTS)
 def test_the_gradient_of_pooling_spreads_each_output(cost: Any, fn: str, per_gradient: int) -> None:
     assert cost("pool", [Y, X], [X], fn=fn, window=WINDOW, grad=True).flops == OUT * per_gradient
 
@@ -72,9 +80,37 @@ def test_variance_deviation_norm_and_logsumexp_are_made_of_their_steps(cost: Any
     assert flops("logsumexp") == maximum + subtract + exp + add + log + add_maximum
 
 
+STEPS = {
+    # for each input, and for each output after that
+    **dict.fromkeys(("sum", "prod", "trace", "max", "min", "argmax", "argmin", "any", "all", "hash"), ("combine", "")),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), ("combine", "")),
+    "mean": ("add", "divide"),
+    "minmax": ("compare compare", ""),
+    "nansum": ("check add", ""),
+    "nanmean": ("check add", "divide"),
+    "count_nonzero": ("compare add", ""),
+    "equal": ("compare combine", ""),
+    "norm": ("power add", "root"),
+    "dot": ("multiply add", ""),
+    "dist": ("subtract power add", "root"),
+    **dict.fromkeys(("var", "var_mean"), ("add subtract square add", "divide divide")),
+    **dict.fromkeys(("std", "std_mean"), ("add subtract square add", "divide divide root")),
+    **dict.fromkeys(("logsumexp", "logcumsumexp"), ("compare subtract exp add", "log add")),
+    "histogram": ("subtract divide add", ""),
+}
+
+
+@pytest.mark.parametrize("fn", FLOPS_PER_INPUT)
+def test_every_reduction_costs_its_steps(cost: Any, fn: str) -> None:
+    n, m = 6, 10
+    per_input, per_output = (len(steps.split()) for steps in STEPS[fn])
+    assert cost("reduce", [(n, m)], [(n,)], fn=fn).flops == n * m * per_input + n * per_output
+
+
 def test_complex_sums_add_both_parts(cost: Any) -> None:
     z, y = TensorSpec((6, 10), "complex64"), TensorSpec((6,), "complex64")
     assert cost("reduce", [z], [y], fn="sum").flops == 2 * 6 * 10
+    assert cost("reduce", [z], [y], fn="mean").flops == 2 * 6 * 10 + 2 * 6
 
 
 def test_a_list_operator_reduces_every_input(cost: Any) -> None:

@@ -13,6 +13,13 @@ UNIT = {
     "rnn_tanh": 1 + TANH,
     "rnn_relu": 1 + RELU,
 }
+SIGMOID_SLOPE, TANH_SLOPE, RELU_SLOPE = 3, 3, 2  # g y (1 - y); g (1 - y²); compare, select
+UNIT_GRADIENT = {
+    "lstm": TANH + 6 + 1 + 3 * SIGMOID_SLOPE + 2 * TANH_SLOPE,  # tanh of the state again, products, an addition
+    "gru": 5 + 2 + 2 * SIGMOID_SLOPE + TANH_SLOPE,  # products, subtractions
+    "rnn_tanh": TANH_SLOPE,
+    "rnn_relu": RELU_SLOPE,
+}
 
 
 @pytest.mark.parametrize("cell", GATES)
@@ -66,4 +73,6 @@ def test_the_gradient_has_twice_the_macs(cost: Any, cell: str) -> None:
     steps, size, hidden = 14, 5, 3
     op = "recurrent", [(steps, size)], [(steps, hidden)]
     attrs = {"cell": cell, "steps": steps, "layers": ((size, hidden, hidden),)}
-    assert cost(*op, **attrs, grad=True).macs == 2 * cost(*op, **attrs).macs
+    gradient = cost(*op, **attrs, grad=True)
+    assert gradient.macs == 2 * cost(*op, **attrs).macs
+    assert gradient.flops == 2 * gradient.macs + steps * hidden * UNIT_GRADIENT[cell]

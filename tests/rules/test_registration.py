@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import opcost.rules
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import TensorSpec
 from opcost.core.kinds import CONTRACTIONS, KINDS
@@ -67,6 +68,16 @@ def test_a_callers_rules_replace_a_rule_only_for_that_caller() -> None:
 
 def test_nobody_knows_an_unknown_operator() -> None:
     assert default_rules().for_op("unknown", "mylib::op") is None
+
+
+def test_a_fault_of_the_own_rules_is_raised_and_not_told_as_a_plug_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(rules: Rules) -> None:
+        raise ValueError("our own fault")
+
+    monkeypatch.setattr(opcost.rules, "add", broken)
+    monkeypatch.setattr("opcost.core.plugin.usable", lambda group: {"own": broken})
+    with pytest.raises(ValueError, match="our own fault"):
+        default_rules.__wrapped__()
 
 
 def test_a_cost_moves_all_inputs_and_outputs_unless_told() -> None:

@@ -35,6 +35,20 @@ def test_the_gradient_of_resizing_reaches_every_source_element(cost: Any, fn: st
     assert cost("resize", [large], [small], fn=fn, grad=True).flops == 2 * 3 * 8 * 8 * taps * 2
 
 
+def test_the_gradient_of_the_nearest_element_is_added_to_it(cost: Any) -> None:
+    assert cost("resize", [(2, 3, 8, 8)], [(2, 3, 4, 4)], fn="nearest", grad=True).flops == 2 * 3 * 8 * 8
+
+
+def test_the_gradient_of_an_antialiased_filter_reaches_its_taps(cost: Any) -> None:
+    small, large, taps = (2, 3, 4, 4), (2, 3, 9, 9), 6 * 6
+    assert cost("resize", [small], [large], fn="bilinear", taps=taps, grad=True).flops == 2 * 3 * 4 * 4 * taps * 2
+
+
+def test_sampling_takes_the_four_corners_unless_told(cost: Any) -> None:
+    corners = 2 * 2
+    assert cost("sample", [(1, 3, 9, 9), (1, 5, 5, 2)], [(1, 3, 5, 5)]).flops == 3 * 5 * 5 * corners * 2
+
+
 def test_sampling_weighs_and_adds_its_taps(cost: Any) -> None:
     n, c, h, out = 2, 3, 16, 5
     x, grid, y = (n, c, h, h), (n, out, out, 2), (n, c, out, out)
@@ -126,6 +140,11 @@ def test_a_real_transform_is_half_of_it_in_both_directions(cost: Any) -> None:
     assert cost("fft", [half], [real], lengths=(n,), real=True).flops == rows * 5 * n * levels // 2
 
 
+def test_the_shortest_transform_has_one_level(cost: Any) -> None:
+    z = TensorSpec((3, 2), "complex64")
+    assert cost("fft", [z], [z], lengths=(2,)).flops == 3 * 5 * 2 * 1
+
+
 def test_a_transform_of_two_axes_is_one_after_the_other(cost: Any) -> None:
     n, m = 8, 32
     z = TensorSpec((n, m), "complex64")
@@ -172,7 +191,8 @@ class TestLinalg:
 
     @pytest.mark.parametrize(("shape", "tall", "thin"), [((9, 6), 9, 6), ((6, 9), 9, 6)])
     def test_the_smaller_side_counts_twice(self, cost: Any, shape: tuple[int, int], tall: int, thin: int) -> None:
-        assert cost("linalg", [shape], [shape], fn="qr").flops == 2 * tall * thin**2 - 2 * thin**3 // 3
+        for fn in ("qr", "householder"):
+            assert cost("linalg", [shape], [shape], fn=fn).flops == 2 * tall * thin**2 - 2 * thin**3 // 3
         assert cost("linalg", [shape], [shape], fn="lu").flops == tall * thin**2 - thin**3 // 3
 
     def test_singular_values_are_cheaper_than_their_vectors(self, cost: Any) -> None:
@@ -187,6 +207,9 @@ class TestLinalg:
         assert cost("linalg", [(n, n)], [(n,)], fn="eig").flops == 10 * n**3
         assert cost("linalg", [(n, n)], [(n,), (n, n)], fn="eigh").flops == 9 * n**3
         assert cost("linalg", [(n, n)], [(n,)], fn="eigh").flops == 4 * n**3 // 3
+
+    def test_the_vector_of_a_single_number_is_a_vector_too(self, cost: Any) -> None:
+        assert cost("linalg", [(1, 1)], [(1,), (1, 1)], fn="eig").flops == 25
 
     def test_solving_costs_two_n_squared_for_each_right_hand_side(self, cost: Any) -> None:
         n, k, b = self.N, 5, self.B

@@ -14,6 +14,7 @@ from profiler_event import C_TYPES, SCALAR_TYPES, Written, event_of
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch_samples import samples
 
 from opcost.analysis.join import with_costs
 from opcost.core.cost import Cost
@@ -95,21 +96,10 @@ class Catch(TorchDispatchMode):
 @pytest.fixture(scope="module")
 def calls() -> list[Counted]:
     """What PyTorch's own samples of its whole public surface call, forward and backward."""
-    pytest.importorskip("expecttest", reason="PyTorch's test samples need it")
-    from torch.testing._internal.common_methods_invocations import op_db
-
     catch = Catch()
-    for info in op_db:
-        if info.name.startswith("jiterator") or torch.float32 not in info.dtypes:
-            continue
-        trained = info.supports_autograd
-        samples = info.sample_inputs("cpu", torch.float32, requires_grad=trained)
-        for sample, _ in zip(samples, range(SAMPLES), strict=False):
-            with catch:
-                result = info(sample.input, *sample.args, **sample.kwargs)
-                grown = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
-                if grown and trained:
-                    sum(t.abs().sum() for t in grown).backward()
+    for run in samples(SAMPLES):
+        with catch:
+            run()
     return list(catch.calls.values())
 
 

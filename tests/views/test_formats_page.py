@@ -13,7 +13,7 @@ import pytest
 from opcost.core.plugin import OWN, VIEWS, load
 from opcost.core.report import STATS, Report
 from opcost.core.schema import SCHEMA
-from opcost.views.columns import EVERY_BY, columns_of
+from opcost.views.report_columns import EVERY_BY, columns_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 NAMED = set(re.findall(r"`([a-z_]+)`", PAGE))

@@ -130,9 +130,9 @@ def test_groups_are_bodies_of_their_own() -> None:
 
 
 def test_host_and_device_stand_below_each_other() -> None:
-    from opcost.views.profile_html import HTML
+    from opcost.views.html import ANSWER
 
     asked = profile(2)
-    found = Page(HTML.render(query(asked), query(asked, side="host")))
+    found = Page(ANSWER.render(query(asked), others=[query(asked, side="host")]))
     assert [tag for tag, _ in found.tags].count("section") == 2
     assert "host time" in found.said

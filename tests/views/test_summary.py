@@ -7,7 +7,8 @@ import pytest
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.report import Coverage, Parameter, Report, Uncounted
 from opcost.core.units import format_count
-from opcost.views.summary import Section, summarize
+from opcost.views.report_summary import summarize
+from opcost.views.summary import Section
 from opcost.wording import MANY
 
 

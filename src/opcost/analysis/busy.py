@@ -52,7 +52,7 @@ def _told(entry: object) -> Busy:
         or not isinstance(entry["device"], str)
         or not all(entry.get(name) is None or type(entry[name]) in (int, float) for name in numbers)
     ):
-        raise SourceError("what the profile says of its devices is damaged", hint="record the profile again")
+        raise SourceError("what the profile says about its devices is damaged", hint="record the profile again")
     return Busy(**entry)
 
 

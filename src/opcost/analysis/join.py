@@ -45,7 +45,7 @@ def with_costs(profile: Profile, rules: Rules) -> Profile:
         named = ", ".join(f"{name} ({count})" for name, count in failed.items())
         notes = (
             *notes,
-            Note("unpriced", f"what the trace says of these operators is not enough for their rule: {named}"),
+            Note("unpriced", f"the trace does not say enough about these operators to price them: {named}"),
         )
     return replace(profile, rows=tuple(rows), notes=notes) if changed or failed else profile
 

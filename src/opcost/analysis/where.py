@@ -259,7 +259,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token("mark", found["mark"], at)
         place = found.end()
         if found["unit"] is not None and found["unit"].casefold() in _WORDS:
-            # `count == 1 and ...`: the word after a number is no unit.
+            # `count == 1 and ...`: the word after a number is not a unit.
             place = found.start("unit")
     yield _Token("end", "", len(text))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import Quiet
@@ -95,7 +95,8 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     """The answer in one of our views."""
     from opcost.analysis.query import ask
     from opcost.core.plugin import PROFILE_VIEWS, load
-    from opcost.views.profile_listing import summary_lines
+    from opcost.views.answer_summary import summary_lines
+    from opcost.views.view import option_names
 
     if not question.aggregate_by:
         question = replace(question, aggregate_by=profile.usual_keys)
@@ -106,15 +107,11 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     answers = [ask(profile, question)]
     if choice.show_host and answers[0].side != "host":
         answers.append(ask(profile, replace(question, side="host")))
-    wishes: dict[str, Any] = {}
-    if written in ("table", "md"):
-        wishes = {"columns": choice.columns, "exact": choice.exact}
-    if written == "table":
-        wishes["width"] = choice.width
-    if written == "html":
-        wishes = {"columns": choice.columns}
-        return str(load(PROFILE_VIEWS, written).render(*answers, **wishes))
     view = load(PROFILE_VIEWS, written)
+    known = option_names(view)
+    wishes = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
+    if "others" in known:
+        return str(view.render(answers[0], others=answers[1:], **wishes))
     texts = [view.render(answer, **wishes) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

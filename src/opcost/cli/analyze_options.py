@@ -67,7 +67,7 @@ class AnalyzeChoice:
         parameter(
             group=CHOOSING,
             metavar="CONDITION",
-            help="Only operators that fulfil it: 'time > 1ms and kind == \"conv\"'.",
+            help="Only operators that satisfy this condition: 'time > 1ms and kind == \"conv\"'.",
         ),
     ] = None
     order_by: Annotated[
@@ -122,7 +122,7 @@ class AnalyzeChoice:
     peak_bandwidth: Annotated[
         str | None, parameter(group=ADDING, metavar="N", help="The same for the memory: 4.1TB (per second).")
     ] = None
-    show_host: Annotated[bool, parameter(group=SHOWING, help="Add the table of times on the host.")] = False
+    show_host: Annotated[bool, parameter(group=SHOWING, help="Add a table of the times on the host.")] = False
     copy_time: Annotated[bool, parameter(group=SHOWING, help="Add the time of copies to the summary.")] = False
     print_only: Annotated[
         Literal["summary", "device", "host"] | None, parameter(group=SHOWING, help="Print only this part.")
@@ -137,7 +137,7 @@ class AnalyzeChoice:
         Literal["table", "json", "csv", "md", "html", "megengine"] | None,
         parameter(
             group=SHOWING,
-            help="How it is written. Without it, MegEngine's own text for its profiles, else a table.",
+            help="The format of the output. Without it, MegEngine's own text for its profiles, else a table.",
         ),
     ] = None
     columns: Annotated[
@@ -161,9 +161,7 @@ class AnalyzeChoice:
 class ReadChoice:
     """How traces are read, and the model that they are joined to."""
 
-    partial: Annotated[bool, parameter(group=MODEL, help="Of a damaged file, take what stands before the damage.")] = (
-        False
-    )
+    partial: Annotated[bool, parameter(group=MODEL, help="Read a damaged file up to the damage.")] = False
     cluster: Annotated[
         str | None,
         parameter(group=MODEL, metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),

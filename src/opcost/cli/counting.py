@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from opcost.cli.inputs import InputSpec, parse_input, parse_settings
 from opcost.cli.options import CountChoice
-from opcost.cli.progress import working
+from opcost.cli.settings import parse_settings
+from opcost.core.progress import working
 from opcost.core.report import Report
-from opcost.errors import InputError, OpcostError
+from opcost.errors import OpcostError
+from opcost.frontends.inputs import spelled_out
 from opcost.frontends.options import Mode, usual_mode
 
 if TYPE_CHECKING:
     from opcost.frontends.source import Source
 
 
-def report_of(source: str | Source, choice: CountChoice, *, quiet: bool, data: Sequence[InputSpec] = ()) -> Report:
+def report_of(
+    source: str | Source, choice: CountChoice, *, quiet: bool, data: Mapping[str, Any] | None = None
+) -> Report:
     """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
 
-    A source that was resolved before, with its settings, is not looked at again. `data` is what is known of input data, in
-    place of `--input`.
+    A source that was resolved before, with its settings, is not looked at again. `data` is what the library is told
+    of input data, in place of `--input`.
     """
     from opcost.api import count, load_report
     from opcost.frontends.source import SavedReport, resolve
 
     name = source if isinstance(source, str) else source.label
-    specs = [*data] or [parse_input(text) for text in choice.inputs]
+    shapes, dtypes = spelled_out(list(choice.inputs) or None, None)
     arguments = parse_settings(choice.arguments, "--arg")
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.settings, "--set")) if isinstance(source, str) else source
@@ -48,27 +51,10 @@ def report_of(source: str | Source, choice: CountChoice, *, quiet: bool, data: S
             mode=mode_of(train=choice.train),
             causal=choice.causal,
             options=choice.frontend_options,
-            **shapes_of(specs),
+            **(data or {"shapes": shapes, "dtypes": dtypes}),
         )
 
 
 def mode_of(*, train: bool | None) -> Mode | None:
     """What `--train` or `--eval` asks for; with neither, the library decides."""
     return None if train is None else usual_mode(training=train)
-
-
-def shapes_of(specs: list[InputSpec]) -> dict[str, Any]:
-    """The `shapes` and `dtypes` of `opcost.count`: by name if the inputs have names, else by position."""
-    if not specs:
-        return {}
-    named = [spec for spec in specs if spec.name]
-    if not named:
-        return {"shapes": [spec.shape for spec in specs], "dtypes": [spec.dtype or None for spec in specs]}
-    if len(named) != len(specs):
-        raise InputError("some inputs have a name and some have none", hint="name all of them, or none")
-    if len({spec.name for spec in specs}) != len(specs):
-        raise InputError("two inputs have the same name")
-    return {
-        "shapes": {spec.name: spec.shape for spec in specs},
-        "dtypes": {spec.name: spec.dtype for spec in specs if spec.dtype},
-    }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from opcost.cli.counting import report_of
 from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
-from opcost.cli.progress import working
 from opcost.cli.saying import say
+from opcost.core.progress import working
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, h
 
 def diff(
     before: Annotated[str, parameter(group=MODEL, help="A source, a report saved as .json, or a profile.")],
-    after: Annotated[str, parameter(group=MODEL, help="Another one.")],
+    after: Annotated[str, parameter(group=MODEL, help="What to compare it with.")],
     /,
     *,
     choice: CountChoice | None = None,

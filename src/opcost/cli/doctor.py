@@ -1,4 +1,4 @@
-"""`opcost doctor`: what is installed, what is plugged in, what is missing. No framework is imported to find out."""
+"""`opcost doctor`: what is installed, what is plugged in, what is missing or broken."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from importlib import metadata
 from pathlib import Path
 
+from opcost.cli.libraries import states, version
 from opcost.cli.saying import say
 from opcost.core.plugin import FRONTENDS, GROUPS, RULES, checked, clashes, find
 from opcost.errors import OpcostError
@@ -25,7 +26,7 @@ def doctor() -> int:
     _section(
         "opcost", [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())]
     )
-    _section("libraries", [(name, _version(name) or "not installed") for name in LIBRARIES])
+    _section("libraries", states(LIBRARIES))
     _section("extras", [(name, _extra_state(name)) for name in _extras()])
     broken = False
     for group in GROUPS:
@@ -65,13 +66,6 @@ def _section(title: str, rows: list[tuple[str, str]]) -> None:
         say(f"  {name:<{width}}  {value}".rstrip())
 
 
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _extras() -> list[str]:
     try:
         return sorted(metadata.metadata("opcost").get_all("Provides-Extra") or ())
@@ -83,5 +77,5 @@ def _extra_state(extra: str) -> str:
     """Whether everything that an extra asks for is there, and how to get it if not."""
     wanted = [line for line in metadata.requires("opcost") or () if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", line)]
     names = [re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0] for line in wanted]
-    missing = [name for name in names if _version(name) is None]
+    missing = [name for name in names if version(name) is None]
     return f"missing {', '.join(missing)}: pip install 'opcost[{extra}]'" if missing else "installed"

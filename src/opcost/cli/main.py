@@ -91,9 +91,10 @@ def run(argv: Sequence[str]) -> int:
 
 @contextmanager
 def _plugin_warnings() -> Iterator[None]:
-    """Tell of a broken plug-in in one line; other warnings are the frameworks' own and are shown as ever."""
+    """Tell of a broken plug-in in one line; other warnings are the frameworks' own and are shown as ever, but for one."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # PyTorch's; nothing here needs it
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **further: Any) -> None:

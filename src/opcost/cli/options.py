@@ -68,8 +68,8 @@ Quiet = Annotated[
 RESERVED = frozenset(
     "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention debug "
     "depth eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops "
-    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge optimizer output quiet real set sort style top train "
-    "version view width".split()
+    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet real set sort style top "
+    "train version view width".split()
 )
 """Flags of the commands that count; no option of a front end can be called so."""
 
@@ -125,12 +125,14 @@ class CountChoice:
         ),
     ] = None
     real: Annotated[
-        bool,
+        bool | None,
         parameter(
             group=COUNTING,
-            help="Run on real weights and tensors, for a model whose control flow depends on float values.",
+            negative="--no-real",
+            help="Run on real weights and tensors, or never. Without either: where the model's control flow depends on float "
+            "values.",
         ),
-    ] = False
+    ] = None
     causal: Annotated[
         Literal["full", "half"],
         parameter(
@@ -196,7 +198,7 @@ class ShowChoice:
     columns: Annotated[
         str | None, parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
     ] = None
-    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits in place of K, M, G.")] = False
+    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits instead of K, M, G.")] = False
     width: Annotated[
         int | None, parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
     ] = None

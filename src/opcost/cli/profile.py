@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 import cyclopts
 from cyclopts import Group
 
-from opcost.cli.counting import mode_of, shapes_of
-from opcost.cli.inputs import parse_input, parse_settings
+from opcost.cli.counting import mode_of
 from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
-from opcost.cli.progress import working
 from opcost.cli.saying import say
+from opcost.cli.settings import parse_settings
 from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+from opcost.core.progress import working
 from opcost.core.units import format_time
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import InputError
@@ -52,9 +52,7 @@ class RunChoice:
     backward: Annotated[bool, parameter(group=RUNNING, help="Run the backward pass too.")] = False
     host_only: Annotated[
         bool,
-        parameter(
-            name=["--host-only", "--profile-host"], group=RUNNING, help="Record the host alone, nothing of the device."
-        ),
+        parameter(name=["--host-only", "--profile-host"], group=RUNNING, help="Record only the host, not the device."),
     ] = False
     warmup: Annotated[
         int, parameter(group=RUNNING, metavar="N", show_default=True, help="Runs before the first timed one.")
@@ -69,7 +67,8 @@ class RunChoice:
         ),
     ] = 10
     seconds: Annotated[
-        float | None, parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for so many seconds.")
+        float | None,
+        parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for this many seconds."),
     ] = None
     cold_l2: Annotated[
         bool, parameter(name="--cold-l2", group=RUNNING, help="Empty the device's last cache before every run.")
@@ -92,7 +91,7 @@ def profile(
             name=["--output", "-o"],
             group=WRITING,
             metavar="FILE",
-            help="Where it is written; .json keeps all.",
+            help="The file to write; .json keeps everything.",
         ),
     ],
     layout: Annotated[
@@ -111,7 +110,9 @@ def profile(
     if not is_stream(output):
         suffix = view_for_suffix(output, PROFILE_VIEWS).suffix
         if layout != "opcost" and suffix != ".json":
-            raise InputError(f"--layout {layout} is JSON, and {output} is not called so", hint="name the file *.json")
+            raise InputError(
+                f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"
+            )
     found = _recorded(source, choice or RunChoice(), quiet=quiet)
     if layout == "opcost":
         found.save(output)
@@ -145,7 +146,7 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
             repeat=choice.repeat,
             seconds=choice.seconds,
             cold_l2=choice.cold_l2,
-            **shapes_of([parse_input(text) for text in choice.inputs]),
+            shapes=list(choice.inputs) or None,
         )
 
 

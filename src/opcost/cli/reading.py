@@ -21,7 +21,7 @@ RANKS_TOLD = 8
 def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
     """The profile of one file, or of many ranks, joined to a model if one is named."""
     from opcost.api import read_profile
-    from opcost.cli.progress import working
+    from opcost.core.progress import working
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):

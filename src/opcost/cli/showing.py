@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
 from opcost.core.writing import check_writable
 from opcost.errors import InputError
-from opcost.views.view import check_options
+from opcost.views.view import check_options, option_names
 from opcost.wording import shortened, some
 
 SAYS_WHAT_IS_MISSING = ("table", "text", "md")
@@ -42,7 +41,7 @@ def show(report: Report, choice: ShowChoice) -> None:
     printed = not (choice.quiet and choice.output)
     if printed:
         view = load(VIEWS, choice.view)
-        if "color" in _names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        if "color" in option_names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             wanted["color"] = True
         with answering_for(view, "drawing the report"):
             text = view.render(report, **wanted)
@@ -54,7 +53,7 @@ def show(report: Report, choice: ShowChoice) -> None:
 def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
     """Write the report to a file in the view of its suffix, under those options that this view has."""
     view = view_for_suffix(str(path))
-    names = _names(view)
+    names = option_names(view)
     with answering_for(view, "writing the report"):
         report.save(path, **{name: value for name, value in wanted.items() if name in names})
 
@@ -79,10 +78,6 @@ def _depth(text: str) -> int | None:
     if not text.isdecimal() or len(text) > 9:
         raise InputError(f"--depth {shortened(repr(text))} is neither a number nor 'all'")
     return int(text)
-
-
-def _names(view: Any) -> set[str]:
-    return {field.name for field in fields(view.options)}
 
 
 def _warn_of_uncounted(report: Report) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Group
 
-from opcost.cli.counting import report_of, shapes_of
-from opcost.cli.inputs import InputSpec, parse_input, parse_settings
+from opcost.cli.counting import report_of
 from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
 from opcost.cli.saying import say
+from opcost.cli.settings import parse_settings
 from opcost.errors import InputError
 
 STATISTICS = Group("The statistics", sort_key=0)
@@ -58,7 +58,7 @@ def visualize(
         parameter(
             name=["--logging_to_stdout", "--logging-to-stdout"],
             group=STATISTICS,
-            help="Print every line and not the summary alone.",
+            help="Print every line, not only the summary.",
         ),
     ] = False,
     everything: Annotated[
@@ -92,17 +92,21 @@ def visualize(
     quiet: Quiet = False,
 ) -> int:
     """Print the statistics of a model and write its graph for TensorBoard."""
-    from opcost.compat.megengine.network_visualize import dump_path, find_records
+    from opcost.compat.megengine.network_visualize import counting, dump_path, find_records
     from opcost.compat.megengine.tables import Wanted, tell
+    from opcost.frontends.input_data import read_input_data
+    from opcost.frontends.inputs import spelled_out
     from opcost.frontends.source import resolve
 
     choice = choice or CountChoice()
     if load_input_data is not None and choice.inputs:
         raise InputError("both --load_input_data and --input were given", hint="give one of them")
     found = resolve(model, parse_settings(choice.settings, "--set"))
-    data = _input_data(load_input_data, typed=dump_path(found) is None)
-    report = report_of(found, choice, quiet=quiet, data=data)
-    shapes = shapes_of(data or [parse_input(text) for text in choice.inputs]).get("shapes")
+    told = counting(None if load_input_data is None else read_input_data(load_input_data))
+    if dump_path(found) is not None:
+        told.pop("dtypes", None)  # they are fixed in the file
+    report = report_of(found, choice, quiet=quiet, data=told)
+    shapes = told.get("shapes", spelled_out(list(choice.inputs) or None, None)[0])
     wanted_all = everything or not (cal_params or cal_flops or cal_activations)
     wanted = Wanted(
         cal_params=cal_params or wanted_all,
@@ -118,18 +122,3 @@ def visualize(
         say(f"log: {report.to_tensorboard(folder)}")
         say(f"look at it with: tensorboard --logdir {folder}")
     return 0
-
-
-def _input_data(path: Path | None, *, typed: bool) -> list[InputSpec]:
-    """The arrays of a file; types are told where the model leaves them open, floats as what it computes in."""
-    if path is None:
-        return []
-    from opcost.core.dtype import INTEGER
-    from opcost.frontends.input_data import read_input_data
-
-    found = read_input_data(path)
-    arrays = found if isinstance(found, dict) else {"": found}
-    return [
-        InputSpec(array.shape, name, array.dtype if typed and array.dtype in INTEGER else "")
-        for name, array in arrays.items()
-    ]

@@ -1,1 +1,1 @@
-"""The calls of other counters, answered by opcost: one module per peer, none of which imports the peer."""
+"""The calls of other counters, answered by opcost: one package per peer, none of which imports the peer."""

@@ -1,4 +1,4 @@
-"""Plain text tables in the two layouts that the peers print: the Markdown one and the boxed one."""
+"""Plain text tables in the layouts that the peers print: Markdown, boxed, and columns below a rule."""
 
 from __future__ import annotations
 
@@ -48,6 +48,21 @@ def box_table(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str 
     if title:
         lines.insert(0, _centred(title, len(rule)))
     return "\n".join(lines) + "\n"
+
+
+def simple_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[bool]) -> str:
+    """Columns with a rule of dashes below their headers; `right` says which of them stand right."""
+    rows = _printable(rows)
+    columns = list(zip(*rows, strict=True))
+    widths = [
+        max(len(header) + _HEADER_ROOM, *map(len, column)) for header, column in zip(headers, columns, strict=True)
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        placed = zip(cells, widths, right, strict=True)
+        return "  ".join(cell.rjust(width) if last else cell.ljust(width) for cell, width, last in placed).rstrip()
+
+    return "\n".join([line(headers), "  ".join("-" * width for width in widths), *map(line, rows)])
 
 
 def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:

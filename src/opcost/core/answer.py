@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note, TensorSpec
-from opcost.errors import UnknownName
 
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
 
@@ -158,17 +157,9 @@ class Answer:
 
     def render(self, view: str = "table", **options: Any) -> str:
         """The answer as text: table, json, csv, md, html."""
-        from inspect import Parameter, signature
-
         from opcost.core.plugin import PROFILE_VIEWS, load
 
-        chosen = load(PROFILE_VIEWS, view)
-        known = {each.name: each.kind for each in signature(chosen.render).parameters.values()}
-        for name in options:
-            if name not in known and Parameter.VAR_KEYWORD not in known.values():
-                taken = [each for each, kind in known.items() if kind is Parameter.KEYWORD_ONLY]
-                raise UnknownName(f"option of the {view} view", name, taken)
-        return str(chosen.render(self, **options))
+        return str(load(PROFILE_VIEWS, view).render(self, **options))
 
 
 def _per_second(amount: float | None, time_ns: float | None) -> float | None:

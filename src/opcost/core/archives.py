@@ -20,7 +20,7 @@ _FAULTS = (
 
 
 class BadArchive(Exception):
-    """It is no archive, or a damaged one; the text says why."""
+    """It is not an archive, or a damaged one; the text says why."""
 
 
 @contextmanager

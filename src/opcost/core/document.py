@@ -79,7 +79,7 @@ def read_specs(records: Iterable[Any]) -> list[TensorSpec]:
     for number, spec in enumerate(specs):
         extents = [extent or 1 for extent in spec.shape or ()]
         if len(extents) > MOST_AXES or min(extents, default=1) < 0:
-            raise Bad(f"{short(spec.shape)} is no shape, in specs[{number}]")
+            raise Bad(f"{short(spec.shape)} is not a shape, in specs[{number}]")
         believe(f"specs[{number}]", [prod(extents)])
     return specs
 

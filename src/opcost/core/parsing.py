@@ -31,7 +31,7 @@ def check_unfolded(text: str | bytes) -> None:
     marks: Any = ("[", "{") if isinstance(text, str) else (b"[", b"{")
     containers = sum(text.count(mark) for mark in marks)
     if containers * BYTES_PER_CONTAINER > len(text):
-        raise ValueError(f"its {len(text)} bytes hold {containers} lists and objects, too many to be believed")
+        raise ValueError(f"its {len(text)} bytes hold {containers} lists and objects, which is not plausible")
 
 
 def mended(text: str) -> str:

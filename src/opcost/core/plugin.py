@@ -31,18 +31,13 @@ OWN: dict[str, dict[str, str]] = {
     FRONTENDS: {name: f"opcost.frontends.{name}:FRONTEND" for name in ("megengine", "mxnet", "pt2", "torch")},
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
-        name: f"opcost.views.{module}:VIEW"
-        for name, module in (
-            *((name, name) for name in ("table", "arch", "text", "json", "csv", "tensorboard")),
-            ("md", "markdown"),
-        )
+        **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "tensorboard")},
+        "text": "opcost.views.table:TEXT",
+        "md": "opcost.views.markdown:REPORT",
     },
     PROFILE_VIEWS: {
-        "table": "opcost.views.profile:TABLE",
-        "json": "opcost.views.profile:JSON",
-        "csv": "opcost.views.profile:CSV",
-        "md": "opcost.views.profile:MARKDOWN",
-        "html": "opcost.views.profile_html:HTML",
+        **{name: f"opcost.views.{name}:ANSWER" for name in ("table", "json", "csv", "html")},
+        "md": "opcost.views.markdown:ANSWER",
     },
     TRACES: {
         name: f"opcost.traces.{name}:READER"
@@ -57,7 +52,7 @@ _WANTED: dict[str, tuple[str, ...]] = {
     FRONTENDS: ("name", "framework", "suffixes", "options", "sniff", "owns", "named", "build", "load"),
     RULES: ("__call__",),
     VIEWS: ("name", "suffix", "options", "render"),
-    PROFILE_VIEWS: ("name", "suffix", "render"),
+    PROFILE_VIEWS: ("name", "suffix", "options", "render"),
     TRACES: ("name", "sniff", "read"),
     RECORDERS: ("name", "framework", "suffixes", "wants_report", "owns", "record"),
 }
@@ -158,7 +153,7 @@ def answering_for(part: object, doing: str) -> Iterator[None]:
             raise
         raise BrokenPlugin(
             f"the plug-in {type(part).__qualname__} of {home} failed when {doing}: {_reason(exc)}",
-            hint="it is no part of opcost; --debug shows where it happened",
+            hint="it is not part of opcost; --debug shows where it happened",
         ) from exc
 
 

@@ -210,7 +210,7 @@ class _Pipe:
             time.sleep(0.01)
         raise SourceError(
             f"nothing comes through the pipe {self._name}",
-            hint="the program that should write into it has ended, or not begun",
+            hint="the program that should write into it has ended, or has not started",
         )
 
 

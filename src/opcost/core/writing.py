@@ -1,7 +1,7 @@
 """Files written whole or not at all: into a new file beside the target, which takes its place once it is on the disk.
 
 Whatever happens on the way, a full disk, Ctrl-C, a kill, the old file is as it was, and who reads meanwhile sees one of the
-two whole. The new file has the permissions of the old one, and a link is followed. What is no ordinary file, as
+two whole. The new file has the permissions of the old one, and a link is followed. What is not an ordinary file, as
 `/dev/stdout`, a pipe or a device, is written to as it is. The folder must be writable too: a file that was overwritten in
 place could be lost.
 """
@@ -54,13 +54,13 @@ def write_bytes(path: Target, data: bytes) -> None:
         with os.fdopen(os.dup(stream), "wb") if isinstance(stream, int) else stream.open("wb") as file:
             file.write(data)
     except BrokenPipeError:
-        raise  # the reader of a pipe went away, which is no fault of the file
+        raise  # the reader of a pipe went away, which is not the file's fault
     except (OSError, ValueError) as exc:
         raise _fault(path, exc) from exc
 
 
 def is_stream(path: Target) -> bool:
-    """Whether this is no ordinary file but something that is written to as it is, whose name says nothing of its content."""
+    """Whether this is not an ordinary file but something that is written to as it is, whose name says nothing of its content."""
     try:
         return _stream(path) is not None
     except (OSError, ValueError):

@@ -43,7 +43,7 @@ _MOST = {
 
 
 def read_configuration(path: Path) -> dict[str, Any]:
-    """The entries of a JSON file; what is no configuration, or says one thing twice, is an error."""
+    """The entries of a JSON file; what is not a configuration, or says one thing twice, is an error."""
     if (size := path.stat().st_size) > LARGEST_FILE:
         raise SourceError(
             f"{path} has {format_bytes(size)}, and no configuration is larger than {format_bytes(LARGEST_FILE)}"

@@ -94,12 +94,12 @@ def _npy(file: BinaryIO | Any, size: int, what: str) -> InputArray:
     if start[6] > 1:
         length, begins = int.from_bytes(start[8:10] + file.read(2), "little"), 12
     if length > LONGEST_HEAD:
-        raise InputError(f"{what} claims a head of {length} bytes", hint=_HINT)
+        raise InputError(f"{what} claims a header of {length} bytes", hint=_HINT)
     try:
         head = ast.literal_eval(file.read(length).decode("latin1").strip())
         shape, descr = head["shape"], head["descr"]
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as exc:
-        raise InputError(f"the head of {what} cannot be read", hint=_HINT) from exc
+        raise InputError(f"the header of {what} cannot be read", hint=_HINT) from exc
     array, itemsize = _array(shape, descr, what)
     if begins + length + prod(array.shape) * itemsize > size:
         raise InputError(

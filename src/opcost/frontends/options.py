@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -46,8 +46,10 @@ class CountOptions:
     backward: bool = False
     optimizer: Any = None
     """True for SGD, the name of a class in `torch.optim`, or a function of the parameters that makes one."""
-    real: bool = False
-    """Run the model on its own weights instead of without data."""
+    real: bool | None = None
+    """Run the model on its own weights instead of without data; None: where it asks for values that only they could tell."""
+    remake: Callable[[], Any] | None = None
+    """Makes the model again with its weights, where it was made without."""
     mode: Mode | None = None
     """To count the model in that mode; None: as it is."""
     own: Mapping[str, Any] = field(default_factory=dict)

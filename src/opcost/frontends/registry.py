@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opcost.frontends.options import CountOptions, Option
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
-"""What is called and is no object of a framework."""
+"""What can be called and is not an object of a framework."""
 HEAD_BYTES = 4096
 """How much of a file a front end sees when it is asked whether it reads it."""
 
@@ -50,7 +50,7 @@ class FrontEnd(Protocol):
         return False
 
     def named(self, text: str) -> Path | None:
-        """The file that is meant by a text which is no file itself, such as the prefix that several files share."""
+        """The file that is meant by a text that is not a file itself, such as the prefix that several files share."""
         return None
 
     def build(self, factory: Callable[..., object], kwargs: Mapping[str, object]) -> object:
@@ -82,7 +82,7 @@ def _claims(asked: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doi
 
 
 def file_named(text: str) -> Path | None:
-    """The file that some front end understands by a text which is no file itself."""
+    """The file that some front end understands by a text that is not a file itself."""
     found: list[Path] = []
 
     def ask(frontend: FrontEnd) -> bool:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opcost.core.profile import Profile
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
+from opcost.frontends.inputs import arrays_in, asked_of, by_place, check_one
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.registry import Recorder
 from opcost.recorders.timing import percentile, timed_runs
-from opcost.wording import some
 
 if TYPE_CHECKING:
     from opcost.core.report import Report
@@ -161,17 +160,13 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
     import numpy as np
 
     wanted = {item.name: item for item in session.get_inputs()}
-    given: dict[str, Any] = dict(options.kwargs)
-    if isinstance(options.inputs, Mapping):
-        given |= options.inputs
-    elif options.inputs is not None:
-        values = options.inputs if isinstance(options.inputs, (tuple, list)) else (options.inputs,)
-        given |= _by_name("inputs", values, wanted)
+    check_one(options)
+    ordered, named = arrays_in(options)
+    given = {**by_place(ordered, list(wanted), "inputs"), **named}
     for name in given:
         if name not in wanted:
-            raise UnknownName("input of the model", name, wanted)
-    shapes = _shapes(options.shapes, wanted)
-    types = _types(options.dtypes, wanted)
+            raise UnknownName("input", name, wanted)
+    shapes, types = asked_of(replace(options, inputs=None, kwargs={}), list(wanted))
     noise = np.random.default_rng(0)
     feed: dict[str, Any] = {}
     for name, item in wanted.items():
@@ -199,39 +194,6 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
         else:
             feed[name] = np.ones(shape, dtype) if dtype.kind == "b" or "mask" in name else np.zeros(shape, dtype)
     return feed
-
-
-def _shapes(shapes: Any, wanted: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    if shapes is None:
-        return {}
-    if isinstance(shapes, Mapping):
-        for name in shapes:
-            if name not in wanted:
-                raise UnknownName("input of the model", str(name), wanted)
-        return {str(name): tuple(shape) for name, shape in shapes.items()}
-    several = [shapes] if all(isinstance(extent, int) for extent in shapes) else shapes
-    return {name: tuple(shape) for name, shape in _by_name("shapes", several, wanted).items()}
-
-
-def _types(dtypes: Any, wanted: Mapping[str, Any]) -> dict[str, str]:
-    """The types that were asked for, by input; the words of torch (`torch.float32`) are understood."""
-    if dtypes is None:
-        return {}
-    if isinstance(dtypes, Mapping):
-        found = {str(name): dtype for name, dtype in dtypes.items()}
-    elif isinstance(dtypes, (tuple, list)):
-        found = _by_name("dtypes", dtypes, wanted)
-    else:
-        found = dict.fromkeys(wanted, dtypes)
-    return {name: str(dtype).rpartition(".")[2] for name, dtype in found.items() if dtype is not None}
-
-
-def _by_name(what: str, values: Sequence[Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    if len(values) > len(wanted):
-        raise InputError(
-            f"{len(values)} {what} are given, and the model takes {len(wanted)}: {', '.join(some(list(wanted)))}"
-        )
-    return dict(zip(wanted, values, strict=False))
 
 
 def _finished(result: Any) -> None:

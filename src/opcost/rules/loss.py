@@ -22,7 +22,8 @@ LOSSES: dict[str, tuple[int, int]] = {
     "poisson_nll": (3, 3),  # exp, multiply, subtract; exp, subtract, multiply
     "nll": (2, 1),  # for each target: negate, multiply by its class weight; multiply
     "cross_entropy": (5, 7),  # log_softmax; softmax (5), subtract the target, multiply
-    "ctc": (12, 24),  # for each time step and state: max (2), subtract (3), exp (3), add (2), log, add the input
+    "ctc": (12, 24),  # for each time step and state: max (2), subtract (3), exp (3), add (2), log, add the input;
+    # the same from the end, and to join the two
 }
 
 BY_TARGET = ("nll",)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from opcost.core.harmless import printable
 from opcost.core.report import ModuleCost, Report
 from opcost.core.units import format_count
-from opcost.views.view import View
+from opcost.views.options import NumberOptions
+from opcost.views.view import ReportView, View
 from opcost.wording import shortened, some
 
 MANY_LINES = 24
@@ -27,14 +28,6 @@ class Part(Protocol):
     def extra(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchOptions:
-    """How the architecture is shown."""
-
-    exact: bool = False
-    """Numbers with all their digits in place of units."""
-
-
 @dataclass(frozen=True, slots=True)
 class Arch:
     """The modules in definition order, and the line of each."""
@@ -43,20 +36,15 @@ class Arch:
     lines: dict[str, str]
 
 
-class ArchView(View[ArchOptions, Arch]):
-    """`report.arch()`."""
+def _build(report: Report, options: NumberOptions) -> Arch:
+    return Arch(
+        tuple(map(_with_short_extra, report.modules)),
+        {module.path: _line(module, options) for module in report.modules},
+    )
 
-    name: ClassVar[str] = "arch"
-    options = ArchOptions
 
-    def build(self, report: Report, options: ArchOptions) -> Arch:
-        return Arch(
-            tuple(map(_with_short_extra, report.modules)),
-            {module.path: _line(module, options) for module in report.modules},
-        )
-
-    def write(self, data: Arch, options: ArchOptions) -> str:
-        return arch_text(data.modules, data.lines.__getitem__) + "\n"
+def _write(arch: Arch, options: NumberOptions) -> str:
+    return arch_text(arch.modules, arch.lines.__getitem__) + "\n"
 
 
 def _with_short_extra(module: ModuleCost) -> ModuleCost:
@@ -66,7 +54,7 @@ def _with_short_extra(module: ModuleCost) -> ModuleCost:
     return module if short == module.extra else replace(module, extra=short)
 
 
-def _line(module: ModuleCost, options: ArchOptions) -> str:
+def _line(module: ModuleCost, options: NumberOptions) -> str:
     if module.same_as is not None:
         return f"= {module.same_as or 'the model itself'}"
     total = module.total
@@ -118,4 +106,4 @@ def arch_text(modules: Iterable[Part], statistics: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-VIEW = ArchView()
+REPORT: ReportView = View(name="arch", options=NumberOptions, build=_build, write=_write)

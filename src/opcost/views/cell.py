@@ -10,8 +10,7 @@ from itertools import groupby
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.units import format_bytes, format_count, format_time
-from opcost.views.columns import Column, Unit, Value
-from opcost.views.listing import Listing
+from opcost.views.listing import Column, Listing, Unit, Value
 from opcost.wording import some
 
 MANY_SHAPES = 24

@@ -1,4 +1,4 @@
-"""The report as comma-separated values with a head line.
+"""Lines as comma-separated values with a head line.
 
 Integers are exact, the unknown is empty, and shapes are written 1x3x224x224, several of them with a blank between.
 """
@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
-from typing import ClassVar
 
+from opcost.core.answer import Answer
 from opcost.core.harmless import csv_cell
 from opcost.core.report import Report
-from opcost.views.columns import By, Value, columns_of
-from opcost.views.listing import Listing, ListingOptions, list_report
+from opcost.views.answer_listing import list_records
+from opcost.views.listing import Listing, Value
+from opcost.views.report_columns import By, columns_of
+from opcost.views.report_listing import ListingOptions, list_report
 from opcost.views.tree import Depth
-from opcost.views.view import View
+from opcost.views.view import ProfileView, ReportView, View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CsvOptions(ListingOptions):
     """The options of a listing; one line per operator and every column unless told."""
 
@@ -28,31 +30,35 @@ class CsvOptions(ListingOptions):
     merge: bool | None = False
 
 
-class CsvView(View[CsvOptions, Listing]):
-    """For spreadsheets and data frames."""
+@dataclass(frozen=True, kw_only=True)
+class AnswerCsvOptions:
+    """There is nothing to choose: all lines with all that is known of them."""
 
-    name: ClassVar[str] = "csv"
-    suffix: ClassVar[str] = ".csv"
-    options = CsvOptions
 
-    def build(self, report: Report, options: CsvOptions) -> Listing:
-        # A path says what a label in a tree and a note say, and each of these can still be asked for.
-        left_out = ("module", "note") if options.by == "module" else ()
-        usual = [name for name in columns_of(options.by, 0) if name not in left_out]
-        return list_report(report, options, default=usual)
+def _of_report(report: Report, options: CsvOptions) -> Listing:
+    # A path says what a label in a tree and a note say, and each of these can still be asked for.
+    left_out = ("module", "note") if options.by == "module" else ()
+    usual = [name for name in columns_of(options.by, 0) if name not in left_out]
+    listing = list_report(report, options, default=usual)
+    # The total is left out: a reader who adds the column up must get it, not twice of it.
+    return replace(listing, lines=tuple(line for line in listing.lines if line.role != "total"))
 
-    def write(self, data: Listing, options: CsvOptions) -> str:
-        out = StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(column.name for column in data.columns)
-        # The total is left out: a reader who adds the column up must get it, not twice of it.
-        lines = [line.values for line in data.lines if line.role != "total"]
-        columns = [
-            _texts(values) if column.unit in ("name", "text", "shapes") else values
-            for column, values in zip(data.columns, zip(*lines, strict=True), strict=False)
-        ]
-        writer.writerows(zip(*columns, strict=True))  # the writer leaves the unknown empty
-        return out.getvalue()
+
+def _of_answer(answer: Answer, options: AnswerCsvOptions) -> Listing:
+    return list_records(answer)
+
+
+def _write(listing: Listing, options: object) -> str:
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(column.name for column in listing.columns)
+    lines = [line.values for line in listing.lines]
+    columns = [
+        _texts(values) if column.textual else values
+        for column, values in zip(listing.columns, zip(*lines, strict=True), strict=False)
+    ]
+    writer.writerows(zip(*columns, strict=True))  # the writer leaves the unknown empty
+    return out.getvalue()
 
 
 def _texts(values: Iterable[Value]) -> list[str]:
@@ -67,4 +73,5 @@ def _texts(values: Iterable[Value]) -> list[str]:
     return texts
 
 
-VIEW = CsvView()
+REPORT: ReportView = View(name="csv", suffix=".csv", options=CsvOptions, build=_of_report, write=_write)
+ANSWER: ProfileView = View(name="csv", suffix=".csv", options=AnswerCsvOptions, build=_of_answer, write=_write)

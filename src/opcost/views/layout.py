@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.views.cell import NOTHING, cut, cut_shapes, listing_texts, pad, width_of, wrap
-from opcost.views.columns import Column
-from opcost.views.listing import Line, Listing
+from opcost.views.listing import Column, Line, Listing
 
 Style: TypeAlias = Literal["plain", "title", "head", "guide", "name", "text", "number", "zero", "sum", "warn", "faint"]
 
@@ -63,17 +62,13 @@ class _Candidate(NamedTuple):
     comfort: int
     least: int
 
-    @property
-    def left(self) -> bool:
-        return self.column.unit in _LEFT
-
 
 def draw_listing(listing: Listing, how: Drawing) -> Drawn:
     """Heads, lines and totals, between rules."""
     chosen, left_out = _fit(_measure(listing, how), listing.ranked, how.width)
     widths = _share_room(chosen, how.width)
     heads = [
-        Piece(pad(candidate.column.title, room, left=candidate.left) + GAP, "head")
+        Piece(pad(candidate.column.title, room, left=candidate.column.textual) + GAP, "head")
         for candidate, room in zip(chosen, widths, strict=True)
     ]
     rule = [Piece(how.spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
@@ -92,9 +87,8 @@ def draw_listing(listing: Listing, how: Drawing) -> Drawn:
 def _measure(listing: Listing, how: Drawing) -> list[_Candidate]:
     """Every column that has something to tell, with its widths."""
     measured = []
-    for place, column in enumerate(listing.columns):
-        if listing.is_dull(place):
-            continue
+    for place in listing.telling:
+        column = listing.columns[place]
         texts = listing_texts(listing, place, exact=how.exact)
         if how.ascii:
             texts = [how.spell(text) for text in texts]
@@ -139,7 +133,7 @@ def _share_room(chosen: list[_Candidate], width: int) -> list[int]:
     widths = [candidate.comfort for candidate in chosen]
     room = width - sum(widths) - len(GAP) * (len(widths) - 1)
     elastic = sorted(
-        (place for place, candidate in enumerate(chosen) if candidate.left),
+        (place for place, candidate in enumerate(chosen) if candidate.column.textual),
         key=lambda place: _LEFT.index(chosen[place].column.unit),
         reverse=room < 0,
     )
@@ -174,7 +168,7 @@ def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing
             # However deep the tree is, some of the name must remain.
             drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
             fitted = how.spell(cut(text, room - len(drawn), column.unit))
-            own = Piece(pad(fitted, room - len(drawn), left=candidate.left) + GAP, style)
+            own = Piece(pad(fitted, room - len(drawn), left=candidate.column.textual) + GAP, style)
             cell = known[key] = (Piece(drawn, "guide"), own) if drawn else (own,)
         cells.append(cell)
     return cells

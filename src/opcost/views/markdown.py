@@ -1,77 +1,99 @@
-"""The report as a GitHub table, with the totals and everything else to know below it."""
+"""A report or an answer as a GitHub table, with everything else to know below it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
+from opcost.core.answer import Answer
 from opcost.core.harmless import markdown_text
 from opcost.core.report import Report
-from opcost.core.units import format_bytes, format_count
+from opcost.views.answer_listing import list_answer
+from opcost.views.answer_summary import summarize_answer
 from opcost.views.cell import listing_texts
-from opcost.views.columns import SHOWN
-from opcost.views.listing import Listing, ListingOptions
-from opcost.views.page import Page, build_page
-from opcost.views.view import View
+from opcost.views.listing import Columns, Listing
+from opcost.views.options import NumberOptions
+from opcost.views.page import Page
+from opcost.views.report_columns import SHOWN
+from opcost.views.report_listing import ListingOptions, list_report
+from opcost.views.report_summary import summarize
+from opcost.views.summary import phase_rows
+from opcost.views.view import ProfileView, ReportView, View
 
 _LEFT_OUT = ("bytes", "param_bytes", "own_params", "own_macs")
 """Columns that a page on the web has no room for; they can be asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkdownOptions(ListingOptions):
+@dataclass(frozen=True, kw_only=True)
+class MarkdownOptions(ListingOptions, NumberOptions):
     """The options of a listing, and how to write its numbers."""
 
-    exact: bool = False
-    """Numbers with all their digits in place of units."""
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerMarkdownOptions(NumberOptions):
+    """Which columns to write, and how."""
+
+    columns: Columns = None
 
 
-class MarkdownView(View[MarkdownOptions, Page]):
-    """For issues, pull requests and READMEs."""
-
-    name: ClassVar[str] = "md"
-    suffix: ClassVar[str] = ".md"
-    options = MarkdownOptions
-
-    def build(self, report: Report, options: MarkdownOptions) -> Page:
-        return build_page(report, options, default=[name for name in SHOWN[options.by] if name not in _LEFT_OUT])
-
-    def write(self, data: Page, options: MarkdownOptions) -> str:
-        summary = data.summary
-        parts = [
-            [f"**{markdown_text(summary.heading[0])}**"],
-            [f"- {markdown_text(' '.join(line.split()))}" for line in summary.heading[1:]],
-            _table(data, options),
-            [f"*{markdown_text(remark)}*" for remark in data.listing.remarks],
-            _totals(data),
-            _phases(data),
-            [markdown_text(" · ".join(summary.conventions))],
-        ]
-        for section in summary.sections:
-            parts.append([f"**{markdown_text(section.title)}**"])
-            parts.append([f"- {markdown_text(line)}" for line in section.lines])
-            parts.append([markdown_text(section.hint)] if section.hint else [])
-        return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+def _of_report(report: Report, options: MarkdownOptions) -> Page:
+    usual = [name for name in SHOWN[options.by] if name not in _LEFT_OUT]
+    return Page(list_report(report, options, default=usual), summarize(report))
 
 
-def _table(page: Page, options: MarkdownOptions) -> list[str]:
-    listing = page.listing
-    places = [place for place in range(len(listing.columns)) if not listing.is_dull(place)]
+def _of_answer(answer: Answer, options: AnswerMarkdownOptions) -> Page:
+    return Page(list_answer(answer, options.columns), summarize_answer(answer))
+
+
+def _write(page: Page, options: NumberOptions) -> str:
+    summary = page.summary
+    totals = [
+        (quantity.label.replace("  ", "&emsp;"), quantity.human, f"{quantity.value:,}")
+        for quantity in summary.quantities
+    ]
+    parts = [
+        [f"**{markdown_text(summary.heading[0])}**"],
+        _bullets(" ".join(line.split()) for line in summary.heading[1:]),
+        _listing(page.listing, exact=options.exact),
+        [f"*{markdown_text(remark)}*" for remark in page.listing.remarks],
+        _table([("total", "", "exact"), *totals], "lrr") if totals else [],
+        _table(phase_rows(summary.phases), "lrrrr") if summary.phases else [],
+        [markdown_text(" · ".join(summary.conventions))] if summary.conventions else [],
+        _bullets(summary.seen_against),
+    ]
+    for section in summary.sections:
+        parts.append([f"**{markdown_text(section.title)}**"])
+        parts.append(_bullets(section.lines))
+        parts.append([markdown_text(section.hint)] if section.hint else [])
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _bullets(lines: Iterable[str]) -> list[str]:
+    return [f"- {markdown_text(line)}" for line in lines]
+
+
+def _table(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """The first row as the head, and at which side the cells of each column stand: `lrr`."""
+    rules = [":---" if side == "l" else "---:" for side in sides]
+    return ["| " + " | ".join(row) + " |" for row in (rows[0], rules, *rows[1:])]
+
+
+def _listing(listing: Listing, *, exact: bool) -> list[str]:
+    places = listing.telling
     columns = [listing.columns[place] for place in places]
-    heads = [column.title for column in columns]
-    rules = [":---" if column.unit in ("name", "text", "shapes") else "---:" for column in columns]
-    cells = [_cells(listing, place, options) for place in places]
-    return ["| " + " | ".join(row) + " |" for row in (heads, rules, *zip(*cells, strict=True))]
+    cells = [_cells(listing, place, exact=exact) for place in places]
+    rows = [[column.title for column in columns], *zip(*cells, strict=True)]
+    return _table(rows, "".join("l" if column.textual else "r" for column in columns))
 
 
-def _cells(listing: Listing, place: int, options: MarkdownOptions) -> list[str]:
+def _cells(listing: Listing, place: int, *, exact: bool) -> list[str]:
     """The cells of one column; equal ones are made once."""
     column = listing.columns[place]
     code = column.unit == "name" or column.name == "op"
     tree = column.name == "module"
     known: dict[tuple[str, str, str], str] = {}
     cells = []
-    for line, text in zip(listing.lines, listing_texts(listing, place, exact=options.exact), strict=True):
+    for line, text in zip(listing.lines, listing_texts(listing, place, exact=exact), strict=True):
         key = (line.guides if tree else "", text, line.role)
         cell = known.get(key)
         if cell is None:
@@ -89,24 +111,5 @@ def _cells(listing: Listing, place: int, options: MarkdownOptions) -> list[str]:
     return cells
 
 
-def _totals(page: Page) -> list[str]:
-    rows = ["| total | | exact |", "| :--- | ---: | ---: |"]
-    for quantity in page.summary.quantities:
-        human = format_bytes(quantity.value) if quantity.unit == "bytes" else format_count(quantity.value)
-        bound = "≥" if quantity.partial else ""
-        label = quantity.label.replace("  ", "&emsp;")
-        rows.append(f"| {label} | {bound}{human} | {quantity.value:,} |")
-    return rows
-
-
-def _phases(page: Page) -> list[str]:
-    if not page.summary.phases:
-        return []
-    rows = ["| phase | MACs | FLOPs | read | written |", "| :--- | ---: | ---: | ---: | ---: |"]
-    for phase, cost in page.summary.phases:
-        counts = f"{format_count(cost.macs)} | {format_count(cost.flops)}"
-        rows.append(f"| {phase} | {counts} | {format_bytes(cost.bytes_read)} | {format_bytes(cost.bytes_written)} |")
-    return rows
-
-
-VIEW = MarkdownView()
+REPORT: ReportView = View(name="md", suffix=".md", options=MarkdownOptions, build=_of_report, write=_write)
+ANSWER: ProfileView = View(name="md", suffix=".md", options=AnswerMarkdownOptions, build=_of_answer, write=_write)

@@ -1,17 +1,14 @@
-"""A whole report on one page of text: heading, table, totals, and what the reader must know."""
+"""A table on a page of text: heading, lines, totals, and what the reader must know."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from opcost.core.harmless import printable
-from opcost.core.report import Report
-from opcost.core.units import format_bytes, format_count
 from opcost.views.cell import pad, wrap
 from opcost.views.layout import GAP, Drawing, Drawn, Piece, Style, draw_listing
-from opcost.views.listing import Listing, ListingOptions, list_report
-from opcost.views.summary import Quantity, Section, Summary, summarize
+from opcost.views.listing import Listing
+from opcost.views.summary import Quantity, Section, Summary, held, phase_rows
 
 NARROWEST = 40
 """Below this many columns there is nothing left to shorten."""
@@ -25,11 +22,6 @@ class Page:
     summary: Summary
 
 
-def build_page(report: Report, options: ListingOptions, default: Sequence[str] | None = None) -> Page:
-    """The page of a report; `default` names the columns where the caller chose none and room does not matter."""
-    return Page(list_report(report, options, default=default), summarize(report))
-
-
 def draw_page(page: Page, how: Drawing) -> Drawn:
     """The page as lines of styled pieces, its parts separated by empty lines."""
     how = replace(how, width=max(how.width, NARROWEST))
@@ -40,7 +32,8 @@ def draw_page(page: Page, how: Drawing) -> Drawn:
         draw_listing(page.listing, how) + _lines(page.listing.remarks, width, "faint"),
         _draw_totals(summary.quantities, width),
         _draw_phases(summary, width),
-        _lines([" · ".join(printable(said).replace(" ", "\u00a0") for said in summary.conventions)], width, "faint"),
+        _lines([" · ".join(map(held, summary.conventions))], width, "faint"),
+        _lines(summary.seen_against, width, "text", indent=2),
         *(_draw_section(section, width) for section in summary.sections),
     ]
     drawn: Drawn = []
@@ -59,10 +52,9 @@ def plain(drawn: Drawn) -> str:
 
 
 def _draw_totals(quantities: Sequence[Quantity], width: int) -> Drawn:
-    rows = []
-    for quantity in quantities:
-        human = format_bytes(quantity.value) if quantity.unit == "bytes" else format_count(quantity.value)
-        rows.append((quantity, f"≥{human}" if quantity.partial else human, f"{quantity.value:,}"))
+    if not quantities:
+        return []
+    rows = [(quantity, quantity.human, f"{quantity.value:,}") for quantity in quantities]
     label = max(len(quantity.label) for quantity, _, _ in rows)
     human_width = max(len(human) for _, human, _ in rows)
     exact_width = max(len(exact) for _, _, exact in rows)
@@ -83,13 +75,7 @@ def _draw_phases(summary: Summary, width: int) -> Drawn:
     """One line for each phase, with as many of its costs as have room."""
     if not summary.phases:
         return []
-    columns: list[list[str]] = [
-        ["phase", *(phase for phase, _ in summary.phases)],
-        ["MACs", *(format_count(cost.macs) for _, cost in summary.phases)],
-        ["FLOPs", *(format_count(cost.flops) for _, cost in summary.phases)],
-        ["read", *(format_bytes(cost.bytes_read) for _, cost in summary.phases)],
-        ["written", *(format_bytes(cost.bytes_written) for _, cost in summary.phases)],
-    ]
+    columns = list(zip(*phase_rows(summary.phases), strict=True))
     drawn: Drawn = [[] for _ in columns[0]]
     for place, column in enumerate(columns):
         room = max(map(len, column))
@@ -110,5 +96,5 @@ def _draw_section(section: Section, width: int) -> Drawn:
     return drawn
 
 
-def _lines(texts: Iterable[str], width: int, style: Style) -> Drawn:
-    return [[Piece(line, style)] for text in texts for line in wrap(text, width)]
+def _lines(texts: Iterable[str], width: int, style: Style, indent: int = 0) -> Drawn:
+    return [[Piece(line, style)] for text in texts for line in wrap(text, width, indent)]

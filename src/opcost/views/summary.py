@@ -1,24 +1,17 @@
-"""What is said below a table: the totals, the conventions they follow, and everything the reader must know. Plain data."""
+"""What stands above and below a table: a heading, totals, and everything the reader must know. Plain data."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from opcost.core.cost import FLOPS_PER_MAC, Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.cost import Cost
 from opcost.core.harmless import printable
-from opcost.core.report import Parameter, Report
-from opcost.core.units import format_count
-from opcost.views.cell import in_runs
-from opcost.wording import shortened, some
+from opcost.core.units import format_bytes, format_count
 
 LONG_LINE = 1000
 """Characters of one entry below a table; a note is a sentence or two."""
-NO_RULE = "no rule"
-"""The reason of `Uncounted` that a rule of the user's own removes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +24,12 @@ class Quantity:
     partial: bool = False
     """Some operator has no price, so this is a lower bound."""
     remark: str = ""
+
+    @property
+    def human(self) -> str:
+        """The value with a unit, marked where it is a lower bound."""
+        text = format_bytes(self.value) if self.unit == "bytes" else format_count(self.value)
+        return f"≥{text}" if self.partial else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,180 +48,24 @@ class Summary:
     """Heading, totals, phases, conventions, and sections where there is something to say."""
 
     heading: tuple[str, ...]
-    quantities: tuple[Quantity, ...]
-    phases: tuple[tuple[str, Cost], ...]
+    quantities: tuple[Quantity, ...] = ()
+    phases: tuple[tuple[str, Cost], ...] = ()
     """Empty where there is only the forward pass."""
-    conventions: tuple[str, ...]
-    sections: tuple[Section, ...]
+    conventions: tuple[str, ...] = ()
+    seen_against: tuple[str, ...] = ()
+    """What the lines of a profile must be seen against: totals, how devices were used, where the peaks are from, notes."""
+    sections: tuple[Section, ...] = ()
 
 
-def summarize(report: Report) -> Summary:
-    """The whole report in a few lines."""
-    return Summary(
-        heading=_heading(report),
-        quantities=_quantities(report),
-        phases=tuple(report.phases.items()) if set(report.phases) != {"forward"} else (),
-        conventions=_conventions(report),
-        sections=tuple(section for section in _sections(report) if section.lines),
-    )
+def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
+    """The costs of each phase, below their titles."""
+    rows: list[tuple[str, ...]] = [("phase", "MACs", "FLOPs", "read", "written")]
+    for phase, cost in phases:
+        counts, moved = (cost.macs, cost.flops), (cost.bytes_read, cost.bytes_written)
+        rows.append((phase, *map(format_count, counts), *map(format_bytes, moved)))
+    return rows
 
 
-def _heading(report: Report) -> tuple[str, ...]:
-    meta = report.meta
-    root = report.modules[0].type
-    source = meta.get("source", "")
-    name = root if source in ("", root) else f"{source} ({root})" if root else source
-    framework = " ".join(filter(None, (meta.get("framework", ""), meta.get("version", ""))))
-    first = " · ".join(filter(None, (name, framework)))
-    inputs = _some([f"{name} {_spec(spec)}".strip() for name, spec in report.inputs])
-    outputs = _some(in_runs(map(_spec, report.outputs)))
-    lines = [first, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
-    return tuple(line for line in lines if line)
-
-
-def _spec(spec: TensorSpec) -> str:
-    return f"{spec} {spec.dtype}"
-
-
-def _some(words: list[str]) -> str:
-    return ", ".join(_held(word) for word in some(words))
-
-
-def _held(text: str) -> str:
+def held(text: str) -> str:
     """The text with its words held together where lines are broken."""
     return printable(text).replace(" ", "\u00a0")
-
-
-def _quantities(report: Report) -> tuple[Quantity, ...]:
-    totals = report.totals
-    partial = totals.uncounted > 0
-    unused = totals.unused_params
-    frozen = totals.params - totals.trainable_params
-    found = [
-        Quantity("params", totals.params, "count"),
-        Quantity("  trainable", totals.trainable_params, "count") if frozen else None,
-        Quantity("  frozen", frozen, "count") if frozen else None,
-        Quantity("  unused", unused, "count", remark="read by no operator") if unused else None,
-        Quantity("buffers", totals.buffers, "count") if totals.buffers else None,
-        Quantity("MACs", totals.macs, "count", partial, "multiply-accumulates"),
-        Quantity("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
-        Quantity("activations", totals.activations, "count", remark="elements of new tensors, forward"),
-        Quantity("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
-        Quantity("bytes written", totals.bytes_written, "bytes", partial),
-        Quantity("param bytes", totals.param_bytes, "bytes"),
-        Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
-        Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
-    ]
-    return tuple(quantity for quantity in found if quantity is not None)
-
-
-def _conventions(report: Report) -> tuple[str, ...]:
-    meta = report.meta
-    said = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
-    causal = meta.get("causal", "full")
-    if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
-        said.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
-    if mode := meta.get("mode"):
-        said.append(f"{mode} mode")
-    if device := meta.get("device"):
-        said.append(device)
-    if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
-        said.append(f"{', '.join(dtypes)} parameters")
-    return tuple(said)
-
-
-def _sections(report: Report) -> Iterable[Section]:
-    yield Section("unused parameters", _limited(_unused(report.unused)))
-    aliases = {module.path: module.same_as for module in report.modules if module.same_as is not None}
-    yield Section(
-        "shared modules",
-        _limited(
-            [
-                f"{path} = {first or 'the model itself'}"
-                for path, first in aliases.items()
-                if _owner(path) not in aliases
-            ]
-        ),
-        "one module under several names: its parameters count once, its work as often as it is called",
-    )
-    shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
-    yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
-    yield _uncounted(report)
-    yield Section(
-        "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
-    )
-
-
-def _uncounted(report: Report) -> Section:
-    missed = report.coverage.uncounted
-    lines = []
-    for entry in missed:
-        times = f"\u00a0×{entry.count}" if entry.count > 1 else ""
-        reason = f" ({entry.reason})" if entry.reason != NO_RULE else ""
-        lines.append(f"{entry.raw}{times} in {_places(entry.modules)}{reason}")
-    without_rule = [entry.raw for entry in missed if entry.reason == NO_RULE]
-    hint = "the totals are lower bounds"
-    if without_rule:
-        more = ", ..." if len(without_rule) > 1 else ""
-        rules = f'rules={{"{without_rule[0]}": rule{more}}}'
-        hint += "; to count them, pass " + _held(rules)
-    share = f"{sum(entry.count for entry in missed):,} of {len(report.rows):,}"
-    return Section(f"uncounted operators, {share}", _limited(lines), hint, urgent=True)
-
-
-def _unused(parameters: Iterable[Parameter]) -> list[str]:
-    """Modules, names and elements; modules that differ only in numbers are one line."""
-    groups: dict[str, list[Parameter]] = {}
-    for parameter in parameters:
-        groups.setdefault(_pattern(_owner(parameter.name)), []).append(parameter)
-    lines = []
-    for pattern, found in groups.items():
-        owners = list(dict.fromkeys(_owner(parameter.name) for parameter in found))
-        names = ", ".join(some(list(dict.fromkeys(parameter.name.rpartition(".")[2] for parameter in found))))
-        owner = owners[0] if len(owners) == 1 else pattern
-        amount = _amount(len(owners), _elements(found))
-        lines.append(f"{owner}: {names} {amount}" if owner else f"{names} {amount}")
-    return lines
-
-
-def _shared(parameters: Iterable[Parameter]) -> list[str]:
-    groups: dict[tuple[str, ...], list[Parameter]] = {}
-    for parameter in parameters:
-        groups.setdefault(tuple(map(_pattern, parameter.names)), []).append(parameter)
-    return [
-        f"{_equal(found[0].names if len(found) == 1 else tuple(dict.fromkeys(patterns)))} "
-        + _amount(len(found), _elements(found))
-        for patterns, found in groups.items()
-    ]
-
-
-def _equal(names: tuple[str, ...]) -> str:
-    shown = names if len(names) <= 4 else (*names[:3], f"({len(names) - 3:,} more names)")
-    return " = ".join(shown)
-
-
-def _amount(count: int, elements: int) -> str:
-    """`×12  9.22 K`, kept on one line."""
-    size = format_count(elements)
-    return (f"×{count}, {size}" if count > 1 else size).replace(" ", "\u00a0")
-
-
-def _elements(parameters: Iterable[Parameter]) -> int:
-    return sum(parameter.spec.numel for parameter in parameters if parameter.spec.known)
-
-
-def _owner(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def _pattern(name: str) -> str:
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
-
-
-def _places(modules: tuple[str, ...]) -> str:
-    named = [path or "the model itself" for path in modules]
-    return ", ".join(named) if len(named) <= 3 else f"{', '.join(named[:2])} and {len(named) - 2:,} more modules"
-
-
-def _limited(lines: list[str]) -> tuple[str, ...]:
-    return tuple(shortened(line, LONG_LINE) for line in some(lines))

@@ -1,17 +1,22 @@
-"""The report as a table for the terminal, as wide as it is and in colour where wanted."""
+"""A report or an answer as a table: for the terminal, as wide as it is and in colour where wanted; or for logs and files."""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import dataclass
-from typing import ClassVar
 
+from opcost.core.answer import Answer
 from opcost.core.report import Report
+from opcost.views.answer_listing import list_answer
+from opcost.views.answer_summary import summarize_answer
 from opcost.views.layout import Drawing, Drawn, Style
-from opcost.views.listing import ListingOptions, whole_number
-from opcost.views.page import Page, build_page, draw_page, plain
-from opcost.views.view import View
+from opcost.views.listing import Columns
+from opcost.views.options import PageOptions
+from opcost.views.page import Page, draw_page, plain
+from opcost.views.report_listing import ListingOptions, list_report
+from opcost.views.report_summary import summarize
+from opcost.views.view import ProfileView, ReportView, View
 
 COLOURS: dict[Style, str] = {
     "plain": "",
@@ -28,38 +33,43 @@ COLOURS: dict[Style, str] = {
 }
 
 USUAL_WIDTH = 80
-"""Of an output that is no terminal."""
+"""Of an output that is not a terminal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions(ListingOptions):
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(ListingOptions, PageOptions):
     """The options of a listing, and how to draw it."""
 
-    width: int | None = None
-    """Columns; None is as many as the terminal has."""
     color: bool = False
     """Write the terminal's escape sequences. Off by itself, because the text may go to a file."""
-    exact: bool = False
-    """Numbers with all their digits in place of units."""
-
-    def __post_init__(self) -> None:
-        ListingOptions.__post_init__(self)
-        whole_number("width", self.width, least=1)
 
 
-class TableView(View[TableOptions, Page]):
-    """What `print(report)` shows."""
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(ListingOptions, PageOptions):
+    """The same without colour, at a width that does not depend on where it is written."""
 
-    name: ClassVar[str] = "table"
-    options = TableOptions
+    width: int | None = 120
 
-    def build(self, report: Report, options: TableOptions) -> Page:
-        return build_page(report, options)
 
-    def write(self, data: Page, options: TableOptions) -> str:
-        width = terminal_width() if options.width is None else options.width
-        drawn = draw_page(data, Drawing(width=width, exact=options.exact))
-        return _coloured(drawn) if options.color else plain(drawn)
+@dataclass(frozen=True, kw_only=True)
+class AnswerTableOptions(PageOptions):
+    """Which columns to draw, and how."""
+
+    columns: Columns = None
+
+
+def _of_report(report: Report, options: ListingOptions) -> Page:
+    return Page(list_report(report, options), summarize(report))
+
+
+def _of_answer(answer: Answer, options: AnswerTableOptions) -> Page:
+    return Page(list_answer(answer, options.columns), summarize_answer(answer))
+
+
+def _write(page: Page, options: PageOptions) -> str:
+    width = terminal_width() if options.width is None else options.width
+    drawn = draw_page(page, Drawing(width=width, ascii=options.ascii, exact=options.exact))
+    return _coloured(drawn) if isinstance(options, TableOptions) and options.color else plain(drawn)
 
 
 def terminal_width() -> int:
@@ -97,4 +107,6 @@ def _coloured(drawn: Drawn) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-VIEW = TableView()
+REPORT: View[Report, TableOptions, Page] = View(name="table", options=TableOptions, build=_of_report, write=_write)
+TEXT: ReportView = View(name="text", suffix=".txt", options=TextOptions, build=_of_report, write=_write)
+ANSWER: ProfileView = View(name="table", suffix=".txt", options=AnswerTableOptions, build=_of_answer, write=_write)

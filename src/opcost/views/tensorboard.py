@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.collector import without_collector
 from opcost.core.graph import TensorSpec
@@ -50,20 +50,8 @@ class Log(NamedTuple):
     totals: tuple[tuple[str, int], ...]
 
 
-class TensorBoardView(View[TensorBoardOptions, Log]):
+class TensorBoardView(View[Report, TensorBoardOptions, Log]):
     """An event file for a log folder; as text, the graph alone in the form that TensorBoard can upload (.pbtxt)."""
-
-    name: ClassVar[str] = "tensorboard"
-    options = TensorBoardOptions
-
-    def build(self, report: Report, options: TensorBoardOptions) -> Log:
-        totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
-        totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
-        return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
-
-    def write(self, data: Log, options: TensorBoardOptions) -> str:
-        protos = _Protos()
-        return str(protos.as_text(protos.graph(data)))
 
     def save(self, report: Report, log_dir: str | os.PathLike[str], **options: Any) -> str:
         """Write an event file into a folder, which is made where it is missing; returns the file's path."""
@@ -89,6 +77,17 @@ class TensorBoardView(View[TensorBoardOptions, Log]):
                 raise WriteError(f"the log cannot be written to {folder}: {exc.strerror or exc}") from exc
             raise
         return str(file)
+
+
+def _build(report: Report, options: TensorBoardOptions) -> Log:
+    totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
+    totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
+    return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
+
+
+def _write(log: Log, options: TensorBoardOptions) -> str:
+    protos = _Protos()
+    return str(protos.as_text(protos.graph(log)))
 
 
 def _file_name() -> str:
@@ -267,4 +266,4 @@ class _Protos:
         return self._summary.Summary(value=[value])
 
 
-VIEW = TensorBoardView()
+REPORT = TensorBoardView(name="tensorboard", options=TensorBoardOptions, build=_build, write=_write)

@@ -226,7 +226,8 @@ def test_a_dot_product_is_one_sum(apply: Any) -> None:
 
 def test_matrices_that_do_not_fit_are_named(apply: Any) -> None:
     with pytest.raises(
-        OpcostError, match="MatrixMul 'tested' cannot take inputs of 3x5, 4x7: rows of 5 meet columns of 4"
+        OpcostError,
+        match="MatrixMul 'tested' cannot take inputs of 3x5, 4x7: rows of 5 elements do not fit columns of 4",
     ):
         apply("MatrixMul", (ROWS, DEPTH), (4, COLUMNS), table="MatrixMul")
 

@@ -231,7 +231,7 @@ def test_a_list_without_end_is_refused(dump: Dump) -> None:
     struct.pack_into("<I", data, at - 4, count)
     data += bytes(4 * count)
     struct.pack_into("<I", data, 0, len(data) - 4)
-    with pytest.raises(SourceError, match="a list of 100000 elements is not believed"):
+    with pytest.raises(SourceError, match="a list of 100000 elements is not plausible"):
         parse_model(bytes(data), "net.mge")
 
 

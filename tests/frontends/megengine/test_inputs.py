@@ -52,11 +52,11 @@ def test_the_stored_shape_asked_for_changes_nothing(dump: Dump) -> None:
 def test_a_shape_that_the_dump_cannot_take_is_refused_with_the_operator(dump: Dump) -> None:
     with pytest.raises(InputError, match=r"MatrixMul .* cannot take inputs of 1x\d+, 10x256") as caught:
         opcost.count(dump("qnet_float.v2_names"), shapes=(1, 3, 48, 48))
-    assert "dump the model anew" in str(caught.value)
+    assert "dump the model again" in str(caught.value)
 
 
 def test_channels_that_do_not_fit_are_refused(dump: Dump) -> None:
-    with pytest.raises(InputError, match="a filter for 3 channels meets 4"):
+    with pytest.raises(InputError, match="a filter for 3 channels does not fit 4 channels"):
         opcost.count(dump("dwnet_nogn.v2"), shapes=(1, 4, 32, 32))
 
 
@@ -66,7 +66,7 @@ def test_a_misspelt_input_is_corrected(dump: Dump) -> None:
 
 
 def test_too_many_shapes_are_refused(dump: Dump) -> None:
-    with pytest.raises(InputError, match="2 shapes were given for 1 inputs"):
+    with pytest.raises(InputError, match="2 shapes were given, and the model has 1 inputs: data"):
         opcost.count(dump("dwnet_nogn.v2"), shapes=[(1, 3, 32, 32), (1, 3, 32, 32)])
 
 

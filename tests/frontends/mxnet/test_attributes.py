@@ -67,7 +67,7 @@ def test_element_types_by_name_and_by_code(text: str, value: str) -> None:
 
 
 def test_an_element_type_that_mxnet_does_not_have_is_refused() -> None:
-    with pytest.raises(SourceError, match="no element type"):
+    with pytest.raises(SourceError, match="not an element type"):
         Attributes({"dtype": "float12"}).dtype()
 
 

@@ -77,9 +77,9 @@ def test_what_is_counted_at_another_size_is_what_the_model_costs_there(open_prog
         ({"x": (7, 3, 40), "y": (8, 5)}, "dimension 0 of the input 'y' cannot be 8: other dimensions make it 7"),
         ({"x": (65, 3, 40)}, "a dimension of 65 was given where the program takes .*at most 64"),
         ({"x": (7, 40)}, "has 3 dimensions in the program, not 2"),
-        ({"x": (7, -3, 40)}, "not a shape"),
-        ({"x": "big"}, "not a shape"),
-        ([(7, 3, 40), (7, 5), (1,)], "3 shapes were given, and the program has 2 inputs: x, y"),
+        ({"x": (7, -3, 40)}, "negative extent"),
+        ({"x": "big"}, "not understood"),
+        ([(7, 3, 40), (7, 5), (1,)], "3 shapes were given, and the model has 2 inputs: x, y"),
     ],
 )
 def test_shapes_that_do_not_fit_are_told_by_dimension(open_program: Path, shapes: Any, message: str) -> None:

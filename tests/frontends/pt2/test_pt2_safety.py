@@ -266,7 +266,7 @@ def test_two_files_of_one_name_are_refused(program: Path, rewritten: Rewrite) ->
     path = rewritten(program, lambda name, content: content)
     with ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr(next(name for name in archive.namelist() if name.endswith("model.json")), "{}")
-    refused(path, "two files of one name")
+    refused(path, "two files of the same name")
 
 
 def test_an_archive_of_several_programs_is_refused(program: Path, rewritten: Rewrite) -> None:

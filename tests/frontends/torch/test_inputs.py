@@ -327,7 +327,7 @@ def test_a_negative_extent_is_told() -> None:
         opcost.count(nn.Linear(D, OUT), shapes=(-1, D))
 
 
-@pytest.mark.parametrize("shapes", ["5x4", 5, (1.5, 4), (True, 4), [(B, D), "5"], {"input": "5x4"}, {"input": 5}])
+@pytest.mark.parametrize("shapes", [5, (1.5, 4), (True, 4), [(B, D), 5], {"input": 5}, {"input": {}}])
 def test_what_is_not_a_shape_is_told(shapes: Any) -> None:
     with pytest.raises(InputError, match="is not a shape"):
         opcost.count(nn.Linear(D, OUT), shapes=shapes)
@@ -355,3 +355,33 @@ def test_a_hook_may_change_the_arguments_before_forward_sees_them() -> None:
     layer = nn.Linear(D, OUT)
     layer.register_forward_pre_hook(lambda module, args: args[:1])
     assert opcost.count(layer, (x(), x())).totals.macs == MACS
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"batch": {"image": (B, D), "more": [(2,)]}},
+        [{"image": (B, D), "more": [(2,)]}],
+        {"batch.image": (B, D), "batch.more.0": (2,)},
+        ["batch.image:5x4", "batch.more.0:2"],
+        {"batch": {"image": "5x4", "more": ["2"]}},
+    ],
+    ids=str,
+)
+def test_shapes_may_be_nested_as_the_argument_is(shapes: Any) -> None:
+    report = opcost.count(Takes(lambda batch: batch["image"] + batch["more"][0].sum()), shapes=shapes)
+    assert report.totals.macs == MACS
+    assert sorted(spec.shape or () for _, spec in report.inputs) == [(2,), (B, D)]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "told"),
+    [
+        ({"batch": (B, D), "batch.image": (B, D)}, "lies inside of another input"),
+        ({"batch.0": (B, D), "batch.2": (B, D)}, "without gaps, not 0, 2"),
+        ({"batch.image": (B, D), "batch": {"image": (B, D)}}, "given twice"),
+    ],
+)
+def test_nested_shapes_that_contradict_each_other_are_told(shapes: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        opcost.count(Takes(lambda batch: batch["image"]), shapes=shapes)

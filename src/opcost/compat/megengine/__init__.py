@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from opcost.compat.megengine.module_stats import module_stats
 from opcost.compat.megengine.network_visualize import visualize
+from opcost.compat.megengine.registered import register_flops, register_hook_module
 
-__all__ = ["module_stats", "visualize"]
+__all__ = ["module_stats", "register_flops", "register_hook_module", "visualize"]

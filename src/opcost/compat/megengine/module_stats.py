@@ -8,8 +8,11 @@ from typing import Any
 from opcost.compat.megengine.counted import records_of
 from opcost.compat.megengine.network_visualize import check_convention
 from opcost.compat.megengine.records import Records
+from opcost.compat.megengine.registered import register_flops, register_hook_module
 from opcost.compat.megengine.tables import Wanted, stats_details, tell, total_stats
 from opcost.errors import InputError, UnknownSource
+
+__all__ = ["module_stats", "register_flops", "register_hook_module"]
 
 
 def module_stats(

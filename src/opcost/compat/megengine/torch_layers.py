@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, count_layers
-from opcost.compat._undisturbed import undisturbed
+from opcost.compat._layers.calls import LayerCall, Layers, count_layers
+from opcost.compat._layers.undisturbed import undisturbed
 from opcost.compat.megengine import convention
 from opcost.compat.megengine.counted import name_of
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, shapes
+from opcost.compat.megengine.registered import is_registered, registered_flops
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import InputError
@@ -97,6 +98,8 @@ def parameter_values(model: nn.Module) -> dict[str, tuple[float, float]]:
 
 def _is_layer(call: LayerCall) -> bool:
     """Whether a call has a line of its own: a norm, a pooling, or one of torch's modules that multiplies and adds."""
+    if is_registered(call.module):
+        return bool(call.outputs)
     if isinstance(call.module, (*_NORMS, *_POOLS, *_ADAPTIVE)):
         return bool(call.rows) and bool(call.inputs) and bool(call.outputs)
     if isinstance(call.module, nn.Sequential):
@@ -119,6 +122,8 @@ def _flops(call: LayerCall) -> int | None:
     y = call.outputs[0]
     if not y.known or any(row.cost is None for row in call.rows):
         return None
+    if (told := registered_flops(module)) is not None:
+        return int(told(module, _without_data(call.inputs), _without_data(call.outputs)))
     if isinstance(module, _NORMS):
         return convention.NORM * call.inputs[0].numel
     if isinstance(module, _ADAPTIVE):
@@ -133,6 +138,10 @@ def _flops(call: LayerCall) -> int | None:
         steps = call.inputs[0].numel // size
         return convention.recurrent(_cell(module), steps, [(size, hidden, hidden)], bias=module.bias)
     return sum(map(convention.of_row, call.rows))
+
+
+def _without_data(specs: list[TensorSpec]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.empty(spec.dims, dtype=as_dtype(spec.dtype), device="meta") for spec in specs)
 
 
 def _cell(module: nn.Module) -> str:

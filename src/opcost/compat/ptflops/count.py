@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._calls import Trace, trace
-from opcost.compat._names import Names, lineage
-from opcost.compat._node import Node
+from opcost.compat._layers.names import Names, lineage
+from opcost.compat._operators.node import Node
+from opcost.compat._operators.trace import Trace, trace
 from opcost.compat.ptflops.rules import CELLS, contraction_macs, node_macs
 from opcost.core.graph import TensorSpec
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from opcost.compat._node import Node, Value
+from opcost.compat._operators.node import Node, Value
 from opcost.core.report import Row
 
 _CELL_STATE_MACS = {"lstm": 10, "gru": 7, "rnn_tanh": 1, "rnn_relu": 1}

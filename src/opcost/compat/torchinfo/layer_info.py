@@ -11,7 +11,7 @@ from torch import nn
 from opcost.compat.torchinfo.enums import ColumnSettings
 
 if TYPE_CHECKING:
-    from opcost.compat._parameters import ModuleParameter
+    from opcost.compat._layers.parameters import ModuleParameter
 
 _RECURSIVE = "(recursive)"
 _NOTHING = "--"

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from opcost.compat._recurrent import RECURRENT, steps
+from opcost.compat._layers.recurrent import RECURRENT, steps
 
 if TYPE_CHECKING:
-    from opcost.compat._layers import LayerCall
-    from opcost.compat._parameters import ModuleParameter
+    from opcost.compat._layers.calls import LayerCall
+    from opcost.compat._layers.parameters import ModuleParameter
 
 _ADDS_A_BIAS = (_ConvNd, nn.Linear, nn.Bilinear)
 

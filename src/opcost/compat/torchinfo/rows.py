@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, Structure
-from opcost.compat._parameters import Parameters
+from opcost.compat._layers.calls import LayerCall, Layers, Structure
+from opcost.compat._layers.parameters import Parameters
 from opcost.compat.torchinfo.layer_info import LayerInfo
 from opcost.compat.torchinfo.mult_adds import own_mult_adds
 from opcost.core.dtype import bits

@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import Layers, count_layers
+from opcost.compat._layers.calls import Layers, count_layers
+from opcost.compat._layers.inputs import element_type, without_data
 from opcost.compat.torchinfo.enums import ColumnSettings, Mode, RowSettings, Verbosity
 from opcost.compat.torchinfo.formatting import FormattingOptions
 from opcost.compat.torchinfo.model_statistics import ModelStatistics
 from opcost.compat.torchinfo.rows import called_layers, defined_layers
-from opcost.errors import ForwardError
-from opcost.frontends.torch.load import device_of
 
 DEFAULT_COLUMN_NAMES = (ColumnSettings.OUTPUT_SIZE, ColumnSettings.NUM_PARAMS)
 DEFAULT_ROW_SETTINGS = (RowSettings.DEPTH,)
@@ -69,10 +68,14 @@ def summary(
     return results
 
 
+def clear_cached_forward_pass() -> None:
+    """Forget the runs that were kept for `cache_forward_pass`: none are."""
+
+
 def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Layers:
     try:
         return count_layers(model, args, kwargs, mode=mode.value)
-    except ForwardError as exc:
+    except Exception as exc:
         raise RuntimeError(f"Failed to run torchinfo. See above stack traces for more details. {exc}") from exc
 
 
@@ -137,15 +140,11 @@ def _flat(sizes: Iterable[Any]) -> Iterator[int]:
             yield item
 
 
-def _tensor(model: nn.Module, size: Sequence[int], dtype: torch.dtype, batch_dim: int | None) -> torch.Tensor:
-    """An input without data; integers may decide what runs, so they are zeros."""
-    dtype = getattr(dtype, "dtype", dtype)  # of torch.LongTensor and its like
+def _tensor(model: nn.Module, size: Sequence[int], dtype: Any, batch_dim: int | None) -> torch.Tensor:
     shape = list(size)
     if batch_dim is not None:
         shape.insert(batch_dim if batch_dim >= 0 else len(shape) + 1 + batch_dim, 1)
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.empty(shape, dtype=dtype, device="meta")
-    return torch.zeros(shape, dtype=dtype, device=device_of(model))
+    return without_data(shape, element_type(dtype), model)
 
 
 def _traverse(data: Any, change: Callable[[torch.Tensor], Any]) -> Any:

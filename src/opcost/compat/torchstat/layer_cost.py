@@ -16,7 +16,7 @@ from torch import nn
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from opcost.compat._layers import LayerCall
+    from opcost.compat._layers.calls import LayerCall
     from opcost.core.report import Row
 
 _SUMS_OF_PRODUCTS = frozenset({"conv", "matmul", "bilinear", "einsum"})

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, count_layers
-from opcost.compat._parameters import Parameters
-from opcost.compat.torchstat.duration import seconds_by_module
+from opcost.compat._layers.calls import LayerCall, Layers, count_layers
+from opcost.compat._layers.duration import seconds_by_module
+from opcost.compat._layers.parameters import Parameters
 from opcost.compat.torchstat.layer_cost import LayerCost, cost_of_call
 from opcost.compat.torchstat.reporter import report_format
 from opcost.compat.torchstat.stat_tree import StatNode, StatTree
@@ -30,11 +30,15 @@ class ModelStat:
         self._query_granularity = query_granularity
 
     def _analyze_model(self) -> list[StatNode]:
+        tensors = (*self._model.parameters(), *self._model.buffers())
+        dtype = next((t.dtype for t in tensors if t.dtype.is_floating_point), torch.get_default_dtype())
         layers = count_layers(self._model, (torch.empty(1, *self._input_size, device="meta"),), mode="eval")
         for missing in layers.report.coverage.uncounted:
             for table in ("MAdd", "Flops", "Memory"):
                 print(f"[{table}]: {missing.raw} is not supported!")
-        tree = _tree(layers, seconds_by_module(layers.model, self._input_size))
+        tree = _tree(
+            layers, seconds_by_module(layers.model, (torch.empty(1, *self._input_size, dtype=dtype, device="meta"),))
+        )
         return tree.get_collected_stat_nodes(self._query_granularity)
 
     def show_report(self) -> None:

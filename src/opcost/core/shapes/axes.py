@@ -83,7 +83,9 @@ def filled(shape: Sequence[Extent], elements: Extent) -> Dims:
 def reshaped(shape: Sequence[Extent], target: Sequence[Extent], *, zero_copies: bool = False) -> Dims:
     """The same elements in another shape, of which -1 leaves one extent open and, if so said, 0 copies one."""
     if any(extent is not None and extent < -1 for extent in target) or list(target).count(-1) > 1:
-        raise Mismatch(f"{tuple(target)} is no new shape: it leaves more than one extent open, or has a negative one")
+        raise Mismatch(
+            f"{tuple(target)} cannot be a new shape: it leaves more than one extent open, or has a negative one"
+        )
     if zero_copies and 0 in target[len(shape) :]:
         raise Mismatch(f"{text(tuple(shape))} has too few axes for the new shape {tuple(target)}")
     found = [shape[axis] if zero_copies and extent == 0 else extent for axis, extent in enumerate(target)]

@@ -83,5 +83,5 @@ def divided(extent: Extent, parts: int, what: str = "elements", among: str = "pa
     if extent is None:
         return None
     if extent % parts:
-        raise Mismatch(f"{extent} {what} cannot be shared out to {parts} {among}")
+        raise Mismatch(f"{extent} {what} cannot be divided among {parts} {among}")
     return extent // parts

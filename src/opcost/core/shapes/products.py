@@ -13,7 +13,7 @@ def matmul(a: Sequence[Extent], b: Sequence[Extent], *, transpose_a: bool = Fals
     """Matrices in the last two axes, the others broadcast; a vector is a row on the left and a column on the right."""
     left, right = _matrices(a, transpose=transpose_a, row=True), _matrices(b, transpose=transpose_b, row=False)
     if None not in (left[-1], right[-2]) and left[-1] != right[-2]:
-        raise Mismatch(f"rows of {left[-1]} meet columns of {right[-2]}")
+        raise Mismatch(f"rows of {left[-1]} elements do not fit columns of {right[-2]}")
     rows, columns = left[-2:-1] if len(a) > 1 else (), right[-1:] if len(b) > 1 else ()
     return (*broadcast([left[:-2], right[:-2]]), *rows, *columns)
 
@@ -36,10 +36,10 @@ def dot(a: Sequence[Extent], b: Sequence[Extent]) -> Dims:
 def tensordot(a: Sequence[Extent], b: Sequence[Extent], axes_a: Sequence[int], axes_b: Sequence[int]) -> Dims:
     """Axes of the first summed with axes of the second; the others stay, those of the first before."""
     if len(axes_a) != len(axes_b):
-        raise Mismatch("not as many axes of the first operand are summed as of the second")
+        raise Mismatch("the two operands do not have the same number of summed axes")
     for mine, other in zip(axes_of(axes_a, len(a)), axes_of(axes_b, len(b)), strict=True):
         if None not in (a[mine], b[other]) and a[mine] != b[other]:
-            raise Mismatch(f"an axis of {a[mine]} is summed with one of {b[other]}")
+            raise Mismatch(f"an axis of extent {a[mine]} cannot be summed with one of extent {b[other]}")
     return (*reduced(a, axes_a), *reduced(b, axes_b))
 
 

@@ -12,9 +12,9 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     contraction,
     convolution,
     elementwise,
+    fixed,
     library,
     linalg,
-    loss,
     move,
     norm,
     optimizer,
@@ -27,7 +27,6 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     sample,
     sort,
     sparse,
-    view,
     vision,
 )
 from opcost.frontends.aten.call import HANDLERS, Translation

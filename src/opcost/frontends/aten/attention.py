@@ -94,16 +94,6 @@ def heads_last(call: Call) -> dict[str, Attr]:
     return attrs
 
 
-@on("higher_order::flex_attention")
-def _flex(call: Call) -> Translation:
-    return Translation("attention", {}, call.tensors("0", "1", "2"))
-
-
-@on("higher_order::flex_attention_backward")
-def _flex_backward(call: Call) -> Translation:
-    return Translation("attention", {"grad": True, "products": 5}, call.tensors("5", "0", "1", "2"))
-
-
 def _layer_macs(query: Tensor, key: Tensor, embed_dim: int) -> int:
     """Projections of query, key and value, the two attention products, and the output projection."""
     batch, length, features = query.shape
@@ -128,11 +118,7 @@ def _encoder_layer(call: Call) -> Translation:
     return Translation("matmul", {"depth": call["embed_dim"], "macs": macs, "bias": True})
 
 
-@on("_triton_scaled_dot_attention")
-def _triton_attention(call: Call) -> Translation:
-    return Translation("attention", {}, call.tensors("q", "k", "v"))
-
-
 @on("_transform_bias_rescale_qkv")
 def _bias_rescale(call: Call) -> Translation:
+    """It has three results, so it does not stand among the operators of a fixed meaning, which make one like their input."""
     return Translation("elementwise", {"fn": "addcmul"})

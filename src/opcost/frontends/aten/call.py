@@ -80,18 +80,15 @@ def on(*names: str) -> Callable[[Handler], Handler]:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The handler of operators whose kind and attributes do not depend on the call; inputs as they come."""
+    """The handler of operators whose kind and attributes do not depend on the call."""
 
     kind: str
+    reads: tuple[str, ...]
+    """Arguments that are inputs, in the order of the kind; empty where all tensors are, as they come."""
     attrs: dict[str, Attr]
 
     def __call__(self, call: Call) -> Translation:
-        return Translation(self.kind, dict(self.attrs))
-
-
-def always(kind: str, names: Iterable[str], **attrs: Attr) -> None:
-    """Translate these operators to a kind with fixed attributes, inputs as they come."""
-    on(*names)(Constant(kind, attrs))
+        return Translation(self.kind, dict(self.attrs), call.tensors(*self.reads) if self.reads else None)
 
 
 def flat(values: Iterable[Any]) -> Iterator[Tensor]:

@@ -70,26 +70,6 @@ def _functional(call: Call) -> Translation:
 
 
 @on(
-    "symm_mem::one_shot_all_reduce", "symm_mem::one_shot_all_reduce_copy", "symm_mem::one_shot_all_reduce_out",
-    "symm_mem::one_shot_all_reduce_copy_out", "symm_mem::two_shot_all_reduce", "symm_mem::two_shot_all_reduce_out",
-    "symm_mem::multimem_all_reduce", "symm_mem::multimem_one_shot_all_reduce",
-    "symm_mem::multimem_one_shot_all_reduce_out",
-)  # fmt: skip
-def _symmetric_all_reduce(call: Call) -> Translation:
-    return Translation("collective", {"fn": "all_reduce"}, call.tensors("input", "symm_buffer"))
-
-
-@on("symm_mem::multimem_all_gather_out", "symm_mem::_low_contention_all_gather")
-def _symmetric_all_gather(call: Call) -> Translation:
-    return Translation("collective", {"fn": "all_gather"}, call.tensors("input", "tensor"))
-
-
-@on("symm_mem::reduce_scatter_out", "symm_mem::_low_contention_reduce_scatter")
-def _symmetric_reduce_scatter(call: Call) -> Translation:
-    return Translation("collective", {"fn": "reduce_scatter"}, call.tensors("input", "tensor"))
-
-
-@on(
     *(
         f"c10d::{name}"
         for name in (

@@ -11,7 +11,7 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Mismatch, explicit
-from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Handler, Translation, on
 from opcost.frontends.aten.tensor import Tensor, layout_name, type_name
 
 
@@ -38,6 +38,31 @@ def product(
     if then:
         attrs["then"] = then
     return Translation("matmul", attrs, call.tensors(a, b, *([added] if added else [])))
+
+
+_PRODUCTS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("mat", "vec", "self"): ("addmv",),
+    ("batch1", "batch2", "self"): ("baddbmm",),
+    ("grad_output", "weight"): ("mkldnn_linear_backward_input",),
+    ("mat1", "mat2"): ("_sparse_semi_structured_mm",),
+    ("mat1", "mat2", "input"): ("_sparse_semi_structured_addmm",),
+    ("a", "b"): ("symm_mem::_async_input_mm",),
+    ("qa", "qb"): ("quantized::matmul",),
+    ("input", "packed_weight", "bias"): ("fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation"),
+    ("input", "weight", "bias"): ("fbgemm_linear_int8_weight", "fbgemm_linear_int8_weight_fp32_activation"),
+    ("X", "weight", "bias"): ("quantized::linear_dynamic_fp16_unpacked_weight",),
+    ("X", "W", "B"): ("_quantized::wrapped_quantized_linear", "_quantized::wrapped_fbgemm_linear_fp16_weight"),
+    ("X", "ORI_W", "B"): ("mkl::_mkl_linear",),
+}
+"""Plain products by the names of their two operands and of what is added."""
+
+
+def _product_of(operands: tuple[str, ...]) -> Handler:
+    return lambda call: product(call, *operands)
+
+
+for _operands, _names in _PRODUCTS.items():
+    on(*_names)(_product_of(_operands))
 
 
 def activation(call: Call) -> tuple[str, ...]:
@@ -75,16 +100,6 @@ def _addmm_activation(call: Call) -> Translation:
     return product(call, "mat1", "mat2", "self", then=("gelu" if call["use_gelu"] else "relu",))
 
 
-@on("addmv")
-def _addmv(call: Call) -> Translation:
-    return product(call, "mat", "vec", "self")
-
-
-@on("baddbmm")
-def _baddbmm(call: Call) -> Translation:
-    return product(call, "batch1", "batch2", "self")
-
-
 @on("addbmm")
 def _addbmm(call: Call) -> Translation:
     batch, _, depth = call["batch1"].shape
@@ -104,11 +119,6 @@ def _linear_backward(call: Call) -> Translation:
     forward = call["grad_output"].numel() * weight.shape[-1]
     attrs: dict[str, Attr] = {"depth": weight.shape[0], "macs": forward * (bool(wants_input) + bool(wants_weight))}
     return Translation("matmul", attrs, call.tensors("grad_output", "weight", "self"))
-
-
-@on("mkldnn_linear_backward_input")
-def _linear_backward_input(call: Call) -> Translation:
-    return product(call, "grad_output", "weight")
 
 
 @on("mkldnn_linear_backward_weights")
@@ -165,29 +175,9 @@ def _mixed_dtypes_linear(call: Call) -> Translation:
     return product(call, "input", "weight", "bias", then=activation(call))
 
 
-@on("fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation")
-def _fbgemm_packed(call: Call) -> Translation:
-    return product(call, "input", "packed_weight", "bias")
-
-
-@on("fbgemm_linear_int8_weight", "fbgemm_linear_int8_weight_fp32_activation")
-def _fbgemm_int8(call: Call) -> Translation:
-    return product(call, "input", "weight", "bias")
-
-
 @on("_sparse_semi_structured_linear")
 def _two_of_four_linear(call: Call) -> Translation:
     return product(call, "input", "weight", "bias", depth=call["weight"].shape[-1], then=activation(call))
-
-
-@on("_sparse_semi_structured_mm")
-def _two_of_four_mm(call: Call) -> Translation:
-    return product(call, "mat1", "mat2")
-
-
-@on("_sparse_semi_structured_addmm")
-def _two_of_four_addmm(call: Call) -> Translation:
-    return product(call, "mat1", "mat2", "input")
 
 
 @on("semi_structured::cutlass_mm", "semi_structured::cusparselt_mm")
@@ -214,11 +204,6 @@ def _affine_grid(call: Call) -> Translation:
 def _affine_grid_backward(call: Call) -> Translation:
     grad: Tensor = call["grad"]
     return Translation("matmul", {"depth": prod(grad.shape[1:-1])})
-
-
-@on("bilinear")
-def _bilinear(call: Call) -> Translation:
-    return Translation("bilinear", {})
 
 
 @on("_trilinear")

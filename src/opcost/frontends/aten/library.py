@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.attention import heads_last
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 from opcost.frontends.aten.contraction import product
 
 
@@ -45,11 +45,6 @@ def _scattered_matmul(call: Call) -> Translation:
     return product(call, "A", "B", macs=a.numel() * b.shape[-1])
 
 
-@on("symm_mem::_async_input_mm")
-def _async_mm(call: Call) -> Translation:
-    return product(call, "a", "b")
-
-
 @on("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward")
 def _flash(call: Call) -> Translation:
     return Translation("attention", heads_last(call), call.tensors("q", "k", "v"))
@@ -62,19 +57,14 @@ def _flash_backward(call: Call) -> Translation:
     return Translation("attention", attrs, call.tensors("dout", "q", "k", "v"), outs)
 
 
-# PyTorch's own that are registered only when a part of it is imported: sharded parameters, offloading, streams.
-always("copy", ["fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "fsdp::copy"])
-always(
-    "copy", ["ao::offload", "ao::reload", "bucketing::_pre_bucket_reduce_scatter", "bucketing::_pre_bucket_all_gather"]
-)
-always("scatter", ["flex_lib::zeros_and_scatter"], fn="add")
-always(
-    "view",
-    [
-        f"streams::{name}"
-        for name in (
-            "fork", "join", "record_event", "wait_event", "synchronize_event", "synchronize_device",
-            "synchronize_stream", "wait_stream", "sync_dealloc", "record_stream",
-        )
-    ],
-)  # fmt: skip
+@on("fsdp::all_gather_copy_in")
+def _gather_copy_in(call: Call) -> Translation:
+    """The shards of this rank are put into their place in the memory that the gathered ones will fill."""
+    shards = call.tensors("all_gather_inputs")
+    attrs: dict[str, Attr] = {"fn": "copy", "overwrites": True, "elements": sum(shard.numel() for shard in shards)}
+    return Translation("scatter", attrs, (call["all_gather_output"], *shards))
+
+
+@on("fsdp::split_with_sizes_copy", "fsdp::chunk_cat")
+def _gather_copy_out(call: Call) -> Translation:
+    return Translation("copy", {}, call.tensors("all_gather_output", "tensors"), call.tensors("out"))

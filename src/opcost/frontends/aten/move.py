@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 from opcost.frontends.aten.strides import seen_as
 from opcost.frontends.aten.tensor import Tensor, type_name
 
 # -- lookups ----------------------------------------------------------------------------------------------------------
-
-always("embedding", ["embedding"])
-always(
-    "embedding",
-    ["embedding_dense_backward", "embedding_backward", "embedding_sparse_backward"],
-    grad=True,
-)
 
 _BAG_MODES = ("sum", "mean", "max")
 
@@ -47,17 +40,6 @@ def _into_table(call: Call, width: int) -> Translation:
     elements = call["indices"].numel() * width
     return Translation("scatter", {"fn": "add", "elements": elements})
 
-
-# -- gathers ----------------------------------------------------------------------------------------------------------
-
-always(
-    "gather",
-    (
-        "index", "index_select", "gather", "take", "take_along_dim", "masked_select", "_unsafe_masked_index",
-        "repeat_interleave", "nonzero", "nonzero_numpy", "nonzero_static", "argwhere", "masked_scatter_backward",
-        "sparse_mask", "_sparse_mask_projection",
-    ),
-)  # fmt: skip
 
 # -- scatters ---------------------------------------------------------------------------------------------------------
 
@@ -184,25 +166,6 @@ def _pad_backward(call: Call) -> Translation:
 
 # -- copies -----------------------------------------------------------------------------------------------------------
 
-always(
-    "copy",
-    (
-        "cat", "concat", "concatenate", "stack", "_stack", "hstack", "vstack", "dstack", "row_stack", "column_stack",
-        "_chunk_cat", "block_diag", "clone", "_lazy_clone", "_to_copy", "_to_cpu", "_pin_memory", "pin_memory",
-        "constant_pad_nd", "pad", "_pad_enum", "_pad_circular", "pad_sequence",
-        "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
-        "replication_pad1d", "replication_pad2d", "replication_pad3d",
-        "repeat", "tile", "roll", "flip", "fliplr", "flipud", "rot90", "im2col",
-        "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
-        "diag", "diag_embed", "diagflat", "complex", "cartesian_prod", "combinations", "meshgrid",
-        "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter",
-        "slice_backward", "select_backward", "diagonal_backward", "trace_backward",
-        "fft_fftshift", "fft_ifftshift", "one_hot", "flatten_dense_tensors",
-        "_cast_Byte", "_cast_Char", "_cast_Double", "_cast_Float", "_cast_Half", "_cast_Int", "_cast_Long",
-        "_cast_Short", "_reshape_copy", "lift_fresh_copy", "chalf",
-    ),
-)  # fmt: skip
-
 
 @on("copy", "_copy_from", "_copy_from_and_resize", "copy_sparse_to_sparse", "set_data")
 def _copy(call: Call) -> Translation:
@@ -235,19 +198,3 @@ def _perhaps_seen(call: Call) -> Translation:
 
 
 # -- tensors filled with something ------------------------------------------------------------------------------------
-
-always(
-    "create",
-    (
-        "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "zero",
-        "arange", "range", "linspace", "logspace", "eye", "scalar_tensor", "tril_indices", "triu_indices", "_dim_arange",
-        "_efficientzerotensor", "_new_zeros_with_same_feature_meta", "fft_fftfreq", "fft_rfftfreq", "fill_diagonal",
-        "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "vander",
-        "_shape_as_tensor", "from_file", "inductor_prims::inductor_reserve_rng_state",
-    ),
-)  # fmt: skip
-
-
-@on("fill")
-def _fill(call: Call) -> Translation:
-    return Translation("create", {}, call.tensors("value"))

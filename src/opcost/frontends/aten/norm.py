@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 
 
 def norm(call: Call, fn: str, *, training: bool | None = None) -> Translation:
@@ -25,22 +27,22 @@ def norm_grad(
     return Translation("norm", attrs, call.tensors(*first, *(name for name in call.args if name not in first)))
 
 
+on("_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm_elemt", "quantized_batch_norm")(
+    partial(norm, fn="batch", training=False)
+)
+on("_batch_norm_with_update", "_batch_norm_with_update_functional")(partial(norm, fn="batch", training=True))
+on("batch_norm_backward_elemt")(partial(norm_grad, fn="batch", training=True))
+on("cudnn_batch_norm_backward", "miopen_batch_norm_backward")(
+    partial(norm_grad, fn="batch", training=True, first=("grad_output", "input"))
+)
+
+
 @on(
     "batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
     "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index",
 )  # fmt: skip
 def _batch_norm(call: Call) -> Translation:
     return norm(call, "batch", training=bool(call["training"]))
-
-
-@on("_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm_elemt", "quantized_batch_norm")
-def _batch_norm_inference(call: Call) -> Translation:
-    return norm(call, "batch", training=False)
-
-
-@on("_batch_norm_with_update", "_batch_norm_with_update_functional")
-def _batch_norm_training(call: Call) -> Translation:
-    return norm(call, "batch", training=True)
 
 
 @on("native_batch_norm_backward")
@@ -58,16 +60,6 @@ def _batch_norm_backward_update(call: Call) -> Translation:
     return norm_grad(call, "batch", training=bool(call["update"]))
 
 
-@on("cudnn_batch_norm_backward", "miopen_batch_norm_backward")
-def _batch_norm_backward_training(call: Call) -> Translation:
-    return norm_grad(call, "batch", training=True, first=("grad_output", "input"))
-
-
-# Synchronised batch norm runs in parts: statistics, their exchange, and the two halves of the gradient.
-always("reduce", ["batch_norm_stats", "batch_norm_update_stats"], fn="var")
-always("reduce", ["batch_norm_backward_reduce"], fn="dot")
-
-
 @on("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts")
 def _gather_stats(call: Call) -> Translation:
     """The input lends only its type; the ranks' statistics are combined."""
@@ -75,39 +67,13 @@ def _gather_stats(call: Call) -> Translation:
     return Translation("reduce", {"fn": "var"}, ins)
 
 
-@on("batch_norm_backward_elemt")
-def _backward_elemt(call: Call) -> Translation:
-    return norm_grad(call, "batch", training=True)
-
-
-@on("native_layer_norm", "layer_norm")
-def _layer_norm(call: Call) -> Translation:
-    return norm(call, "layer")
-
-
-@on("native_layer_norm_backward")
-def _layer_norm_backward(call: Call) -> Translation:
-    return norm_grad(call, "layer")
-
-
-@on("native_group_norm", "group_norm")
-def _group_norm(call: Call) -> Translation:
-    return norm(call, "group")
-
-
-@on("native_group_norm_backward")
-def _group_norm_backward(call: Call) -> Translation:
-    return norm_grad(call, "group")
-
-
-@on("rms_norm", "_fused_rms_norm")
-def _rms_norm(call: Call) -> Translation:
-    return norm(call, "rms")
-
-
-@on("_fused_rms_norm_backward")
-def _rms_norm_backward(call: Call) -> Translation:
-    return norm_grad(call, "rms")
+for _fn, _forward, _backward in (
+    ("layer", ("native_layer_norm", "layer_norm"), "native_layer_norm_backward"),
+    ("group", ("native_group_norm", "group_norm"), "native_group_norm_backward"),
+    ("rms", ("rms_norm", "_fused_rms_norm"), "_fused_rms_norm_backward"),
+):
+    on(*_forward)(partial(norm, fn=_fn))
+    on(_backward)(partial(norm_grad, fn=_fn))
 
 
 @on("instance_norm")
@@ -115,25 +81,8 @@ def _instance_norm(call: Call) -> Translation:
     return norm(call, "instance", training=bool(call["use_input_stats"]))
 
 
-always("norm", ["_weight_norm", "_weight_norm_interface"], fn="weight")
-always("norm", ["_weight_norm_interface_backward", "_weight_norm_differentiable_backward"], fn="weight", grad=True)
-always("norm", ["renorm"], fn="lp")
-
-
 @on("embedding_renorm")
 def _embedding_renorm(call: Call) -> Translation:
     """Only the rows that the indices name are measured and scaled: square, add, multiply."""
     rows = call["indices"].numel() * call["self"].shape[-1]
     return Translation("elementwise", {"fn": "addcmul", "elements": rows})
-
-
-always("softmax", ["softmax", "_softmax", "_safe_softmax", "_masked_softmax", "_sparse_softmax"], fn="softmax")
-always("softmax", ["_nested_tensor_softmax_with_shape"], fn="softmax")
-always("softmax", ["log_softmax", "_log_softmax", "_sparse_log_softmax"], fn="log_softmax")
-always(
-    "softmax",
-    ["_softmax_backward_data", "_masked_softmax_backward", "_sparse_softmax_backward_data"],
-    fn="softmax",
-    grad=True,
-)
-always("softmax", ["_log_softmax_backward_data", "_sparse_log_softmax_backward_data"], fn="log_softmax", grad=True)

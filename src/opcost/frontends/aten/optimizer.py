@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from opcost.frontends.aten.call import Call, Translation, on
 
 _STATE = {
@@ -19,24 +21,13 @@ def _step(call: Call, fn: str) -> Translation:
     return Translation("elementwise", {"fn": fn, "elements": elements}, outs=outs)
 
 
-@on("_fused_adam")
-def _adam(call: Call) -> Translation:
-    return _step(call, "adam_step")
-
-
-@on("_fused_adamw")
-def _adamw(call: Call) -> Translation:
-    return _step(call, "adamw_step")
-
-
 @on("_fused_sgd")
 def _sgd(call: Call) -> Translation:
     return _step(call, "momentum_step" if call["momentum"] else "sgd_step")
 
 
-@on("_fused_adagrad")
-def _adagrad(call: Call) -> Translation:
-    return _step(call, "adagrad_step")
+for _step_name in ("adam", "adamw", "adagrad"):
+    on(f"_fused_{_step_name}")(partial(_step, fn=f"{_step_name}_step"))
 
 
 @on("_amp_foreach_non_finite_check_and_unscale")
@@ -44,13 +35,3 @@ def _unscale(call: Call) -> Translation:
     """Each gradient is checked and scaled."""
     elements = sum(gradient.numel() for gradient in call["self"])
     return Translation("elementwise", {"fn": "fma", "elements": elements})
-
-
-@on("_amp_update_scale")
-def _update_scale(call: Call) -> Translation:
-    return Translation("elementwise", {"fn": "where"})
-
-
-@on("inductor::accumulate_grad")
-def _accumulate_grad(call: Call) -> Translation:
-    return Translation("elementwise", {"fn": "add"})

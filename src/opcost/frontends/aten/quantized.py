@@ -6,41 +6,9 @@ from math import prod
 from typing import Any
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 from opcost.frontends.aten.contraction import product
 from opcost.frontends.aten.convolution import conv
-
-always(
-    "quantize",
-    (
-        "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel", "dequantize",
-        "_make_per_tensor_quantized_tensor", "_make_per_channel_quantized_tensor", "int_repr",
-        "quantization::_FloatToBfloat16Quantized", "quantization::_Bfloat16QuantizedToFloat",
-        *(
-            f"quantized_decomposed::{way}_{scale}"
-            for way in ("quantize", "dequantize")
-            for scale in ("per_tensor", "per_channel", "per_token", "per_channel_group")
-        ),
-    ),
-)  # fmt: skip
-
-_FAKE = "fake_quantize"
-always(
-    "elementwise",
-    (
-        "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
-        "_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine",
-        "fused_moving_avg_obs_fake_quant",
-    ),
-    fn=_FAKE,
-)  # fmt: skip
-always(
-    "elementwise",
-    (
-        "fake_quantize_per_tensor_affine_cachemask_backward", "fake_quantize_per_channel_affine_cachemask_backward",
-    ),
-    fn="fake_quantize_grad",
-)  # fmt: skip
 
 
 @on(
@@ -50,7 +18,7 @@ always(
 )  # fmt: skip
 def _with_mask(call: Call) -> Translation:
     """The second output is the mask for the gradient, which falls off on the way."""
-    return Translation("elementwise", {"fn": _FAKE, "elements": call.get("self").numel()})
+    return Translation("elementwise", {"fn": "fake_quantize", "elements": call.get("self").numel()})
 
 
 @on(
@@ -60,20 +28,6 @@ def _with_mask(call: Call) -> Translation:
 def _learnable_backward(call: Call) -> Translation:
     """Besides the input's gradient those of scale and zero point are summed up."""
     return Translation("elementwise", {"fn": "fake_quantize_grad", "elements": 3 * call["self"].numel()})
-
-
-always(
-    "reduce",
-    (
-        "_choose_qparams_per_tensor", "choose_qparams_optimized", "quantized_decomposed::choose_qparams",
-        "quantized_decomposed::choose_qparams_symmetric", "quantized_decomposed::choose_qparams_per_token",
-        "quantized_decomposed::choose_qparams_per_token_asymmetric",
-        "quantized_decomposed::_choose_qparams_per_token_asymmetric_impl",
-    ),
-    fn="minmax",
-)  # fmt: skip
-always("elementwise", ["quantized_decomposed::fake_quant_per_channel"], fn=_FAKE)
-always("copy", ["quantized_decomposed::convert_element_type"])
 
 
 # -- packed weights ---------------------------------------------------------------------------------------------------
@@ -125,30 +79,10 @@ def has_bias(packed: Any) -> bool:
         return True
 
 
-@on("quantized::linear_dynamic_fp16_unpacked_weight")
-def _linear_unpacked(call: Call) -> Translation:
-    return product(call, "X", "weight", "bias")
-
-
-@on("_quantized::wrapped_quantized_linear")
-def _wrapped_linear(call: Call) -> Translation:
-    return product(call, "X", "W", "B")
-
-
-@on("_quantized::wrapped_fbgemm_linear_fp16_weight")
-def _wrapped_fp16(call: Call) -> Translation:
-    return product(call, "X", "W", "B")
-
-
 @on("_quantized::_wrapped_quantized_linear_prepacked", "_wrapped_quantized_linear_prepacked")
 def _wrapped_prepacked(call: Call) -> Translation:
     x = call.get("X", "input")
     return Translation("matmul", {"depth": x.shape[-1], "bias": True})
-
-
-@on("quantized::matmul")
-def _matmul(call: Call) -> Translation:
-    return product(call, "qa", "qb")
 
 
 @on(
@@ -217,11 +151,6 @@ def _mkldnn_linear(call: Call) -> Translation:
     return _with_operand(call, product(call, "X", "W", "B", then=_fused(call)))
 
 
-@on("mkl::_mkl_linear")
-def _mkl_linear(call: Call) -> Translation:
-    return product(call, "X", "ORI_W", "B")
-
-
 @on(
     "onednn::qconv_pointwise", "onednn::qconv1d_pointwise", "onednn::qconv2d_pointwise", "onednn::qconv3d_pointwise",
     "mkldnn::_convolution_pointwise",
@@ -235,35 +164,6 @@ def _onednn_conv_transpose(call: Call) -> Translation:
     return conv(call, transposed=True, then=_fused(call))
 
 
-always("elementwise", ["onednn::qadd"], fn="add")
-always("elementwise", ["onednn::qmul"], fn="mul")
-always("elementwise", ["onednn::qadd_relu"], fn="add_relu")
-always("norm", ["onednn::qbatch_norm2d"], fn="batch", training=False, affine=2)
-
-# -- elementwise on quantized tensors ---------------------------------------------------------------------------------
-
-for _fn in ("add", "mul"):
-    always(
-        "elementwise",
-        [f"quantized::{_fn}", f"quantized::{_fn}_out", f"quantized::{_fn}_scalar", f"quantized::{_fn}_scalar_out"],
-        fn=_fn,
-    )
-    always(
-        "elementwise",
-        [
-            f"quantized::{_fn}_relu",
-            f"quantized::{_fn}_relu_out",
-            f"quantized::{_fn}_scalar_relu",
-            f"quantized::{_fn}_scalar_relu_out",
-        ],
-        fn="add_relu",
-    )
-always("elementwise", ["_quantized::add"], fn="add")
-always("copy", ["quantized::cat", "quantized::cat_out"])
-always("elementwise", ["quantized::cat_relu", "quantized::cat_relu_out"], fn="relu")
-always("softmax", ["quantized::softmax"], fn="softmax")
-
-
 @on(*(f"quantized::batch_norm{axes}{suffix}" for axes in ("", "1d", "2d", "3d") for suffix in ("", "_relu")))
 def _batch_norm(call: Call) -> Translation:
     return Translation("norm", {"fn": "batch", "training": False, "affine": len(call.tensors("weight", "bias"))})
@@ -273,51 +173,6 @@ def _batch_norm(call: Call) -> Translation:
 def _norm(call: Call) -> Translation:
     fn = call.base.removesuffix("_norm")
     return Translation("norm", {"fn": fn, "affine": len(call.tensors("weight", "bias"))})
-
-
-# -- packing weights, once --------------------------------------------------------------------------------------------
-
-always(
-    "copy",
-    (
-        "_convert_weight_to_int4pack", "_convert_weight_to_int4pack_for_cpu", "_dyn_quant_pack_4bit_weight",
-        "fbgemm_linear_quantize_weight", "fbgemm_pack_gemm_matrix_fp16", "fbgemm_pack_quantized_matrix",
-        "_wrapped_linear_prepack", "_saturate_weight_to_fp16", "_quantized::_wrapped_linear_prepack",
-        "_quantized::wrapped_fbgemm_pack_gemm_matrix_fp16", "onednn::qlinear_prepack", "onednn::qconv_prepack",
-        "onednn::linear_prepack_fp16", "mkldnn::_reorder_linear_weight", "mkldnn::_reorder_convolution_weight",
-        "mkldnn::_reorder_convolution_transpose_weight", "mkl::_mkl_reorder_linear_weight",
-    ),
-)  # fmt: skip
-
-always(
-    "copy",
-    (
-        *(
-            f"{library}::{name}"
-            for library in ("quantized", "_quantized")
-            for name in (
-                "linear_prepack", "linear_prepack_fp16", "linear_prepack_legacy", "linear_prepack_fp16_legacy",
-                "conv2d_prepack", "conv3d_prepack", "conv_transpose1d_prepack", "conv_transpose2d_prepack",
-                "conv_transpose3d_prepack",
-            )
-        ),
-        "quantized::conv_prepack", "quantized::conv1d_prepack", "quantized::embedding_bag_prepack",
-        *(f"quantized::embedding_bag_{bits}_{way}" for bits in ("byte", "4bit", "2bit") for way in ("prepack", "unpack")),
-        *(f"quantized::embedding_bag_{bits}_prepack_with_rowwise_min_max" for bits in ("byte", "4bit", "2bit")),
-        "quantized::conv_unpack", "quantized::conv1d_unpack", "quantized::conv2d_unpack", "quantized::conv3d_unpack",
-        "quantized::conv_transpose1d_unpack", "quantized::conv_transpose2d_unpack", "quantized::conv_transpose3d_unpack",
-        "quantized::linear_unpack", "quantized::linear_unpack_fp16", "quantized::embedding_bag_unpack",
-        "sparse::qlinear_prepack", "sparse::qlinear_unpack", "mkldnn_prepacked::conv2d_prepack",
-    ),
-)  # fmt: skip
-always(
-    "view",
-    (
-        "quantized::make_quantized_cell_params", "quantized::make_quantized_cell_params_dynamic",
-        "quantized::make_quantized_cell_params_fp16", "mkldnn::_nbytes", "mkldnn::data_ptr",
-        "mkldnn::_get_mkldnn_serialized_md",
-    ),
-)  # fmt: skip
 
 
 @on("quantized::embedding_byte", "quantized::embedding_4bit")

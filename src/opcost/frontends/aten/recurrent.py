@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on
+from opcost.frontends.aten.call import Call, Translation, on
 from opcost.frontends.aten.tensor import Tensor
 
 MOST_LAYERS = 4096
@@ -153,11 +153,3 @@ def _gates(call: Call, cell: str, state: Tensor) -> Translation:
     return Translation(
         "elementwise", {"fn": f"{cell}_cell_grad" if grad else f"{cell}_cell", "elements": state.numel()}
     )
-
-
-always(
-    "copy",
-    ["_cudnn_rnn_flatten_weight", "_pack_padded_sequence", "_pack_padded_sequence_backward", "_pad_packed_sequence"],
-)
-always("copy", ["mkldnn::_reorder_mkldnn_rnn_layer_weight"])
-always("view", ["_use_cudnn_rnn_flatten_weight"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Translation, always, on, per_axis
+from opcost.frontends.aten.call import Call, Translation, on, per_axis
 from opcost.frontends.aten.tensor import Tensor, type_name
 
 _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}
@@ -73,10 +73,6 @@ def _sample(call: Call, *, taps: int) -> Translation:
         attrs["grad"] = True
         return Translation("sample", attrs, call.tensors("grad_output", "input", "self", "grid"))
     return Translation("sample", attrs)
-
-
-always("distance", ["cdist", "_cdist_forward", "_euclidean_dist", "pdist", "_pdist_forward"])
-always("distance", ["_cdist_backward", "_pdist_backward"], grad=True)
 
 
 @on("_fft_c2c", "_fft_r2c")

@@ -67,8 +67,3 @@ def _deform_conv2d_backward(call: Call) -> Translation:
         {"grads": ("input", "weight", "bias"), "sampled": _BILINEAR_TAPS},
         call.tensors("grad", "input", "weight", "offset", "mask"),
     )
-
-
-@on("torchvision::_cuda_version")
-def _question(call: Call) -> Translation:
-    return Translation("view", {})

@@ -25,7 +25,7 @@ F64 = struct.Struct("<d")
 LONGEST_TEXT = 1 << 16
 """Bytes of the longest name that is believed; MegEngine's own stay below a few hundred."""
 LONGEST_LIST = 1 << 16
-"""Elements of the longest list that is believed: operators of a model, inputs of an operator. Data is no list."""
+"""Elements of the longest list that is believed: operators of a model, inputs of an operator. Data is not a list."""
 READS_PER_BYTE = 8
 """How often, on average, a byte may be read: some strings and all virtual tables are shared."""
 
@@ -160,7 +160,7 @@ class Table:
             return None
         start, count = self.buffer.vector(self.buffer.follow(at), width)
         if count > LONGEST_LIST:
-            raise self.buffer.broken(f"a list of {count} elements is not believed", start)
+            raise self.buffer.broken(f"a list of {count} elements is not plausible", start)
         return start, count
 
     def numbers(self, slot: int, code: str, width: int) -> tuple[int, ...]:

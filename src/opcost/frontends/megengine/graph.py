@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
-from opcost.core.graph import Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.core.graph import Graph, Module, Op, Role, Value
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
+from opcost.frontends.building import GraphBuilder, above, tree_order, with_above
 from opcost.frontends.megengine.dtypes import FLOATING, QUANTIZED
 from opcost.frontends.megengine.infer import FLAWS, Inferred, infer, label
 from opcost.frontends.megengine.inputs import asked_shapes, input_names
 from opcost.frontends.megengine.model import HOLDERS, SOURCES, Model, Operator, Tensor
 from opcost.frontends.megengine.node import Meaning, Node
 from opcost.frontends.megengine.operators import rules
-from opcost.frontends.megengine.scopes import Scopes, parents, scope_of
+from opcost.frontends.megengine.scopes import Scopes, scope_of
 from opcost.frontends.options import CountOptions
 
 _STATE = {"BatchNorm": (3, 4), "FakeQuant": (1, 2), "TQT": (1,), "LSQ": (1, 2, 3)}
@@ -29,34 +31,33 @@ _LOOKS = (
 def build_graph(model: Model, options: CountOptions) -> Graph:
     """Count-ready data from a dump, with the shapes that the user asked for."""
     found = infer(model, asked_shapes(model, options))
-    return _Builder(model, found).graph()
+    return _Builder(model, found).built()
 
 
-class _Builder:
+class _Builder(GraphBuilder):
     def __init__(self, model: Model, found: Inferred) -> None:
+        super().__init__()
         self.model = model
         self.found = found
         self.scopes = Scopes(model)
-        self.specs: dict[tuple[object, str], TensorSpec] = {}
         self.inputs = {variable: name for name, variable in input_names(model).items()}
         self.storage = list(range(len(model.variables)))
-        self.notes: list[Note] = list(found.notes)
+        self.notes.update(dict.fromkeys(found.notes))
         self.read = {*model.outputs, *(variable for op in model.operators for variable in op.inputs)}
 
-    def graph(self) -> Graph:
-        ops = [self._op(op) for op in self.model.operators if op.type not in SOURCES]
-        values = self._values()
+    def built(self) -> Graph:
+        for op in self.model.operators:
+            if op.type not in SOURCES:
+                self._add(op)
+        self._add_values()
         self._tell_what_follows()
-        return Graph(
-            source=self.model.path,
-            framework="megengine",
-            values=tuple(values),
-            ops=tuple(op._replace(id=index) for index, op in enumerate(ops)),
-            modules=self._modules(ops, values),
-            inputs=tuple(self.inputs),
+        return self.graph(
+            self.model.path,
+            "megengine",
+            {"format": self.model.format, "megengine": self.model.version},
+            modules=self._modules(),
+            inputs=self.inputs,
             outputs=self.model.outputs,
-            notes=tuple(self.notes),
-            meta={"format": self.model.format, "megengine": self.model.version},
         )
 
     def _tell_what_follows(self) -> None:
@@ -64,14 +65,14 @@ class _Builder:
         sets, more = self.model.testcases, self.model.more
         if sets:
             several = f"{sets} sets" if sets > 1 else "one set"
-            self.notes.append(Note("testcase", f"the file also holds {several} of inputs and outputs"))
+            self.note("testcase", f"the file also holds {several} of inputs and outputs")
         elif more:
             text = f"{more} bytes follow the model, as where others were appended: only the first model is counted"
-            self.notes.append(Note("appended", text))
+            self.note("appended", text)
 
     # -- operators ------------------------------------------------------------------------------------------------
 
-    def _op(self, op: Operator) -> Op:
+    def _add(self, op: Operator) -> None:
         node = self.found.nodes[op.index]
         meaning = self._meaning(node)
         inputs, outputs = op.inputs, op.outputs
@@ -85,16 +86,9 @@ class _Builder:
         if op.type in _LOOKS and op.inputs and not self._is_number(op):
             for variable in op.outputs:
                 self.storage[variable] = self.storage[op.inputs[0]]
-        return Op(
-            op.index,
-            meaning.kind,
-            f"mge::{op.type}",
-            inputs,
-            outputs,
-            meaning.attrs,
-            self.scopes.of_op[op.index],
-            native={**op.param.fields, "name": op.name} if op.name else op.param.fields,
-        )
+        native = {**op.param.fields, "name": op.name} if op.name else op.param.fields
+        module = self.scopes.of_op[op.index]
+        self.op(meaning.kind, meaning.attrs, f"mge::{op.type}", inputs, outputs, module, native=native)
 
     def _meaning(self, node: Node) -> Meaning:
         rule = rules().get(node.op.type)
@@ -107,12 +101,10 @@ class _Builder:
         except Unknown:
             return Meaning("unknown")
         except Mismatch as fault:
-            self.notes.append(Note("unknown", f"{label(node.op)} is not counted: {fault}"))
+            self.note("unknown", f"{label(node.op)} is not counted: {fault}")
             return Meaning("unknown")
         except FLAWS as fault:
-            raise SourceError(
-                f"{label(node.op)} has inputs that are not those of such an operator ({fault})"
-            ) from fault
+            raise SourceError(f"{label(node.op)} has inputs that do not fit such an operator ({fault})") from fault
 
     def _is_number(self, op: Operator) -> bool:
         """Whether the result is known before anything runs, as part of working out shapes."""
@@ -120,14 +112,13 @@ class _Builder:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _values(self) -> list[Value]:
+    def _add_values(self) -> None:
         roles, names = self._tensors()
-        values = []
         for variable, stored in enumerate(self.model.variables):
             role: Role = "input" if variable in self.inputs else roles.get(variable, "activation")
             name = self.inputs.get(variable) or names.get(variable) or stored.name or f"v{variable}"
-            values.append(Value(variable, name, self._spec(variable), role, self.storage[variable]))
-        return values
+            spec = self.spec(self.found.shapes[variable], self.found.dtypes[variable])
+            self.values.append(Value(variable, name, spec, role, self.storage[variable]))
 
     def _tensors(self) -> tuple[dict[int, Role], dict[int, str]]:
         """Role and name of every tensor that comes with the file."""
@@ -147,48 +138,37 @@ class _Builder:
                 roles[variable] = "buffer" if variable in state - weights else _role(tensor, name)
         return roles, names
 
-    def _spec(self, variable: int) -> TensorSpec:
-        key = (self.found.shapes[variable], self.found.dtypes[variable])
-        spec = self.specs.get(key)
-        if spec is None:
-            spec = self.specs[key] = TensorSpec(*key)
-        return spec
-
     # -- modules --------------------------------------------------------------------------------------------------
 
-    def _modules(self, ops: list[Op], values: list[Value]) -> tuple[Module, ...]:
+    def _modules(self) -> Iterator[Module]:
         """The tree of the names: every path that an operator or a weight belongs to, and all paths above it."""
         held: dict[str, list[tuple[str, int]]] = {}
         buffers: dict[str, list[tuple[str, int]]] = {}
-        for value in values:
+        for value in self.values:
             if value.role in ("param", "buffer"):
                 path = self.scopes.of_tensor.get(value.id, "")
                 (held if value.role == "param" else buffers).setdefault(path, []).append(
                     (_inside(value.name, path), value.id)
                 )
-        paths = [""]
-        for path in dict.fromkeys([*(op.module for op in ops), *held, *buffers]):
-            paths += [*parents(path), path]
-        paths = list(dict.fromkeys(paths))
-        crossing = _crossing(ops, values, self.model.outputs)
-        types = self._types(ops, paths)
-        return tuple(
-            Module(
+        paths = with_above(dict.fromkeys([*(op.module for op in self.ops), *held, *buffers]))
+        crossing = _crossing(self.ops, self.values, self.model.outputs)
+        types = self._types(paths)
+        for path in tree_order(paths):
+            taken, given = crossing.get(path, ((), ()))
+            yield Module(
                 path=path,
                 type=types[path],
                 parameters=tuple(held.get(path, ())),
                 buffers=tuple(buffers.get(path, ())),
                 calls=1,
-                inputs=tuple(values[i].spec for i in crossing[path][0]) if path in crossing else (),
-                outputs=tuple(values[i].spec for i in crossing[path][1]) if path in crossing else (),
+                inputs=tuple(self.values[i].spec for i in taken),
+                outputs=tuple(self.values[i].spec for i in given),
             )
-            for path in _tree_order(paths)
-        )
 
-    def _types(self, ops: list[Op], paths: list[str]) -> dict[str, str]:
+    def _types(self, paths: list[str]) -> dict[str, str]:
         """A dump does not say which class a module was of; a layer is called after its first operator."""
         types = dict.fromkeys(paths, "Module")
-        for op in reversed(ops):
+        for op in reversed(self.ops):
             if op.module in self.scopes.layers and op.kind != "view":
                 types[op.module] = op.raw.rpartition(":")[2]
         types[""] = "Model"
@@ -220,7 +200,7 @@ def _crossing(ops: list[Op], values: list[Value], outputs: tuple[int, ...]) -> d
     def chain(path: str) -> tuple[str, ...]:
         found = around.get(path)
         if found is None:
-            found = around[path] = tuple(dict.fromkeys(("", *parents(path), path)))
+            found = around[path] = tuple(dict.fromkeys(("", *above(path), path)))
         return found
 
     taken: dict[str, dict[int, None]] = {}
@@ -243,17 +223,3 @@ def _crossing(ops: list[Op], values: list[Value], outputs: tuple[int, ...]) -> d
         for path in chain(maker[variable]) if variable in maker else ():
             given.setdefault(path, {})[variable] = None
     return {path: (list(taken.get(path, ())), list(given.get(path, ()))) for path in {*taken, *given}}
-
-
-def _tree_order(paths: list[str]) -> list[str]:
-    """Parents first, each followed by all that is below it, in the order of appearance."""
-    children: dict[str, list[str]] = {}
-    for path in paths[1:]:
-        children.setdefault(path.rpartition(".")[0], []).append(path)
-    order: list[str] = []
-    stack = [""]
-    while stack:
-        path = stack.pop()
-        order.append(path)
-        stack += reversed(children.get(path, []))
-    return order

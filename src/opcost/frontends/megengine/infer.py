@@ -131,7 +131,7 @@ def _wrong(node: Node, fault: str, *, changed: bool) -> OpcostError:
     shapes = ", ".join(map(text, node.shapes))
     message = f"{label(node.op)} cannot take inputs of {shapes or 'nothing'}: {fault}"
     if changed:
-        return InputError(message, hint="some shapes are written into the dump: keep them, or dump the model anew")
+        return InputError(message, hint="some shapes are written into the dump: keep them, or dump the model again")
     return SourceError(message, hint="the file was changed or damaged, or a rule of opcost is wrong: please report it")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from opcost.core.graph import Graph
 from opcost.errors import ForwardError, InputError, OpcostError
+from opcost.frontends.inputs import arguments, arrays_in, check_one, one_tensor, padded
 from opcost.frontends.megengine.graph import build_graph
 from opcost.frontends.megengine.model import parse_model
 from opcost.frontends.options import CountOptions
@@ -43,57 +44,27 @@ def load_module(module: Any, options: CountOptions) -> Graph:
 
 
 def _arguments(module: Any, options: CountOptions) -> dict[str, Any]:
-    """The tensors to run on, by the names of the arguments of `forward`."""
+    """The tensors to run on, by the names of the arguments of `forward`; of zeros where only the shape is given."""
+    import megengine
+    import numpy as np
+
     names = [name for name in inspect.signature(module.forward).parameters if name not in ("args", "kwargs")]
-    if options.inputs is not None and options.shapes is not None:
-        raise InputError("both inputs and shapes were given", hint="pass one of them")
-    given = options.inputs if options.inputs is not None else options.shapes
-    if given is None and not options.kwargs:
+    if options.inputs is None and options.shapes is None and not options.kwargs:
         raise InputError(
             f"{type(module).__name__}.forward needs {', '.join(names) or 'nothing'}, and nothing was given",
             hint="pass inputs=..., or shapes=(1, 3, 224, 224)",
         )
-    if options.inputs is not None:
-        several: Any = given if isinstance(given, (tuple, Mapping)) else (given,)
-    elif isinstance(given, Mapping) or given is None:
-        several = given or {}
-    else:
-        several = [given] if all(isinstance(extent, int) for extent in given) else given
-    found = (
-        dict(several) if isinstance(several, Mapping) else dict(zip(_padded(names, len(several)), several, strict=True))
-    )
-    found.update(options.kwargs)
-    made = options.inputs is None
-    return {
-        name: _tensor(value, _dtype(options.dtypes, name, place), made=made)
-        for place, (name, value) in enumerate(found.items())
+    check_one(options)
+    ordered, named = arrays_in(options)
+    arrays = {**dict(zip(padded(names, len(ordered)), ordered, strict=True)), **named}
+    given = {
+        name: array if isinstance(array, megengine.Tensor) else megengine.tensor(np.asarray(array))
+        for name, array in arrays.items()
     }
-
-
-def _padded(names: list[str], count: int) -> list[str]:
-    """As many names as there are inputs."""
-    return [*names[:count], *(f"input{place}" for place in range(len(names), count))]
-
-
-def _dtype(dtypes: Any, name: str, place: int) -> str | None:
-    if isinstance(dtypes, Mapping):
-        dtypes = dtypes.get(name)
-    elif isinstance(dtypes, (list, tuple)):
-        dtypes = dtypes[place] if place < len(dtypes) else None
-    wanted: str | None = dtypes
-    return wanted
-
-
-def _tensor(value: Any, dtype: str | None, *, made: bool) -> Any:
-    """A MegEngine tensor: of zeros where only the shape is given."""
-    import megengine
-    import numpy as np
-
-    if isinstance(value, megengine.Tensor):
-        return value
-    if made and isinstance(value, (tuple, list)):
-        return megengine.tensor(np.zeros(tuple(value), dtype=dtype or "float32"))
-    return megengine.tensor(np.asarray(value))
+    listed, by_name = arguments(options.shapes, options.dtypes, names)
+    made = {**dict(zip(padded(names, len(listed)), listed, strict=True)), **by_name}
+    zeros = {name: one_tensor(tree, name) for name, tree in made.items()}
+    return {**{n: megengine.tensor(np.zeros(s.shape, dtype=s.dtype or "float32")) for n, s in zeros.items()}, **given}
 
 
 def _flat(result: Any) -> list[Any]:

@@ -184,7 +184,7 @@ class _V2(_Reader):
             made = table.numbers(8, "I", 4)
             inputs = self._made(table.numbers(7, "I", 4), position, table)
             if len(variables) + len(made) > MOST_VARIABLES:
-                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not believed", table.at)
+                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
             for variable in made:
                 if variable in position:
                     raise self.buffer.broken(f"variable {variable} is made twice", table.at)
@@ -249,7 +249,7 @@ class _V1(_Reader):
             names = table.texts(5)
             count = len(names) or output_count(kind, len(inputs), len(tensors), param)
             if len(variables) + count > MOST_VARIABLES:
-                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not believed", table.at)
+                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
             outputs = tuple(range(len(variables), len(variables) + count))
             variables.extend(Variable(name=names[i] if i < len(names) else "") for i in range(count))
             operator = Operator(

@@ -9,41 +9,14 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from opcost.frontends.megengine.params import FORMAT
 from opcost.frontends.megengine.xxhash import xxh64
 
 _SEED = 20160701
 _VERSIONS = ("", *(f"V{number}" for number in range(10)))
 _SUFFIX = re.compile(r"V\d$")
 
-_REGISTERED = """
-    AdaptivePoolingV1 AdaptivePoolingBackwardV1 AddUpdate AffineInt Alloc Argmax Argmin Argsort ArgsortBackward AssertEqual
-    AtlasRuntimeOpr AxisAddRemove BatchConvBiasForwardV1 BatchNormV1 BatchNormBackwardV1 BatchedIncrMeshIndexing
-    BatchedMatrixMulV2 BatchedMeshIndexing BatchedSetMeshIndexing BetaRNG Broadcast CambriconRuntimeOpr CheckNonFinite
-    Concat CondExecMark CondExecMarkIfNeed CondExecMerge CondExecPred CondExecPredLogical CondTake ConvBiasForwardV4
-    ConvolutionV2 ConvolutionBackwardDataV2 ConvolutionBackwardFilterV2 Convolution3D Convolution3DBackwardData
-    Convolution3DBackwardFilter Copy CorrelationForward CorrelationBackwardData1 CorrelationBackwardData2 CounterProvider
-    Cross CumsumV1 CvtColor DctChannelSelectV1 DeformableConvForwardV1 DeformableConvBackwardDataV1
-    DeformableConvBackwardFilterV1 DeformablePSROIPoolingForward DeformablePSROIPoolingBackward Diag DiagBackward
-    Dimshuffle Dot Dropout DropoutBackward Elemwise ElemwiseMultiType ExponentialRNG ExternCOprRunner Eye FakeQuant
-    FakeQuantBackward Flip GammaRNG GaussianBlur GaussianRNGV1 GeneralNorm GeneralNormBackward GetVarShapeV1
-    GroupLocalV2 GroupLocalBackwardDataV2 GroupLocalBackwardFilterV2 GroupNorm GroupNormBackward Host2DeviceCopy Identity
-    Images2Neibs Images2NeibsBackward ImmutableTensor IncrMeshIndexing IncrSubtensor IndexingIncrMultiAxisVec
-    IndexingMultiAxisVec IndexingOneHot IndexingRemap IndexingRemapBackward IndexingSetMultiAxisVec IndexingSetOneHot
-    InputMaker InstanceNorm InstanceNormBackward LRN LRNBackward LSQ LSQBackward LSTMForward LSTMBackward LSTMCellForward
-    LayerNorm LayerNormBackward Linspace LocalV2 LocalBackwardDataV2 LocalBackwardFilterV2 LocalShareForwardV1
-    LocalShareBackwardDataV1 LocalShareBackwardFilterV1 Loop LoopGrad MagicMindRuntimeOpr MarkDynamicVar
-    MarkNoBroadcastElemwise MaskConvolutionV2 MaskPropagate MaskedFill MatrixInverse MatrixMulV2 MeshIndexing
-    MultiHeadAttn MultiHeadAttnBackward MultinomialRNG MultipleDeviceTensorHolder MultipleDeviceTensorWithFormatHolder
-    NMSKeepMGB NonZero NvOf Padding PaddingBackward PermutationRNG PersistentOutputStorage PoissonRNG PoolingV1
-    PoolingBackwardV1 PowC RNNForward RNNBackward RNNCellForward ROIAlignV1 ROIAlignBackwardV1 ROIPooling
-    ROIPoolingBackward ReduceV2 RegionRestrictedConvolution RegionRestrictedConvolutionBackwardData
-    RegionRestrictedConvolutionBackwardFilter RelayoutFormatV1 RemapV1 RemapBackwardDataV1 RemapBackwardMatV1 ReshapeV1
-    ResizeV2 ResizeBackward Resize3D Rotate SVD SetMeshIndexing SetSubtensor SharedDeviceTensor
-    SharedDeviceTensorWithFormat ShuffleRNG ShuffleRNGBackward Sleep SlidingWindowTranspose
-    SlidingWindowTransposeBackward Softmax SoftmaxBackward Split Subtensor TQT TQTBackward TensorRTRuntimeOpr TopK
-    TypeCvtV2 UniformRNGV1 VirtualDep VirtualGrad VolatileSharedDeviceTensor WarpAffineV2 WarpPerspectiveV2
-    WarpPerspectiveBackwardDataV2 WarpPerspectiveBackwardMatV2 Where WhereBackward
-""".split()
+_REGISTERED: list[str] = FORMAT["operators"]
 """Class names under which MegEngine 1.13 stores operators."""
 
 

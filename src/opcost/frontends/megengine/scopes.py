@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 
+from opcost.frontends.building import above
 from opcost.frontends.megengine.model import HOLDERS, Model, Operator
 
 DEEPEST = 64
@@ -26,12 +26,6 @@ def scope_of(name: str) -> str | None:
     if name.count(".") > DEEPEST or not _PATH.fullmatch(name):
         return None
     return name.rpartition(".")[0]
-
-
-def parents(path: str) -> Iterable[str]:
-    """All modules around this one, outermost first, the root left out."""
-    parts = path.split(".")[:-1]
-    return (".".join(parts[: end + 1]) for end in range(len(parts)))
 
 
 def _inside(path: str, around: str) -> bool:
@@ -82,7 +76,7 @@ class Scopes:
         """Give operators without a scope that of their users, from the end to the beginning."""
         direct = Counter(named.values())
         holders = set(self.of_tensor.values())
-        around = {parent for path in {*named.values(), *holders} for parent in parents(path)} | {""}
+        around = {parent for path in {*named.values(), *holders} for parent in above(path)} | {""}
         self.layers = {path for path in {*named.values(), *holders} if path in holders or direct[path] == 1} - around
 
         def home(path: str) -> str:

@@ -111,7 +111,7 @@ class Attributes:
         if text.lstrip("-").isdecimal():
             return DTYPES.get(int(text[:4]), default)
         if text not in DTYPES.values():
-            raise AttributeFault(f"the attribute {name!r} is {_shown(text)}, no element type of MXNet's")
+            raise AttributeFault(f"the attribute {name!r} is {_shown(text)}, which is not an element type of MXNet")
         return text
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opcost.core.graph import Attrs, Graph, Module, Note, Op, Role, TensorSpec, Value
+from opcost.core.graph import NO_ATTRS, Graph, Module, Note, Role, TensorSpec
 from opcost.core.shapes import Mismatch, Shape, Unknown
 from opcost.errors import SourceError
+from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.infer import DEFAULT_TYPE, infer
-from opcost.frontends.mxnet.naming import inner_name, parents, paths_of, unique
+from opcost.frontends.mxnet.naming import inner_name, paths_of, unique
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import (
     CONDITIONAL,
@@ -32,33 +32,12 @@ SCOPE = "scope"
 """The type of a module that is only a common prefix of names."""
 
 
-@dataclass(slots=True)
-class _Maker:
-    """Values and operators as they are made; equal specs and attributes are one object, by which prices are cached."""
+class _Maker(GraphBuilder):
+    """Values and operators as they are made."""
 
-    values: list[Value] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
-    specs: dict[tuple[Shape, str], TensorSpec] = field(default_factory=dict)
-    attrs: dict[str, Attrs] = field(default_factory=dict)
-
-    def spec(self, shape: Shape, dtype: str | None) -> TensorSpec:
-        key = (shape, dtype or DEFAULT_TYPE)
-        if key not in self.specs:
-            self.specs[key] = TensorSpec(*key)
-        return self.specs[key]
-
-    def value(
-        self,
-        name: str,
-        spec: TensorSpec,
-        role: Role = "activation",
-        *,
-        storage: int | None = None,
-        trainable: bool = False,
-    ) -> int:
-        index = len(self.values)
-        self.values.append(Value(index, name, spec, role, index if storage is None else storage, trainable))
-        return index
+    def typed(self, shape: Shape, dtype: str | None) -> TensorSpec:
+        """A spec with the type that MXNet takes where none is known."""
+        return self.spec(shape, dtype or DEFAULT_TYPE)
 
     def move(self, value: int, home: int, begin: int) -> bool:
         """Let a value, and all views of it made since `begin`, live in another's memory; False if its memory is not its own."""
@@ -69,12 +48,6 @@ class _Maker:
             if self.values[index].storage == storage:
                 self.values[index] = self.values[index]._replace(storage=home)
         return True
-
-    def op(
-        self, found: Translation, raw: str, inputs: Sequence[int], outputs: Sequence[int], module: str, repeat: int
-    ) -> None:
-        attrs = self.attrs.setdefault(repr(sorted(found.attrs.items())), found.attrs)
-        self.ops.append(Op(len(self.ops), found.kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat))
 
 
 class Built(NamedTuple):
@@ -98,22 +71,19 @@ def build(
     maker = _Maker()
     made = _variables(maker, symbol, inferred, roles)
     paths = _paths(symbol, roles)
-    told = dict.fromkeys(notes)
-    emitter = _Emitter(maker, told, training=training)
+    maker.notes.update(dict.fromkeys(notes))
+    emitter = _Emitter(maker, training=training)
     origins: list[int] = []
     for node in symbol.nodes:
         emitter.node(node, symbol, inferred, made, paths, repeat=1)
         origins.extend([node.id] * (len(maker.ops) - len(origins)))
-    graph = Graph(
-        source=source,
-        framework="mxnet",
-        values=tuple(maker.values),
-        ops=tuple(maker.ops),
+    graph = maker.graph(
+        source,
+        "mxnet",
+        {"version": symbol.version_text, "mode": "train" if training else "eval", **(meta or {})},
         modules=_modules(symbol, inferred, roles, paths, made, maker, source),
-        inputs=tuple(made[node, 0] for node in roles.inputs),
-        outputs=tuple(made[entry] for entry in symbol.heads),
-        notes=tuple(told),
-        meta={"version": symbol.version_text, "mode": "train" if training else "eval", **(meta or {})},
+        inputs=(made[node, 0] for node in roles.inputs),
+        outputs=(made[entry] for entry in symbol.heads),
     )
     return Built(graph, tuple(origins))
 
@@ -124,7 +94,7 @@ def _variables(maker: _Maker, symbol: Symbol, inferred: Inferred, roles: Roles) 
     kinds |= dict.fromkeys(roles.states, "buffer")
     made: dict[Entry, int] = {}
     for node in symbol.variables:
-        spec = maker.spec(inferred.shapes[node.id][0], inferred.types[node.id][0])
+        spec = maker.typed(inferred.shapes[node.id][0], inferred.types[node.id][0])
         role = kinds[node.id]
         trainable = role == "param" and node.id not in roles.frozen
         made[node.id, 0] = maker.value(node.name, spec, role, trainable=trainable)
@@ -143,9 +113,8 @@ def _paths(symbol: Symbol, roles: Roles) -> dict[int, str]:
 class _Emitter:
     """Makes the operators of a graph, and of the graphs inside its nodes."""
 
-    def __init__(self, maker: _Maker, notes: dict[Note, None], *, training: bool) -> None:
+    def __init__(self, maker: _Maker, *, training: bool) -> None:
         self.maker = maker
-        self.notes = notes
         self.training = training
         self.table = all_operators()
 
@@ -185,12 +154,12 @@ class _Emitter:
             inputs = [inputs[place] for place in found.inputs if place < len(inputs)]
         outputs = []
         for output, shape in enumerate(inferred.shapes[node.id]):
-            spec = self.maker.spec(shape, inferred.types[node.id][output])
-            shared = self.maker.values[inputs[0]].storage if found.kind == "view" and inputs and not output else None
-            value = self.maker.value(_output_name(node, output, inferred), spec, storage=shared)
+            spec = self.maker.typed(shape, inferred.types[node.id][output])
+            home = inputs[0] if found.kind == "view" and inputs and not output else None
+            value = self.maker.value(_output_name(node, output, inferred), spec, home=home)
             made[node.id, output] = value
             outputs.append(value)
-        self.maker.op(found, _raw(node), inputs, outputs, path, repeat)
+        self.maker.op(found.kind, found.attrs, _raw(node), inputs, outputs, path, repeat)
 
     def _translated(self, node: Node, symbol: Symbol, inferred: Inferred) -> Translation:
         rule = self.table.get(node.op)
@@ -208,7 +177,7 @@ class _Emitter:
             subgraphs=node.subgraphs,
         )
         try:
-            found = rule.translate(call)
+            found = rule.translated(call)
         except Unknown:
             return UNKNOWN
         except Mismatch as exc:
@@ -218,7 +187,7 @@ class _Emitter:
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as exc:
             raise SourceError(f"{node}: its attributes do not fit its inputs") from exc
         if found.kind == "unknown" and node.op in _WHY:
-            self.notes[Note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)] = None
+            self.maker.note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)
         return found
 
     def _fused(self, node: Node, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
@@ -234,9 +203,9 @@ class _Emitter:
             if output < len(body.heads):
                 made[node.id, output] = made_inside[body.heads[output]]
             else:
-                spec = self.maker.spec(inferred.shapes[node.id][output], inferred.types[node.id][output])
+                spec = self.maker.typed(inferred.shapes[node.id][output], inferred.types[node.id][output])
                 value = self.maker.value(_output_name(node, output, inferred), spec)
-                self.maker.op(Translation("create"), _raw(node), (), (value,), path, repeat)
+                self.maker.op("create", NO_ATTRS, _raw(node), (), (value,), path, repeat)
                 made[node.id, output] = value
 
     def _inside(
@@ -254,7 +223,7 @@ class _Emitter:
         made = {(variables[place], 0): value for place, value in values.items()}
         for place, variable in enumerate(variables):
             if place not in values:
-                spec = self.maker.spec(inner.shapes[variable][0], inner.types[variable][0])
+                spec = self.maker.typed(inner.shapes[variable][0], inner.types[variable][0])
                 made[variable, 0] = self.maker.value(body.nodes[variable].name, spec, "const")
         return inner, made
 
@@ -278,13 +247,13 @@ class _Emitter:
                 whole = maker.values[value]
                 step = (whole.spec.shape or ())[1:]
                 shapes[variable] = step
-                value = maker.value(f"{whole.name}[step]", maker.spec(step, whole.spec.dtype), storage=whole.storage)
-                maker.op(Translation("view"), _raw(node), (made[node.inputs[place]],), (value,), path, repeat * trips)
+                value = maker.value(f"{whole.name}[step]", maker.typed(step, whole.spec.dtype), home=value)
+                maker.op("view", NO_ATTRS, _raw(node), (made[node.inputs[place]],), (value,), path, repeat * trips)
             values[variable] = value
         stacked = [
             maker.value(
                 _output_name(node, output, inferred),
-                maker.spec(inferred.shapes[node.id][output], inferred.types[node.id][output]),
+                maker.typed(inferred.shapes[node.id][output], inferred.types[node.id][output]),
             )
             for output in range(loop.outputs)
         ]
@@ -295,13 +264,13 @@ class _Emitter:
         for output in range(len(inferred.shapes[node.id])):
             if output >= len(body.heads):
                 made[node.id, output] = maker.value(
-                    _output_name(node, output, inferred), maker.spec(None, None), "const"
+                    _output_name(node, output, inferred), maker.typed(None, None), "const"
                 )
                 continue
             head = made_inside[body.heads[output]]
             if output < loop.outputs:
                 kind = "view" if maker.move(head, stacked[output], begin) else "copy"
-                maker.op(Translation(kind), _raw(node), (head,), (stacked[output],), path, repeat)
+                maker.op(kind, NO_ATTRS, _raw(node), (head,), (stacked[output],), path, repeat)
                 head = stacked[output]
             made[node.id, output] = head
 
@@ -357,7 +326,7 @@ def _modules(
                 owned.setdefault(made[index, 0], inner_name(variable.name, node.name, path))
     return tuple(
         _module(path, first.get(path), inferred, symbol, maker, source, calls.get(path, 0), *held.get(path, ({}, {})))
-        for path in parents(paths.values())
+        for path in with_above(paths.values())
     )
 
 
@@ -370,9 +339,9 @@ def _module(
     outputs: tuple[TensorSpec, ...] = ()
     if node is not None:
         reads = [entry for entry in node.inputs if not symbol.nodes[entry[0]].is_variable or entry == node.inputs[0]]
-        inputs = tuple(maker.spec(inferred.shapes[i][k], inferred.types[i][k]) for i, k in reads)
+        inputs = tuple(maker.typed(inferred.shapes[i][k], inferred.types[i][k]) for i, k in reads)
         outputs = tuple(
-            maker.spec(shape, dtype)
+            maker.typed(shape, dtype)
             for shape, dtype in zip(inferred.shapes[node.id], inferred.types[node.id], strict=True)
         )
     return Module(

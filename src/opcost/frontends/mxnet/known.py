@@ -34,7 +34,7 @@ def kind_of(name: str) -> str:
         return ""
     for attrs, rank in product(({}, _MUST_BE_THERE), _RANKS):
         try:
-            kind = operator.translate(_made_up(attrs, rank)).kind
+            kind = operator.translated(_made_up(attrs, rank)).kind
         except _FLAWS:
             continue
         return "" if kind == UNKNOWN.kind else kind

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from opcost.errors import InputError
+from opcost.frontends.inputs import arguments, arrays_in, asked_of, parse_dtype
 from opcost.frontends.mxnet.dialect import upgraded
-from opcost.frontends.mxnet.load import Opened, Saved, dtype_name, given_inputs
+from opcost.frontends.mxnet.load import Opened, Saved
 from opcost.frontends.mxnet.symbol import parse_symbol
 from opcost.frontends.options import CountOptions
 
@@ -24,14 +25,11 @@ def open_object(source: Any, options: CountOptions) -> Opened:
         )
     if isinstance(source, mxnet.symbol.Symbol):
         return _open(source, options, {}, source.name or "symbol")
-    traced, names = _trace(source, options)
-    shapes, dtypes = given_inputs(options)
-    if not isinstance(shapes, dict):
-        if isinstance(dtypes, (list, tuple)):
-            dtypes = dict(zip(names, dtypes, strict=False))
-        options = replace(options, inputs=None, kwargs={}, shapes=dict(zip(names, shapes, strict=False)), dtypes=dtypes)
+    names = _names(options)
+    asked = asked_of(options, names)
+    options = replace(options, inputs=None, kwargs={}, shapes=asked.shapes, dtypes=asked.dtypes)
     saved = dict(_parameters(source.collect_params().values()))
-    return _open(traced, options, saved, type(source).__name__)
+    return _open(_trace(source, names), options, saved, type(source).__name__)
 
 
 def _open(symbol: Any, options: CountOptions, saved: dict[str, Saved], label: str) -> Opened:
@@ -39,8 +37,17 @@ def _open(symbol: Any, options: CountOptions, saved: dict[str, Saved], label: st
     return Opened(upgraded(parse_symbol(text, label)), saved, label, options)
 
 
-def _trace(block: Any, options: CountOptions) -> tuple[Any, list[str]]:
-    """Call a block with variables in place of arrays; the first is called `data`, as `export` calls it."""
+def _names(options: CountOptions) -> list[str]:
+    """What the variables are called: as their shapes are, else `data`, or `data0` and so on, as `export` calls them."""
+    ordered, named = arrays_in(options)
+    trees, by_name = arguments(options.shapes, None, ())
+    count = len(ordered) + len(trees)
+    called = ["data"] if count + len(named) + len(by_name) < 2 else [f"data{place}" for place in range(count)]
+    return [*named, *by_name] if not count and (named or by_name) else [*called, *named, *by_name]
+
+
+def _trace(block: Any, names: list[str]) -> Any:
+    """Call a block with variables in place of arrays."""
     import mxnet
 
     if not isinstance(block, mxnet.gluon.HybridBlock):
@@ -48,18 +55,15 @@ def _trace(block: Any, options: CountOptions) -> tuple[Any, list[str]]:
             f"{type(block).__name__} is a gluon Block, which runs Python code that cannot be turned into a symbol",
             hint="derive it from HybridBlock",
         )
-    shapes, _ = given_inputs(options)
-    count = max(len(shapes), 1)
-    names = list(shapes) if isinstance(shapes, dict) else ["data"] if count == 1 else [f"data{i}" for i in range(count)]
     try:
         answer = block(*(mxnet.symbol.var(name) for name in names))
     except Exception as exc:
         raise InputError(
-            f"{type(block).__name__} cannot be called with {count} symbols: {type(exc).__name__}: {exc}",
+            f"{type(block).__name__} cannot be called with {len(names)} symbols: {type(exc).__name__}: {exc}",
             hint="give as many shapes as the block has inputs",
         ) from exc
     heads = list(_symbols(answer))
-    return (heads[0] if len(heads) == 1 else mxnet.symbol.Group(heads)), names
+    return heads[0] if len(heads) == 1 else mxnet.symbol.Group(heads)
 
 
 def _symbols(answer: Any) -> Iterable[Any]:
@@ -76,4 +80,4 @@ def _parameters(parameters: Iterable[Any]) -> Iterable[tuple[str, Saved]]:
         shape = parameter.shape
         if shape is not None and all(extent > 0 for extent in shape):
             trainable = parameter.grad_req != "null"
-            yield parameter.name, Saved(tuple(shape), dtype_name(parameter.dtype), state=False, trainable=trainable)
+            yield parameter.name, Saved(tuple(shape), parse_dtype(parameter.dtype), state=False, trainable=trainable)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opcost.core.dtype import BITS
 from opcost.core.graph import Graph, Note
 from opcost.core.shapes import Mismatch, Shape, complete, merge, text
-from opcost.errors import InputError, SourceError, UnknownName
+from opcost.errors import InputError, SourceError
+from opcost.frontends.inputs import asked_of
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.checkpoint import find_checkpoint
@@ -21,7 +22,6 @@ from opcost.frontends.mxnet.roles import Roles, assign
 from opcost.frontends.mxnet.symbol import Node, Symbol, read_symbol
 from opcost.frontends.options import CountOptions
 
-_SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
 _FORWARD_ONLY = "count the forward pass; a symbol does not say how it is trained"
 
 
@@ -114,21 +114,22 @@ def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
     return found
 
 
-def work_out(symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False) -> Worked:
-    """Tell inputs from weights and work out all shapes and types."""
-    shapes, dtypes = given_inputs(options)
-    variables = {node.name: node for node in symbol.variables}
-    if isinstance(shapes, Mapping):
-        for name in shapes:
-            if name not in variables:
-                raise UnknownName("input", str(name), _likely_inputs(symbol, saved))
-        named: dict[str, Shape] = {str(name): _shape(shape) for name, shape in shapes.items()}
-    else:
-        named = _placed(symbol, shapes, saved)
+def work_out(
+    symbol: Symbol,
+    options: CountOptions,
+    saved: Mapping[str, Saved],
+    *,
+    training: bool = False,
+    complete: bool = True,
+) -> Worked:
+    """Tell inputs from weights and work out all shapes and types; without `complete`, those that can be known."""
+    asked = asked_of(options, _likely_inputs(symbol, saved), {node.name for node in symbol.variables})
+    named: Mapping[str, Shape] = asked.shapes
     roles = _roles(symbol, named, saved)
-    known, types, origins = _start(symbol, named, _typed(symbol, named, dtypes, roles), saved)
+    known, types, origins = _start(symbol, named, asked.dtypes, saved)
     inferred = infer(symbol, known, types, training=training, names=origins)
-    _check_inputs(symbol, inferred, roles)
+    if complete:
+        _check_inputs(symbol, inferred, roles)
     return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
 
 
@@ -137,92 +138,6 @@ def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -
     roles = assign(symbol, named, saved, states)
     untrained = {node.id for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
     return Roles(roles.inputs, roles.weights, roles.states, roles.frozen | untrained, roles.side)
-
-
-def _placed(symbol: Symbol, shapes: Sequence[Any], saved: Mapping[str, Saved]) -> dict[str, Shape]:
-    """Shapes without names go to the inputs in the order of the file; labels and states come last."""
-    if not shapes:
-        return {}
-    roles = _roles(symbol, (), saved)
-    inputs = [*(i for i in roles.inputs if i not in roles.side), *(i for i in roles.inputs if i in roles.side)]
-    names = [symbol.nodes[index].name for index in inputs]
-    if len(shapes) > len(names):
-        raise InputError(
-            f"{len(shapes)} shapes were given, and the model has {len(names)} inputs: {', '.join(names) or 'none'}",
-            hint="name them: shapes={name: shape}, or --input name:1x3x224x224",
-        )
-    return {name: _shape(shape) for name, shape in zip(names, shapes, strict=False)}
-
-
-def given_inputs(options: CountOptions) -> tuple[Any, Any]:
-    """Shapes, by name or in order, and element types, from whatever the caller gave."""
-    if options.inputs is not None and options.shapes is not None:
-        raise InputError("both inputs and shapes were given", hint="pass one of them")
-    if options.inputs is not None or options.kwargs:
-        return _of_tensors(options)
-    shapes = options.shapes
-    if shapes is None:
-        return [], options.dtypes
-    if isinstance(shapes, Mapping):
-        return shapes, options.dtypes
-    return ([shapes] if _is_shape(shapes) else list(shapes)), options.dtypes
-
-
-def _of_tensors(options: CountOptions) -> tuple[Any, Any]:
-    """The shapes and types of arrays, of whatever framework."""
-    inputs = options.inputs
-    several = () if inputs is None else inputs if isinstance(inputs, tuple) else (inputs,)
-    if isinstance(inputs, Mapping):
-        several, named = (), {**inputs, **options.kwargs}
-    else:
-        named = dict(options.kwargs)
-    if several and named:
-        raise InputError("some inputs have a name and some have none", hint="name all of them, or none")
-    for tensor in (*several, *named.values()):
-        if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
-            raise InputError(f"an input is of type {type(tensor).__name__}, not an array", hint=_SHAPE_HINT)
-    if named:
-        return (
-            {name: tuple(tensor.shape) for name, tensor in named.items()},
-            {name: dtype_name(tensor.dtype) for name, tensor in named.items()},
-        )
-    return [tuple(tensor.shape) for tensor in several], [dtype_name(tensor.dtype) for tensor in several]
-
-
-def dtype_name(dtype: Any) -> str:
-    """An element type's name, whatever object stands for it."""
-    name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype)
-    name = str(name).rpartition(".")[2]
-    if name not in BITS:
-        raise UnknownName("element type", name, BITS)
-    return name
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    if not _is_shape(value):
-        raise InputError(f"{value!r} is not a shape", hint=_SHAPE_HINT)
-    if any(extent < 0 for extent in value):
-        raise InputError(f"the shape {tuple(value)} has a negative extent")
-    return tuple(value)
-
-
-def _typed(symbol: Symbol, named: Mapping[str, Shape], dtypes: Any, roles: Roles) -> dict[str, str]:
-    """The element types that were given, by input."""
-    if dtypes is None:
-        return {}
-    names = list(named) or [symbol.nodes[index].name for index in roles.inputs]
-    if isinstance(dtypes, Mapping):
-        for name in dtypes:
-            if name not in names:
-                raise UnknownName("input to give an element type", str(name), names)
-        return {str(name): dtype_name(dtype) for name, dtype in dtypes.items() if dtype is not None}
-    if isinstance(dtypes, (list, tuple)):
-        return {name: dtype_name(dtype) for name, dtype in zip(names, dtypes, strict=False) if dtype is not None}
-    return {symbol.nodes[index].name: dtype_name(dtypes) for index in roles.inputs}
 
 
 def _start(
@@ -278,8 +193,10 @@ def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
 
 
 def _likely_inputs(symbol: Symbol, saved: Mapping[str, Saved]) -> list[str]:
+    """The inputs in the order of the file; labels and states come last."""
     roles = _roles(symbol, (), saved)
-    return [symbol.nodes[index].name for index in roles.inputs]
+    inputs = [*(i for i in roles.inputs if i not in roles.side), *(i for i in roles.inputs if i in roles.side)]
+    return [symbol.nodes[index].name for index in inputs]
 
 
 def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:

@@ -103,18 +103,6 @@ def inner_name(weight: str, node: str, path: str) -> str:
     return _SEPARATORS.sub("_", rest)
 
 
-def parents(paths: Iterable[str]) -> list[str]:
-    """The paths with every module above them, each before what lies in it."""
-    found: dict[str, None] = {"": None}
-    for path in paths:
-        place = path.find(".")
-        while place >= 0:
-            found.setdefault(path[:place], None)
-            place = path.find(".", place + 1)
-        found.setdefault(path, None)
-    return list(found)
-
-
 def unique(names: Mapping[int, str]) -> dict[int, str]:
     """The names with a number behind where two would be the same."""
     taken: set[str] = set()

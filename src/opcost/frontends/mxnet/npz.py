@@ -97,7 +97,7 @@ def _header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
         length += int.from_bytes(file.read(2), "little") << 16
         begin = 12
     if length > _LARGEST_HEADER:
-        raise SourceError(f"{where} is said to have a header of {length} bytes", hint=_DAMAGED)
+        raise SourceError(f"{where} claims a header of {length} bytes", hint=_DAMAGED)
     described = _describe(file.read(length), where)
     shape, dtype = described.get("shape"), _dtype(described.get("descr"))
     if not isinstance(shape, tuple) or len(shape) > _MOST_AXES or not all(map(_is_extent, shape)):

@@ -54,7 +54,7 @@ def _check(path: Path, names: list[str]) -> None:
     if len(names) > MOST_MEMBERS:
         raise Bad(f"it holds {len(names)} files")
     if len(set(names)) != len(names):
-        raise SourceError(f"{path} holds two files of one name")
+        raise SourceError(f"{path} holds two files of the same name")
     if any("data/aotinductor/" in name for name in names):
         raise SourceError(
             f"{path} holds compiled code, which is not counted", hint="save the exported program with torch.export.save"

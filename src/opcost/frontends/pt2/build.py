@@ -150,7 +150,7 @@ class Run:
                 return [whole._replace(found=translate(plan, call))]
             return [self.part(part) for part in parts]
         except _FLAWS:
-            self.builder.note("unknown", f"{operator.name} is not counted: its arguments are not those that it takes")
+            self.builder.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
             return [whole._replace(found=Translation("unknown", {}))]
 
     def part(self, part: Part) -> Step:
@@ -174,11 +174,11 @@ class Run:
             if home is not None:  # a look at a weight takes its gradients too
                 tensor.requires_grad |= home.requires_grad
             lies = None if home is None else known[id(home)]
-            known[id(tensor)] = builder.value(names.get(id(tensor), ""), tensor, home=lies).value
+            known[id(tensor)] = builder.made(names.get(id(tensor), ""), tensor, home=lies).value
             writes.append(known[id(tensor)])
         if not writes and found.outs:
             writes = [known[id(tensor)] for tensor in found.outs]
-        builder.op(found, step.operator.name, reads, writes, self.module, self.repeat)
+        builder.op(found.kind, found.attrs, step.operator.name, reads, writes, self.module, self.repeat)
 
 
 class Step(NamedTuple):

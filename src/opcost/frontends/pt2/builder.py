@@ -1,13 +1,13 @@
-"""The values and operators of a graph, as they are made."""
+"""The graph of a program as it is made, with the tensors by which its operators are translated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from opcost.core.graph import Attrs, Note, Op, Role, TensorSpec, Value
-from opcost.frontends.aten import Translation
+from opcost.core.graph import Role
 from opcost.frontends.aten.tensor import Described
+from opcost.frontends.building import GraphBuilder
 from opcost.frontends.pt2.modules import Modules
 from opcost.frontends.pt2.program import Meta
 
@@ -19,19 +19,15 @@ class Made(NamedTuple):
     value: int
 
 
-class Builder:
+class Builder(GraphBuilder):
     """Makes values and operators in the order of the program."""
 
     def __init__(self, symbols: Mapping[str, int]) -> None:
+        super().__init__()
         self.symbols = symbols
-        self.values: list[Value] = []
-        self.ops: list[Op] = []
-        self.notes: dict[Note, None] = {}
         self.modules = Modules()
-        self._specs: dict[tuple[Any, str], TensorSpec] = {}
-        self._attrs: dict[str, Attrs] = {}
 
-    def value(
+    def made(
         self,
         name: str,
         tensor: Described,
@@ -40,24 +36,9 @@ class Builder:
         home: int | None = None,
         trainable: bool = False,
     ) -> Made:
-        """A new value; equal specs are one object, by which prices are cached."""
-        key = (tensor.shape, tensor.dtype)
-        if key not in self._specs:
-            self._specs[key] = TensorSpec(*key)  # type: ignore[arg-type]
-        index = len(self.values)
-        storage = index if home is None else self.values[home].storage
-        self.values.append(Value(index, name, self._specs[key], role, storage, trainable))
-        return Made(tensor, index)
-
-    def op(
-        self, found: Translation, raw: str, ins: Iterable[int], outs: Iterable[int], module: str, repeat: int
-    ) -> None:
-        """A new operator."""
-        attrs = self._attrs.setdefault(repr(sorted(found.attrs.items())), found.attrs)
-        self.ops.append(Op(len(self.ops), found.kind, raw, tuple(ins), tuple(outs), attrs, module, repeat))
-
-    def note(self, code: str, text: str) -> None:
-        self.notes[Note(code, text)] = None
+        """A new value for a tensor."""
+        spec = self.spec(tuple(tensor.shape), tensor.dtype)
+        return Made(tensor, self.value(name, spec, role, home=home, trainable=trainable))
 
 
 def described(meta: Meta) -> Described:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from opcost.core.checked import Bad
-from opcost.frontends.aten import Translation
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
 from opcost.frontends.pt2.builder import Builder, Made
@@ -98,10 +97,8 @@ def _slices(outer: Outer, operator: str, xs: list[Any]) -> tuple[int, list[Made]
     steps = []
     for x in xs:
         tensor = Described(tuple(x.tensor.shape[1:]), tuple(x.tensor.stride()[1:]), x.tensor.dtype, x.tensor.device)
-        steps.append(outer.builder.value("", tensor, home=x.value))
-        outer.builder.op(
-            Translation("view", {}), operator, [x.value], [steps[-1].value], outer.module, outer.repeat * turns
-        )
+        steps.append(outer.builder.made("", tensor, home=x.value))
+        outer.builder.op("view", {}, operator, [x.value], [steps[-1].value], outer.module, outer.repeat * turns)
     return turns, steps
 
 
@@ -110,8 +107,8 @@ def _stacked(outer: Outer, operator: str, made: list[Made], turns: int) -> list[
     found = []
     for part in made:
         shape = (turns, *part.tensor.shape)
-        found.append(outer.builder.value("", Described(shape, row_major(shape), part.tensor.dtype, part.tensor.device)))
-        outer.builder.op(Translation("copy", {}), operator, [part.value], [found[-1].value], outer.module, outer.repeat)
+        found.append(outer.builder.made("", Described(shape, row_major(shape), part.tensor.dtype, part.tensor.device)))
+        outer.builder.op("copy", {}, operator, [part.value], [found[-1].value], outer.module, outer.repeat)
     return found
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad, get, instance, short
-from opcost.core.dtype import BITS
-from opcost.errors import InputError, UnknownName
+from opcost.errors import InputError
+from opcost.frontends.inputs import asked_of, check_one
 from opcost.frontends.options import CountOptions
 from opcost.frontends.pt2.program import TYPES, one
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
-
-_SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
 
 
 class Input(NamedTuple):
@@ -27,7 +26,6 @@ def bind(
 ) -> dict[str, int]:
     """The value of every symbol; `names` are the arguments of the model that was exported, in order."""
     given = _given(inputs, names, options)
-    _check_types(inputs, options)
     ranges = instance(program.get("range_constraints", {}), dict)
     symbols: dict[str, int] = {}
     for entry in inputs:
@@ -42,7 +40,7 @@ def bind(
             if missing := symbols_in(expression) - symbols.keys():
                 raise InputError(
                     f"the program leaves a dimension of its input {entry.name!r} open ({min(missing)}) and does not say "
-                    "with which size it was exported",
+                    "which size it was exported with",
                     hint=f"give it: shapes={{{entry.name!r}: (1, 3, 224, 224)}} or --input {entry.name}:1x3x224x224",
                 )
     return symbols
@@ -77,7 +75,7 @@ def _bind_shape(entry: Input, shape: tuple[int, ...], symbols: dict[str, int]) -
         try:
             meant = evaluate(text, symbols)
         except UnknownSymbol as exc:
-            raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which that does not tell") from exc
+            raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which this does not determine") from exc
         if meant != extent:
             raise InputError(f"{where} cannot be {extent}: other dimensions make it {meant}")
 
@@ -115,30 +113,20 @@ def _check_range(name: str, value: int, ranges: Mapping[str, Any]) -> None:
 
 
 def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, tuple[int, ...]]:
-    """Shapes by the name of the input."""
-    if options.inputs is not None and options.shapes is not None:
-        raise InputError("both inputs and shapes were given", hint="pass one of them")
+    """Shapes by the name of the input. Element types are the program's own; another one is refused."""
+    tensors = {entry.name: entry for entry in inputs if entry.tensor is not None}
     if options.inputs is not None or options.kwargs:
-        return _of_tensors(inputs, names, options)
-    shapes = options.shapes
-    if shapes is None:
-        return {}
-    tensors = [entry.name for entry in inputs if entry.tensor is not None]
-    if isinstance(shapes, Mapping):
-        for name in shapes:
-            if name not in tensors:
-                raise UnknownName("input", str(name), tensors)
-        return {str(name): _shape(shape) for name, shape in shapes.items()}
-    several = [shapes] if _is_shape(shapes) else list(shapes)
-    if len(several) > len(tensors):
-        raise InputError(
-            f"{len(several)} shapes were given, and the program has {len(tensors)} inputs: {', '.join(tensors) or 'none'}"
-        )
-    return {name: _shape(shape) for name, shape in zip(tensors, several, strict=False)}
+        check_one(options)
+        arrays = _of_tensors(inputs, names, options)
+        options = replace(options, inputs=None, kwargs=arrays)
+    asked = asked_of(options, list(tensors))
+    for name, dtype in asked.dtypes.items():
+        _check_type(tensors[name], dtype)
+    return asked.shapes
 
 
-def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, tuple[int, ...]]:
-    """The shapes of arrays of whatever framework, nested as the model takes them."""
+def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, Any]:
+    """Arrays of whatever framework by input, nested as the model takes them."""
     by_name: dict[str, Any] = dict(options.kwargs)
     args: Any = () if options.inputs is None else options.inputs
     if isinstance(args, Mapping) and (set(args) <= set(names) or set(args) <= {entry.name for entry in inputs}):
@@ -149,17 +137,7 @@ def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOpt
     if len(leaves) != len(inputs):
         listed = ", ".join(entry.name for entry in inputs)
         raise InputError(f"{len(leaves)} inputs were given, and the program takes {len(inputs)}: {listed or 'none'}")
-    found = {}
-    for entry, leaf in zip(inputs, leaves, strict=True):
-        if entry.tensor is None:
-            continue
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            raise InputError(
-                f"the input {entry.name!r} is of type {type(leaf).__name__}, not an array", hint=_SHAPE_HINT
-            )
-        _check_type(entry, leaf.dtype)
-        found[entry.name] = tuple(int(extent) for extent in leaf.shape)
-    return found
+    return {entry.name: leaf for entry, leaf in zip(inputs, leaves, strict=True) if entry.tensor is not None}
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
@@ -172,42 +150,10 @@ def _leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def _check_types(inputs: Sequence[Input], options: CountOptions) -> None:
-    """Element types are the program's own; another one is refused."""
-    tensors = {entry.name: entry for entry in inputs if entry.tensor is not None}
-    asked = options.dtypes
-    if asked is None:
-        return
-    if isinstance(asked, Mapping):
-        for name in asked:
-            if name not in tensors:
-                raise UnknownName("input to give an element type", str(name), tensors)
-    elif isinstance(asked, (list, tuple)):
-        asked = dict(zip(tensors, asked, strict=False))
-    else:
-        asked = dict.fromkeys(tensors, asked)
-    for name, dtype in asked.items():
-        if dtype is not None:
-            _check_type(tensors[name], dtype)
-
-
-def _check_type(entry: Input, dtype: Any) -> None:
-    name = str(getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or dtype).rpartition(".")[2]
-    if name not in BITS:
-        raise UnknownName("element type", name, BITS)
+def _check_type(entry: Input, name: str) -> None:
     meant = TYPES.get(get(entry.tensor, "dtype", int))
     if name != meant:
         raise InputError(
             f"the input {entry.name!r} is {meant} in the program, not {name}",
             hint="leave the type out, or export the model with inputs of that type",
         )
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    if not _is_shape(value) or any(extent < 0 for extent in value):
-        raise InputError(f"{short(value)} is not a shape", hint=_SHAPE_HINT)
-    return tuple(value)

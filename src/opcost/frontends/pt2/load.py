@@ -61,17 +61,14 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
     made = _leaves(builder, scope, signature, archive.weights)
     outputs = Run(builder, graph, made)()
     builder.modules.leave(len(builder.ops))
-    return Graph(
-        source=source,
-        framework="torch",
-        values=tuple(builder.values),
-        ops=tuple(builder.ops),
-        modules=tuple(builder.modules.all()),
-        calls=tuple(builder.modules.calls),
-        inputs=tuple(made[entry.name].value for entry in inputs if entry.tensor is not None),
-        outputs=tuple(dict.fromkeys(output.value for output in outputs)),
-        notes=tuple(builder.notes),
-        meta={"version": torch},
+    return builder.graph(
+        source,
+        "torch",
+        {"version": torch},
+        modules=builder.modules.all(),
+        calls=builder.modules.calls,
+        inputs=(made[entry.name].value for entry in inputs if entry.tensor is not None),
+        outputs=dict.fromkeys(output.value for output in outputs),
     )
 
 
@@ -117,7 +114,7 @@ def _leaves(
             form, argument = one(get(spec, "arg", dict))
             if form == "as_tensor":
                 name = name_of(argument)
-                made[name] = builder.value(name, described(scope.meta(name)), "input")
+                made[name] = builder.made(name, described(scope.meta(name)), "input")
         elif kind in _ROLES:
             role, field = _ROLES[kind]
             name, full = name_of(get(spec, "arg", dict)), get(spec, field, str)
@@ -125,9 +122,7 @@ def _leaves(
             file = _file_of(weights.get(full), full)
             if (file, meta) not in known:
                 trainable = role == "param" and meta.requires_grad
-                known[file, meta] = builder.value(
-                    full, described(meta), role, home=homes.get(file), trainable=trainable
-                )
+                known[file, meta] = builder.made(full, described(meta), role, home=homes.get(file), trainable=trainable)
                 homes.setdefault(file, known[file, meta].value)
             made[name] = known[file, meta]
             if role != "const":

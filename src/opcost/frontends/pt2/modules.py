@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from opcost.core.checked import Bad, short
 from opcost.core.graph import Call, Module
+from opcost.frontends.building import above, tree_order
 
 _LONGEST_PATH = 1000
 _DEEPEST = 64
@@ -58,8 +59,8 @@ class Modules:
 
     def declare(self, path: str) -> None:
         """A module that the program names."""
-        for above in (*_above(_checked(path)), path):
-            self.types.setdefault(above, "Module")
+        for each in (*above(_checked(path)), path):
+            self.types.setdefault(each, "Module")
 
     def hold(self, name: str, value: int, *, parameter: bool) -> None:
         """A weight, by its full name."""
@@ -96,13 +97,7 @@ class Modules:
         count: dict[str, int] = {}
         for call in self.calls:
             count[call.path] = count.get(call.path, 0) + 1
-        children: dict[str, list[str]] = {}
-        for path in self.types:
-            if path:
-                children.setdefault(path.rpartition(".")[0], []).append(path)
-        waiting = [""]
-        while waiting:
-            path = waiting.pop()
+        for path in tree_order(self.types):
             parameters, buffers = self.held.get(path, ((), ()))
             yield Module(
                 path=path,
@@ -111,11 +106,3 @@ class Modules:
                 buffers=tuple(buffers),
                 calls=count.get(path, 0),
             )
-            waiting += reversed(children.get(path, []))
-
-
-def _above(path: str) -> Iterator[str]:
-    at = path.find(".")
-    while at >= 0:
-        yield path[:at]
-        at = path.find(".", at + 1)

@@ -36,7 +36,7 @@ class TorchFrontEnd(FrontEnd):
                 raise
             name = getattr(factory, "__qualname__", repr(factory))
             raise SourceError(
-                f"{name} asks for the values of its weights while it is being made, and they have none here: {exc}",
+                f"{name} asks for the values of its weights while it is being made, and here they have no values: {exc}",
                 hint="make the model with its weights and pass it, or on the command line count with --real",
             ) from exc
 

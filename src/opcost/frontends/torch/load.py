@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch import nn
 
 from opcost.core.graph import Graph
 from opcost.core.interrupts import held_back
-from opcost.errors import InputError, UnknownName
+from opcost.core.progress import working
+from opcost.errors import DataDependent, InputError, UnknownName
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
@@ -20,7 +21,9 @@ from opcost.frontends.torch.models.inputs import make_inputs
 from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.recognise import is_exported
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.real_values import Question, obstacle, told
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
+from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.run import Run, RunOptions
 from opcost.frontends.torch.tree import map_tensors
@@ -28,12 +31,27 @@ from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 
 def load(source: Any, options: CountOptions) -> Graph:
-    """Record one run of a model."""
+    """Record one run of a model: without data, or on its own weights where it asks for values that only they could tell."""
     with held_back(), no_surrounding_modes():
-        return _record(source, options)
+        if options.real:
+            return _record(source, options, real=True)
+        try:
+            graph = _record(source, options, real=False)
+        except DataDependent as exc:
+            if hint := obstacle(unwrap(source), options):
+                exc.hint = hint
+                raise
+            question = Question.of_error(exc)  # the error itself holds tensors without data
+        else:
+            caught = Question.of_graph(graph)
+            if caught is None or obstacle(unwrap(source), options):
+                return graph
+            question = caught
+        with_weights = source if options.remake is None else options.remake()
+        return told(lambda: _record(with_weights, options, real=True), question, remade=with_weights is not source)
 
 
-def _record(source: Any, options: CountOptions) -> Graph:
+def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     model = unwrap(source)
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
@@ -46,13 +64,10 @@ def _record(source: Any, options: CountOptions) -> Graph:
     )
     args, kwargs = map_tensors((args, kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
-        if options.real:
-            from opcost.frontends.torch.recording.real import RealRecorder
-
-            recorder: Recorder = RealRecorder(device)
-        else:
-            recorder = Recorder(device)
-        graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
+        recorder = RealRecorder(device) if real else Recorder(device)
+        doing = f"running {type_name(model)} on real values"
+        with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
+            graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
     return dataclasses.replace(graph, source=type_name(model))
 
 
@@ -62,8 +77,8 @@ def _outside(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.sig.meta() if tensor.content is None else tensor.content
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise InputError(
-            "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside of it",
-            hint="count outside of the transform, or give shapes= in place of the input",
+            "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside it",
+            hint="count outside the transform, or give shapes= instead of the input",
         )
     return tensor
 

@@ -13,7 +13,6 @@ from torch import nn
 
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, InputError, OpcostError
-from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.load import device_of, in_mode
 from opcost.frontends.torch.models.inputs import make_inputs
@@ -60,8 +59,7 @@ class Runner:
                     f"{name} has no data (it lies on the meta device or is fake), so the model cannot run",
                     hint="make the model with its weights; the time on other data would be the same",
                 )
-        asked = CountOptions(inputs=options.inputs, kwargs=options.kwargs, shapes=options.shapes, dtypes=options.dtypes)
-        args, kwargs, _ = make_inputs(inner, asked, self.device)
+        args, kwargs, _ = make_inputs(inner, options, self.device)
         generator = torch.Generator().manual_seed(0)
         self.args, self.kwargs = map_tensors((args, kwargs), lambda tensor: self._own(tensor, generator))
 

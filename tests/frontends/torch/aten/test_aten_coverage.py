@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed._functional_collectives  # it registers operators of its own
 
 from opcost.core.kinds import KINDS
 from opcost.frontends.aten.call import HANDLERS, Constant

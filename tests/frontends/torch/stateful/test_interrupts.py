@@ -29,7 +29,7 @@ import opcost
 SOURCES = str(Path(opcost.__file__).parent)
 FUZZ = bool(os.environ.get("OPCOST_FUZZ"))
 EVERY = 113
-PATIENCE = 10
+PATIENCE = 60
 """Seconds after which another thread that counts is taken to wait for a lock that nobody gives back."""
 
 pytestmark = [

@@ -10,6 +10,7 @@ from opcost.frontends.aten.call import Call, Constant, flat
 from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their entries in the table)
     attention,
     contraction,
+    fixed,
     layer,
     loss,
     move,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.outputs.table import axis_of, like, made, on, same_as_first
+from opcost.frontends.aten.outputs.table import axis_of, like, made, on
 from opcost.frontends.aten.promotion import complex_of, floating, is_integer, promoted, real_of
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 from opcost.frontends.aten.told import UNTOLD, NotTold
@@ -34,7 +34,7 @@ def elementwise(call: Call, fn: str) -> tuple[Tensor, ...]:
     elif fn in _FLOATING:
         dtype = floating(dtype)
     elif UNTOLD in numbers and is_integer(dtype):
-        raise NotTold("whether an integer meets a number that is none")
+        raise NotTold("whether the number that an integer meets is a whole one")
     return (made(common_shape(operands), real_of(dtype) if fn in _REAL else dtype),)
 
 
@@ -78,16 +78,6 @@ def _lerp(call: Call) -> tuple[Tensor, ...]:
     return (made(common_shape(operands), type_name(call["self"])),)
 
 
-@on("signbit")
-def _signbit(call: Call) -> tuple[Tensor, ...]:
-    return (like(call["self"], "bool"),)
-
-
-@on("frexp")
-def _frexp(call: Call) -> tuple[Tensor, ...]:
-    return like(call["self"]), like(call["self"], "int32")
-
-
 @on("polar")
 def _polar(call: Call) -> tuple[Tensor, ...]:
     return (made(common_shape([call["abs"], call["angle"]]), complex_of(type_name(call["abs"]))),)
@@ -105,20 +95,7 @@ def _glu(call: Call) -> tuple[Described, ...]:
     return (made((n // 2 if i == axis else n for i, n in enumerate(x.shape)), type_name(x)),)
 
 
-@on("glu_backward")
-def _glu_backward(call: Call) -> tuple[Tensor, ...]:
-    return (like(call["self"]),)
-
-
 @on("log_sigmoid_forward")
 def _log_sigmoid(call: Call) -> tuple[Tensor, ...]:
     """The second result is a buffer that only the CPU fills."""
     return like(call["self"]), like(call["self"])
-
-
-@on("_prelu_kernel_backward")
-def _prelu_backward(call: Call) -> tuple[Tensor, ...]:
-    return like(call["self"]), like(call["self"])
-
-
-on("_masked_scale", "native_dropout_backward", "log_sigmoid_backward")(same_as_first)

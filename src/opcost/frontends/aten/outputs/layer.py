@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.frontends.aten.call import Call, per_axis
-from opcost.frontends.aten.outputs.table import default_type, like, made, on, only, same_as_first
+from opcost.frontends.aten.outputs.table import default_type, like, made, on, only
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 
 _HALF = ("float16", "bfloat16")
@@ -25,11 +25,6 @@ def _batch_norm(call: Call) -> tuple[Described, ...]:
     return like(x), kept, like(kept)
 
 
-@on("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")
-def _whole_norm(call: Call) -> tuple[Described, ...]:
-    return (like(call["input"]),)
-
-
 @on("_batch_norm_with_update", "cudnn_batch_norm")
 def _batch_norm_update(call: Call) -> tuple[Described, ...]:
     """The last result is what cuDNN reserves, whose size only it knows, and which is not counted."""
@@ -43,11 +38,6 @@ def _channel_norm_backward(call: Call) -> tuple[Any, ...]:
     x = call["input"]
     weight = call["weight"] if call["weight"] is not None else made(x.shape[1:2], type_name(x))
     return only((like(x), like(weight), like(weight)), call["output_mask"])
-
-
-@on("cudnn_batch_norm_backward", "miopen_batch_norm_backward")
-def _device_norm_backward(call: Call) -> tuple[Tensor, ...]:
-    return like(call["input"]), like(call["weight"]), like(call["weight"])
 
 
 @on("native_layer_norm", "_fused_rms_norm")
@@ -70,11 +60,6 @@ def _group_norm(call: Call) -> tuple[Described, ...]:
     return like(x), kept, like(kept)
 
 
-@on("_weight_norm_interface")
-def _weight_norm(call: Call) -> tuple[Tensor, ...]:
-    return like(call["v"]), like(call["g"])
-
-
 @on("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "_masked_softmax")
 def _softmax(call: Call) -> tuple[Described, ...]:
     x = call["self"]
@@ -86,9 +71,6 @@ def _softmax(call: Call) -> tuple[Described, ...]:
 @on("_softmax_backward_data", "_log_softmax_backward_data")
 def _softmax_backward(call: Call) -> tuple[Described, ...]:
     return (like(call["grad_output"], call["input_dtype"]),)
-
-
-on("_masked_softmax_backward", "renorm")(same_as_first)
 
 
 def _windows(call: Call, axes: int) -> tuple[int, ...]:
@@ -149,16 +131,6 @@ def _adaptive_with_places(call: Call) -> tuple[Described, ...]:
 @on("max_unpool2d", "max_unpool3d")
 def _unpool(call: Call) -> tuple[Described, ...]:
     return (_over(call["self"], call["output_size"]),)
-
-
-@on(
-    "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "avg_pool2d_backward", "avg_pool3d_backward",
-    "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward",
-    "mkldnn_adaptive_avg_pool2d_backward",
-)  # fmt: skip
-def _pool_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 _RESIZED = tuple(
@@ -225,11 +197,6 @@ def _one_layer(call: Call) -> tuple[Described, ...]:
     return made((*x.shape[:-1], call["hidden_size"]), type_name(x)), like(hx), like(cx), made((0,), "uint8")
 
 
-@on("_thnn_fused_lstm_cell")
-def _lstm_cell(call: Call) -> tuple[Tensor, ...]:
-    return like(call["cx"]), like(call["cx"]), like(call["input_gates"])
-
-
 @on("_thnn_fused_gru_cell")
 def _gru_cell(call: Call) -> tuple[Tensor, ...]:
     rows, width = call["hx"].shape
@@ -239,8 +206,3 @@ def _gru_cell(call: Call) -> tuple[Tensor, ...]:
 @on("lstm_cell")
 def _whole_lstm_cell(call: Call) -> tuple[Described, ...]:
     return tuple(like(state) for state in call["hx"])
-
-
-@on("gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
-def _whole_cell(call: Call) -> tuple[Described, ...]:
-    return (like(call["hx"]),)

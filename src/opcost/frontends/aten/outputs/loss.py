@@ -41,20 +41,6 @@ def _nll(call: Call) -> tuple[Described, ...]:
     return *_reduced(call, made(call["target"].shape, dtype)), made((), dtype)
 
 
-@on(
-    "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward",
-    "binary_cross_entropy_backward", "nll_loss_backward", "nll_loss2d_backward", "multi_margin_loss_backward",
-    "multilabel_margin_loss_backward",
-)  # fmt: skip
-def _backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
-
-
-@on("_ctc_loss_backward")
-def _ctc_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["log_probs"]),)
-
-
 @on("cdist", "_cdist_forward", "_euclidean_dist")
 def _distances(call: Call) -> tuple[Described, ...]:
     a, b = call["x1"], call["x2"]
@@ -71,16 +57,6 @@ def _pairs(call: Call) -> tuple[Described, ...]:
 def _distances_backward(call: Call) -> tuple[Described, ...]:
     a, b = call["x1"], call["x2"]
     return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:]), type_name(a)),)
-
-
-@on("_pdist_backward")
-def _pairs_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
-
-
-@on("_fft_c2c")
-def _transform(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 @on("_fft_r2c")
@@ -114,11 +90,6 @@ def _cholesky(call: Call) -> tuple[Described, ...]:
 @on("linalg_inv_ex")
 def _inverse(call: Call) -> tuple[Described, ...]:
     return like(call["A"]), _info(call["A"])
-
-
-@on("cholesky", "cholesky_inverse", "cholesky_solve", "linalg_matrix_exp")
-def _same(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 @on("linalg_lu_factor_ex")

@@ -6,7 +6,7 @@ from math import ceil
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call, per_axis
-from opcost.frontends.aten.outputs.table import axis_of, default_type, like, made, on, replaced, same_as_first
+from opcost.frontends.aten.outputs.table import axis_of, default_type, like, made, on, replaced
 from opcost.frontends.aten.promotion import promoted
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 from opcost.frontends.aten.told import NotTold
@@ -47,14 +47,6 @@ def _nonzero(call: Call) -> tuple[Described, ...]:
 
 # -- put into a tensor, or beside it: as large as that ----------------------------------------------------------------
 
-on(
-    "scatter", "scatter_reduce", "scatter_add", "index_add", "index_copy", "index_reduce", "index_fill", "index_put", "put",
-    "masked_scatter", "_unsafe_masked_index_put_accumulate", "slice_scatter", "select_scatter", "diagonal_scatter",
-    "as_strided_scatter", "roll", "flip", "fliplr", "flipud", "bernoulli", "normal_functional", "poisson", "_standard_gamma",
-    "fill", "zero", "exponential", "geometric", "uniform", "random", "cauchy", "log_normal", "lift_fresh_copy",
-    "channel_shuffle", "native_channel_shuffle", "_conj_copy", "_neg_view_copy", "alias_copy", "detach_copy",
-)(same_as_first)  # fmt: skip
-
 
 @on("select_backward", "slice_backward", "diagonal_backward")
 def _backward(call: Call) -> tuple[Described, ...]:
@@ -72,11 +64,6 @@ def _trace_backward(call: Call) -> tuple[Described, ...]:
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------
-
-
-@on("clone", "_lazy_clone")
-def _clone(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 @on("_to_copy", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "empty_like")
@@ -269,8 +256,3 @@ def _dropout(call: Call) -> tuple[Described, ...]:
     if "train" in call.args and call["train"] is False:
         raise NotTold("what a dropout that does nothing hands out")
     return like(x), like(x, "bool" if call.base == "native_dropout" else "uint8")
-
-
-@on("dropout")
-def _whole_dropout(call: Call) -> tuple[Described, ...]:
-    return (like(call["input"]),)

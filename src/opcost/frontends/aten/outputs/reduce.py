@@ -107,21 +107,6 @@ def _running_float(call: Call) -> tuple[Described, ...]:
     return (like(call["self"], floating(type_name(call["self"]))),)
 
 
-@on("cummax", "cummin", "sort")
-def _with_places(call: Call) -> tuple[Described, ...]:
-    return like(call["self"]), like(call["self"], "int64")
-
-
-@on("argsort")
-def _places(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"], "int64"),)
-
-
-@on("msort")
-def _sorted(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
-
-
 @on("topk")
 def _topk(call: Call) -> tuple[Described, ...]:
     y = made(replaced(call["self"], call["dim"], call["k"]), type_name(call["self"]))

@@ -71,8 +71,3 @@ def first(call: Call) -> Tensor:
     if not isinstance(value, Tensor):
         raise NotTold("a tensor")
     return value
-
-
-def same_as_first(call: Call) -> tuple[Tensor, ...]:
-    """One result like the first argument."""
-    return (like(first(call)),)

@@ -45,7 +45,7 @@ def _shapes(node: Node) -> list[Shape]:
     found = filter_of(form, node.dims(1), grouped=_grouped(node))
     channels = before.channel_count(source)
     if None not in (channels, found.in_channels) and channels != found.in_channels and before.pack == 1:
-        raise Mismatch(f"a filter for {found.in_channels} channels meets {channels}")
+        raise Mismatch(f"a filter for {found.in_channels} channels does not fit {channels} channels")
     return [after.shape(source[before.batch], found.out_channels, node.windows(before.plane(source), found.kernel))]
 
 
@@ -178,7 +178,7 @@ def _shapes_3d(node: Node) -> list[Shape]:
     out, inner, kernel = _filter_3d(node, 1)
     channels = x[4] if node.word("format") == "NDHWC" else x[1]
     if None not in (channels, inner) and channels != inner:
-        raise Mismatch(f"a filter for {inner} channels meets {channels}")
+        raise Mismatch(f"a filter for {inner} channels does not fit {channels} channels")
     return [_volume(node, x, out, node.windows(_spatial(node, x), kernel))]
 
 

@@ -32,7 +32,7 @@ def _layer_shapes(node: Node) -> list[Shape]:
     x = node.dims(0)
     normalized = node.whole("normalized_dim")
     if normalized > len(x):
-        raise Mismatch(f"{normalized} axes are to be normalized, of {len(x)}")
+        raise Mismatch(f"{normalized} axes cannot be normalized where there are {len(x)}")
     return _kept(node, x[: len(x) - normalized])
 
 

@@ -39,7 +39,7 @@ def _layer_meaning(node: Node) -> Meaning:
         return Meaning("recurrent", {"cell": _cell(node)}, outputs=(0,))
     count = node.whole("num_layers")
     if not 0 < count <= MOST_LAYERS:
-        raise Mismatch(f"{count} layers are not believed")
+        raise Mismatch(f"{count} layers are not plausible")
     projected = node.whole("proj_size") or hidden
     directions = 2 if node.flag("bidirectional") else 1
     layers = []

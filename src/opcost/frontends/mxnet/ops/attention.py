@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import Extent, Mismatch, Shape, divided, product, text, times
 from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, always, register
+from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, define, register
 
 
 def _heads(call: Call) -> int:
@@ -111,6 +111,6 @@ for prefix in ("_contrib_", "_npx_"):
     register((f"{prefix}interleaved_matmul_selfatt_valatt",), _weighted(3))
     register((f"{prefix}interleaved_matmul_encdec_qk",), _scored(1))
     register((f"{prefix}interleaved_matmul_encdec_valatt",), _weighted(2))
-    register((f"{prefix}sldwin_atten_score",), Operator(_window_scores, _window_scored))
-    register((f"{prefix}sldwin_atten_context",), Operator(_window_values, _window_weighted))
-    register((f"{prefix}sldwin_atten_mask_like",), Operator(_window_mask, always(Translation("create"))))
+    define((f"{prefix}sldwin_atten_score",), _window_scores, _window_scored)
+    define((f"{prefix}sldwin_atten_context",), _window_values, _window_weighted)
+    define((f"{prefix}sldwin_atten_mask_like",), _window_mask, Translation("create"))

@@ -23,7 +23,7 @@ from opcost.core.shapes import (
     text,
 )
 from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register, same_types
+from opcost.frontends.mxnet.ops.table import Call, Translation, define, same_types
 
 
 def _fully_connected(call: Call) -> None:
@@ -102,7 +102,9 @@ def _batch_dot(call: Call) -> None:
     turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
     if len(a) != len(b) or (None not in (a[-1], b[-2]) and a[-1] != b[-2]):
-        raise Mismatch(f"{text(call.ins[0])} and {text(call.ins[1])} are no batches of matrices to multiply")
+        raise Mismatch(
+            f"{text(call.ins[0])} and {text(call.ins[1])} are not batches of matrices that can be multiplied"
+        )
     rows, columns = a[-2], b[-1]
     shared = merge((*a[:-2], a[-1]), b[:-1]) or ()
     call.put_in(0, _turned((*shared[:-1], rows, shared[-1]), turn=turns[0]))
@@ -125,7 +127,7 @@ def _gemm(call: Call) -> None:
     a, b = call.dims(0), call.dims(1)
     axis = axis_of(call.attrs.integer("axis", -2), len(a))
     if len(a) != len(b) or len(a) < 2:
-        raise Mismatch(f"{text(a)} and {text(b)} are no batches of matrices to multiply")
+        raise Mismatch(f"{text(a)} and {text(b)} are not batches of matrices that can be multiplied")
     rows = a[-1] if call.attrs.flag("transpose_a") else a[axis]
     columns = b[axis] if call.attrs.flag("transpose_b") else b[-1]
     y = (*replaced(a, axis, rows)[:-1], columns)
@@ -172,7 +174,7 @@ def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
             raise AttributeFault(f"{count} axes cannot be summed")
         a, b = tuple(range(ranks[0] - count, ranks[0])), tuple(range(count))
     if len(a) != len(b):
-        raise AttributeFault("not as many axes of the first operand are summed as of the second")
+        raise AttributeFault("the two operands do not have the same number of summed axes")
     return a, b
 
 
@@ -205,24 +207,26 @@ def _khatri_rao(call: Call) -> None:
         call.put_out(0, (product(rows for rows, _ in matrices), matrices[0][1]))
 
 
-register(
-    ("FullyConnected", "_npx_fully_connected", "_sparse_FullyConnected"),
-    Operator(_fully_connected, _linear, slots=("data", "weight", "bias")),
+define(
+    "FullyConnected _npx_fully_connected _sparse_FullyConnected", _fully_connected, _linear, slots="data weight bias"
 )
-register(("dot", "_sparse_dot"), Operator(_dot, _dotted, slots=("lhs", "rhs")))
-register(("batch_dot", "_npx_batch_dot"), Operator(_batch_dot, _batch_dotted, slots=("lhs", "rhs")))
-register(
-    ("_linalg_gemm", "linalg_gemm", "_linalg_gemm2", "linalg_gemm2", "_npx_linalg_gemm", "_npx_linalg_gemm2"),
-    Operator(_gemm, _gemmed, slots=("A", "B", "C")),
+define("dot _sparse_dot", _dot, _dotted, slots="lhs rhs")
+define("batch_dot _npx_batch_dot", _batch_dot, _batch_dotted, slots="lhs rhs")
+define(
+    "_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2",
+    _gemm,
+    _gemmed,
+    slots="A B C",
 )
-register(
-    ("_contrib_intgemm_fully_connected", "_npx_intgemm_fully_connected"),
-    Operator(_intgemm, _intgemmed, _intgemm_types, slots=("data", "weight", "scaling", "bias")),
+define(
+    "_contrib_intgemm_fully_connected _npx_intgemm_fully_connected",
+    _intgemm,
+    _intgemmed,
+    _intgemm_types,
+    slots="data weight scaling bias",
 )
-register(("_npi_matmul",), Operator(_matmul, _matmuled, slots=("a", "b")))
-register(("_np_dot", "_npi_dot"), Operator(_np_dot, _np_dotted, slots=("a", "b")))
-register(
-    ("_npi_tensordot", "_npi_tensordot_int_axes"), Operator(_tensordot, _tensordotted, same_types, slots=("a", "b"))
-)
-register(("_npi_einsum",), Operator(_einsum, _einsummed))
-register(("khatri_rao",), Operator(_khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"})))
+define("_npi_matmul", _matmul, _matmuled, slots="a b")
+define("_np_dot _npi_dot", _np_dot, _np_dotted, slots="a b")
+define("_npi_tensordot _npi_tensordot_int_axes", _tensordot, _tensordotted, same_types, slots="a b")
+define("_npi_einsum", _einsum, _einsummed)
+define("khatri_rao", _khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"}))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from opcost.core.shapes import Extent, Mismatch, Shape
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Infer, Operator, Type, always, register
+from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Infer, Type, define
 from opcost.frontends.mxnet.symbol import Symbol
 
 
@@ -165,7 +165,7 @@ def trips_of(loop: Loop, ins: list[Shape], outs: list[Shape]) -> Extent:
         if not shape:
             raise Mismatch("a loop steps through a scalar")
         if trips is not None and shape[0] is not None and shape[0] != trips:
-            raise Mismatch(f"a loop steps through {trips} and through {shape[0]}")
+            raise Mismatch(f"a loop would have to take both {trips} and {shape[0]} steps")
         trips = shape[0] if trips is None else trips
     return trips
 
@@ -218,20 +218,15 @@ CONDITIONAL = ("_cond", "_npx_cond")
 WHILE = ("_while_loop", "_npx_while_loop")
 CUSTOM = ("Custom", "_npi_Custom", "_Native", "_NDArray")
 
-register(FUSED, Operator(_fused, always(UNKNOWN), _nothing, _fused_outputs, ()))
-register(FOREACH, Operator(_foreach, always(UNKNOWN), _nothing, _count, ()))
-register(
+define(FUSED, _fused, UNKNOWN, _nothing, _fused_outputs, ())
+define(FOREACH, _foreach, UNKNOWN, _nothing, _count, ())
+define(
     CONDITIONAL,
-    Operator(
-        _branches(("cond_input_locs", "then_input_locs", "else_input_locs"), (0, 1, 2)),
-        always(UNKNOWN),
-        _nothing,
-        _count,
-        (),
-    ),
+    _branches(("cond_input_locs", "then_input_locs", "else_input_locs"), (0, 1, 2)),
+    UNKNOWN,
+    _nothing,
+    _count,
+    (),
 )
-register(
-    WHILE,
-    Operator(_branches(("cond_input_locs", "func_input_locs"), (0, 1)), always(UNKNOWN), _nothing, _count, ()),
-)
-register(CUSTOM, Operator(_nothing, always(UNKNOWN), _nothing, slots=()))
+define(WHILE, _branches(("cond_input_locs", "func_input_locs"), (0, 1)), UNKNOWN, _nothing, _count, ())
+define(CUSTOM, _nothing, UNKNOWN, _nothing)

@@ -20,7 +20,7 @@ from opcost.core.shapes import (
     windows,
 )
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, always, register, same_types
+from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, define, register, same_types
 
 BILINEAR_TAPS = 4
 """Source elements of one value between the elements of an image."""
@@ -198,16 +198,10 @@ def _fold(call: Call) -> None:
         call.put_out(0, (x[0], channels, *call.attrs.integers("output_size")))
 
 
-register(
-    ("Convolution", "_npx_convolution", "Convolution_v1"),
-    Operator(_convolution, _with_bias, slots=("data", "weight", "bias")),
-)
-register(
-    ("Deconvolution", "_npx_deconvolution"),
-    Operator(_deconvolution, _transposed, slots=("data", "weight", "bias")),
-)
+define("Convolution _npx_convolution Convolution_v1", _convolution, _with_bias, slots="data weight bias")
+define("Deconvolution _npx_deconvolution", _deconvolution, _transposed, slots="data weight bias")
 register(("_contrib_DeformableConvolution", "_npx_deformable_convolution"), _deformable(1))
 register(("_contrib_ModulatedDeformableConvolution", "_npx_modulated_deformable_convolution"), _deformable(2))
-register(("Correlation",), Operator(_correlation, _correlate, same_types, slots=("data1", "data2")))
-register(("im2col",), Operator(_unfold, always(Translation("copy"))))
-register(("col2im",), Operator(_fold, always(Translation("scatter", {"fn": "add"}, (0,)))))
+define("Correlation", _correlation, _correlate, same_types, slots="data1 data2")
+define("im2col", _unfold, Translation("copy"))
+define("col2im", _fold, Translation("scatter", {"fn": "add"}, (0,)))

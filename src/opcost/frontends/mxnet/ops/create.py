@@ -10,16 +10,14 @@ from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import (
     Call,
     Infer,
-    Operator,
     Translation,
-    always,
+    define,
     output_type,
-    register,
     types_of,
 )
 
-_CREATE = always(Translation("create"))
-_RANDOM = always(Translation("random"))
+_CREATE = Translation("create")
+_RANDOM = Translation("random")
 _FLOAT = output_type("dtype", "float32")
 _MOST_ELEMENTS = 1 << 62
 
@@ -119,44 +117,54 @@ def _numpy_drawn(call: Call) -> None:
 
 _LIKE: Infer = types_of(0)
 
-register(
-    ("_zeros", "_ones", "_full", "_npi_full", "_npi_zeros", "_npi_ones", "_zeros_without_dtype", "_npi_empty"),
-    Operator(_shaped, _CREATE, _FLOAT, slots=()),
+define(
+    "_zeros _ones _full _npi_full _npi_zeros _npi_ones _zeros_without_dtype _npi_empty",
+    _shaped,
+    _CREATE,
+    _FLOAT,
+    slots="",
 )
-register(
-    ("zeros_like", "_sparse_zeros_like", "ones_like", "_np_zeros_like", "_np_ones_like", "_npi_zeros_like", "_npi_ones_like",
-     "_npi_full_like"),
-    Operator(like_first, _CREATE, output_type("dtype"), slots=("like",)),
-)  # fmt: skip
-register(("_arange", "_npi_arange"), Operator(_range, _CREATE, _FLOAT, slots=()))
-register(("_contrib_arange_like", "_npx_arange_like"), Operator(_range_like, _CREATE, _LIKE, slots=("like",)))
-register(("_linspace", "_npi_linspace", "_npi_logspace"), Operator(_spaced, _CREATE, _FLOAT, slots=()))
-register(("_eye", "_npi_eye"), Operator(_eye, _CREATE, _FLOAT, slots=()))
-register(("_npi_identity",), Operator(_identity, _CREATE, _FLOAT, slots=()))
-register(("_npi_indices",), Operator(_indices, _CREATE, output_type("dtype", "int32"), slots=()))
-register(("_npi_hanning", "_npi_hamming", "_npi_blackman"), Operator(_window, _CREATE, _FLOAT, slots=()))
+define(
+    (
+        "zeros_like _sparse_zeros_like ones_like _np_zeros_like _np_ones_like _npi_zeros_like _npi_ones_like _npi_full_like"
+    ),
+    like_first,
+    _CREATE,
+    output_type("dtype"),
+    slots="like",
+)
+define("_arange _npi_arange", _range, _CREATE, _FLOAT)
+define("_contrib_arange_like _npx_arange_like", _range_like, _CREATE, _LIKE, slots="like")
+define("_linspace _npi_linspace _npi_logspace", _spaced, _CREATE, _FLOAT)
+define("_eye _npi_eye", _eye, _CREATE, _FLOAT)
+define("_npi_identity", _identity, _CREATE, _FLOAT)
+define("_npi_indices", _indices, _CREATE, output_type("dtype", "int32"))
+define("_npi_hanning _npi_hamming _npi_blackman", _window, _CREATE, _FLOAT)
 
 _PLAIN = ("uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial")
-register(
+define(
     [name for base in _PLAIN for name in (f"_random_{base}", f"random_{base}")] + ["uniform", "normal"],
-    Operator(_shaped, _RANDOM, _FLOAT, slots=()),
+    _shaped,
+    _RANDOM,
+    _FLOAT,
+    slots="",
 )
-register(
-    ("_random_randint", "random_randint", "_npi_random_randint"),
-    Operator(_shaped, _RANDOM, output_type("dtype", "int32"), slots=()),
-)
-register([f"_random_{base}_like" for base in _PLAIN], Operator(like_first, _RANDOM, _LIKE, slots=("like",)))
-register(
+define("_random_randint random_randint _npi_random_randint", _shaped, _RANDOM, output_type("dtype", "int32"))
+define([f"_random_{base}_like" for base in _PLAIN], like_first, _RANDOM, _LIKE, slots="like")
+define(
     [name for base in _PLAIN for name in (f"_sample_{base}", f"sample_{base}")],
-    Operator(_sampled, _RANDOM, output_type("dtype", "float32")),
+    _sampled,
+    _RANDOM,
+    output_type("dtype", "float32"),
 )
-register(
-    ("_sample_multinomial", "sample_multinomial"),
-    Operator(_multinomial, _RANDOM, _multinomial_types, _multinomial_outputs),
+define("_sample_multinomial sample_multinomial", _multinomial, _RANDOM, _multinomial_types, _multinomial_outputs)
+define(
+    (
+        "_npi_uniform _npi_normal _npi_gamma _npi_exponential _npi_gumbel _npi_logistic _npi_rayleigh _npi_weibull "
+        "_npi_pareto _npi_bernoulli _npi_uniform_n _npi_normal_n"
+    ),
+    _numpy_drawn,
+    _RANDOM,
+    _FLOAT,
 )
-register(
-    ("_npi_uniform", "_npi_normal", "_npi_gamma", "_npi_exponential", "_npi_gumbel", "_npi_logistic", "_npi_rayleigh",
-     "_npi_weibull", "_npi_pareto", "_npi_bernoulli", "_npi_uniform_n", "_npi_normal_n"),
-    Operator(_numpy_drawn, _RANDOM, _FLOAT),
-)  # fmt: skip
-register(("_shuffle", "shuffle", "_npi_shuffle"), Operator(like_first, _RANDOM))
+define("_shuffle shuffle _npi_shuffle", like_first, _RANDOM)

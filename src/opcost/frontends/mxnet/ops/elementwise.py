@@ -12,8 +12,8 @@ from opcost.frontends.mxnet.ops.table import (
     Infer,
     Operator,
     Translation,
-    always,
     always_type,
+    define,
     elementwise,
     register,
     same_types,
@@ -91,15 +91,15 @@ def _fresh(names: Iterable[str], operator: Operator, taken: set[str]) -> None:
 def _register_unary(taken: set[str]) -> None:
     for name, fn in {**UNARY, **TESTS}.items():
         types: Infer = always_type("bool") if name in TESTS or fn == "logical" else same_types
-        operator = Operator(same_shapes, always(elementwise(fn)), types)
-        plain = Operator(same_shapes, always(elementwise(fn)))
+        operator = Operator(same_shapes, elementwise(fn), types)
+        plain = Operator(same_shapes, elementwise(fn))
         _fresh((name, f"_sparse_{name}"), plain, taken)
         _fresh((f"_npi_{name}", f"_np_{name}", f"_npx_{name}"), operator, taken)
 
 
 def _register_binary(taken: set[str]) -> None:
     for name, fn in {**BINARY, **COMPARE}.items():
-        translate = always(elementwise(fn))
+        translate = elementwise(fn)
         same = Operator(same_shapes, translate, slots=("lhs", "rhs"))
         stretched = Operator(broadcasting, translate, slots=("lhs", "rhs"))
         numpy_types = always_type("bool") if name in COMPARE else same_types
@@ -176,39 +176,19 @@ _TAKEN: set[str] = set()
 _register_unary(_TAKEN)
 _register_binary(_TAKEN)
 
-register(
-    ("Activation", "_npx_activation"),
-    Operator(same_shapes, lambda c: elementwise(activation(c.attrs.text("act_type")))),
-)
-register(("LeakyReLU", "_npx_leaky_relu"), Operator(_leaky, _leaked, outputs=_leaky_outputs, slots=("data", "gamma")))
-register(("clip", "_npi_clip", "_sparse_clip"), Operator(same_shapes, always(elementwise("clamp"))))
-register(("_contrib_div_sqrt_dim", "_npx_div_sqrt_dim"), Operator(same_shapes, always(elementwise("div"))))
-register(("Dropout", "_npx_dropout"), Operator(like_first, _dropout))
-register(
-    ("add_n", "ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n", "_npx_add_n"),
-    Operator(same_shapes, _sum_of_all),
-)
-register(("_grad_add", "_scatter_elemwise_div"), Operator(same_shapes, always(elementwise("add"))))
-register(("_scatter_plus_scalar", "_scatter_minus_scalar"), Operator(same_shapes, always(elementwise("add"))))
-register(
-    ("where", "_sparse_where"),
-    Operator(_where, always(elementwise("where")), types_of(1, 2), slots=("condition", "x", "y")),
-)
-register(
-    ("_npi_where",), Operator(broadcasting, always(elementwise("where")), types_of(1, 2), slots=("condition", "x", "y"))
-)
-register(
-    ("_npi_where_lscalar", "_npi_where_rscalar"),
-    Operator(broadcasting, always(elementwise("where")), types_of(1), slots=("condition", "x")),
-)
-register(("_npi_where_scalar2",), Operator(same_shapes, always(elementwise("where")), always_type("float32")))
-register(
-    ("_contrib_round_ste", "_sparse__contrib_round_ste", "_npx_round_ste"),
-    Operator(same_shapes, always(elementwise("round"))),
-)
-register(
-    ("_contrib_sign_ste", "_sparse__contrib_sign_ste", "_npx_sign_ste"),
-    Operator(same_shapes, always(elementwise("sign"))),
-)
-register(("gamma", "_sparse_gamma", "_npx_gamma"), Operator(same_shapes, always(elementwise("lgamma"))))
-register(("_contrib_quadratic", "_npx_quadratic"), Operator(same_shapes, always(elementwise("polynomial"))))
+define("Activation _npx_activation", same_shapes, lambda c: elementwise(activation(c.attrs.text("act_type"))))
+define("LeakyReLU _npx_leaky_relu", _leaky, _leaked, outputs=_leaky_outputs, slots="data gamma")
+define("clip _npi_clip _sparse_clip", same_shapes, elementwise("clamp"))
+define("_contrib_div_sqrt_dim _npx_div_sqrt_dim", same_shapes, elementwise("div"))
+define("Dropout _npx_dropout", like_first, _dropout)
+define("add_n ElementWiseSum _sparse_ElementWiseSum _sparse_add_n _npx_add_n", same_shapes, _sum_of_all)
+define("_grad_add _scatter_elemwise_div", same_shapes, elementwise("add"))
+define("_scatter_plus_scalar _scatter_minus_scalar", same_shapes, elementwise("add"))
+define("where _sparse_where", _where, elementwise("where"), types_of(1, 2), slots="condition x y")
+define("_npi_where", broadcasting, elementwise("where"), types_of(1, 2), slots="condition x y")
+define("_npi_where_lscalar _npi_where_rscalar", broadcasting, elementwise("where"), types_of(1), slots="condition x")
+define("_npi_where_scalar2", same_shapes, elementwise("where"), always_type("float32"))
+define("_contrib_round_ste _sparse__contrib_round_ste _npx_round_ste", same_shapes, elementwise("round"))
+define("_contrib_sign_ste _sparse__contrib_sign_ste _npx_sign_ste", same_shapes, elementwise("sign"))
+define("gamma _sparse_gamma _npx_gamma", same_shapes, elementwise("lgamma"))
+define("_contrib_quadratic _npx_quadratic", same_shapes, elementwise("polynomial"))

@@ -7,12 +7,10 @@ from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import (
     Call,
     Infer,
-    Operator,
     Translation,
-    always,
     always_type,
+    define,
     output_type,
-    register,
     types_of,
 )
 
@@ -118,56 +116,53 @@ def _index_type(call: Call) -> None:
 
 _FIRST: Infer = types_of(0)
 
-register(
-    ("Embedding", "_npx_embedding", "_sparse_Embedding", "_contrib_SparseEmbedding"),
-    Operator(_embedding, always(Translation("embedding", {}, (1, 0))), _embedding_types, slots=("data", "weight")),
+define(
+    "Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding",
+    _embedding,
+    Translation("embedding", {}, (1, 0)),
+    _embedding_types,
+    slots="data weight",
 )
-register(("take", "_npi_take"), Operator(_take, always(_GATHER), _FIRST, slots=("a", "indices")))
-register(("batch_take",), Operator(_batch_take, always(_GATHER), _index_type, slots=("a", "indices")))
-register(("pick", "_npx_pick", "choose_element_0index"), Operator(_pick, always(_GATHER), _FIRST, slots=("x", "index")))
-register(
-    ("one_hot", "_npx_one_hot"),
-    Operator(_one_hot, always(Translation("create")), output_type("dtype", "float32"), slots=("indices",)),
+define("take _npi_take", _take, _GATHER, _FIRST, slots="a indices")
+define("batch_take", _batch_take, _GATHER, _index_type, slots="a indices")
+define("pick _npx_pick choose_element_0index", _pick, _GATHER, _FIRST, slots="x index")
+define("one_hot _npx_one_hot", _one_hot, Translation("create"), output_type("dtype", "float32"), slots="indices")
+define("gather_nd _npi_gather_nd _npx_gather_nd", _gather_nd, _GATHER, _FIRST, slots="x indices")
+define("scatter_nd _npx_scatter_nd", _scatter_nd, Translation("scatter", {}, (0, 1)), _FIRST, slots="x indices")
+define(
+    "_scatter_set_nd _npi_scatter_set_nd",
+    like_first,
+    Translation("scatter", {}, (0, 2, 1)),
+    types_of(0, 1),
+    slots="lhs rhs indices",
 )
-register(
-    ("gather_nd", "_npi_gather_nd", "_npx_gather_nd"),
-    Operator(_gather_nd, always(_GATHER), _FIRST, slots=("x", "indices")),
+define(
+    "_contrib_index_copy _npx_index_copy",
+    like_first,
+    Translation("scatter"),
+    types_of(0, 2),
+    slots="old_tensor index new_tensor",
 )
-register(
-    ("scatter_nd", "_npx_scatter_nd"),
-    Operator(_scatter_nd, always(Translation("scatter", {}, (0, 1))), _FIRST, slots=("x", "indices")),
+define(
+    "_npx_index_add _npx_index_update",
+    like_first,
+    Translation("scatter", {"fn": "add"}),
+    types_of(0, 2),
+    slots="a index val",
 )
-register(
-    ("_scatter_set_nd", "_npi_scatter_set_nd"),
-    Operator(
-        like_first, always(Translation("scatter", {}, (0, 2, 1))), types_of(0, 1), slots=("lhs", "rhs", "indices")
+define(
+    (
+        "_slice_assign _crop_assign _npi_slice_assign _slice_assign_scalar _crop_assign_scalar _npi_slice_assign_scalar "
+        "fill_element_0index _npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor"
     ),
+    like_first,
+    Translation("copy"),
+    _FIRST,
 )
-register(
-    ("_contrib_index_copy", "_npx_index_copy"),
-    Operator(like_first, always(Translation("scatter")), types_of(0, 2), slots=("old_tensor", "index", "new_tensor")),
-)
-register(
-    ("_npx_index_add", "_npx_index_update"),
-    Operator(like_first, always(Translation("scatter", {"fn": "add"})), types_of(0, 2), slots=("a", "index", "val")),
-)
-register(
-    ("_slice_assign", "_crop_assign", "_npi_slice_assign", "_slice_assign_scalar", "_crop_assign_scalar",
-     "_npi_slice_assign_scalar", "fill_element_0index", "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor"),
-    Operator(like_first, always(Translation("copy")), _FIRST),
-)  # fmt: skip
-register(
-    ("_contrib_boolean_mask", "_npi_boolean_mask"),
-    Operator(_boolean_mask, always(_GATHER), _FIRST, slots=("x", "index")),
-)
-register(("_npx_nonzero", "_npi_nonzero"), Operator(_nonzero, always(Translation("gather")), always_type("int64")))
-register(("_ravel_multi_index", "ravel_multi_index"), Operator(_ravel, always(Translation("copy"))))
-register(("_unravel_index", "unravel_index"), Operator(_unravel, always(Translation("copy"))))
-register(
-    ("shape_array", "_npx_shape_array"), Operator(_shape_array, always(Translation("create")), always_type("int64"))
-)
-register(("size_array", "_npx_size_array"), Operator(_size_array, always(Translation("create")), always_type("int64")))
-register(
-    ("_contrib_index_array", "_npx_index_array"),
-    Operator(_index_array, always(Translation("create")), always_type("int64")),
-)
+define("_contrib_boolean_mask _npi_boolean_mask", _boolean_mask, _GATHER, _FIRST, slots="x index")
+define("_npx_nonzero _npi_nonzero", _nonzero, Translation("gather"), always_type("int64"))
+define("_ravel_multi_index ravel_multi_index", _ravel, Translation("copy"))
+define("_unravel_index unravel_index", _unravel, Translation("copy"))
+define("shape_array _npx_shape_array", _shape_array, Translation("create"), always_type("int64"))
+define("size_array _npx_size_array", _size_array, Translation("create"), always_type("int64"))
+define("_contrib_index_array _npx_index_array", _index_array, Translation("create"), always_type("int64"))

@@ -22,7 +22,7 @@ from opcost.core.shapes import (
     total,
 )
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import COPY, Call, Operator, always, register
+from opcost.frontends.mxnet.ops.table import COPY, Call, Operator, define, register
 
 _MOST_PARTS = 4096
 
@@ -93,7 +93,7 @@ def _numpy_stack(least: int, axis: int) -> Operator:
         shapes = [at_least(least, shape) for shape in call.every()]
         call.put_out(0, concat(shapes, min(axis, len(shapes[0]) - 1)))
 
-    return Operator(infer, always(COPY))
+    return Operator(infer, COPY)
 
 
 def _column_stack(call: Call) -> None:
@@ -153,7 +153,7 @@ def _split(axis: int | None) -> Operator:
             squeezed = call.attrs.flag("squeeze_axis")
             call.put_out(index, replaced(x, along) if squeezed else replaced(x, along, length))
 
-    return Operator(infer, always(COPY), outputs=_sections)
+    return Operator(infer, COPY, outputs=_sections)
 
 
 def _lengths(call: Call, extent: Extent) -> list[Extent]:
@@ -164,17 +164,15 @@ def _lengths(call: Call, extent: Extent) -> list[Extent]:
     return [slice_length(extent, begin, end) for begin, end in zip(begins, (*begins[1:], None), strict=True)]
 
 
-register(("Concat", "concat", "_sparse_concat", "_npx_concat"), Operator(_concat, always(COPY)))
-register(("_npi_concatenate",), Operator(_concatenate, always(COPY)))
-register(("_rnn_param_concat", "_npi_rnn_param_concat"), Operator(_pack, always(COPY)))
-register(("stack", "_npi_stack"), Operator(_stack, always(COPY)))
+define("Concat concat _sparse_concat _npx_concat", _concat, COPY)
+define("_npi_concatenate", _concatenate, COPY)
+define("_rnn_param_concat _npi_rnn_param_concat", _pack, COPY)
+define("stack _npi_stack", _stack, COPY)
 register(("_npi_vstack",), _numpy_stack(2, 0))
 register(("_npi_hstack",), _numpy_stack(1, 1))
 register(("_npi_dstack",), _numpy_stack(3, 2))
-register(("_npi_column_stack",), Operator(_column_stack, always(COPY)))
-register(
-    ("SliceChannel", "split", "_npx_slice_channel"), Operator(_split_channels, always(COPY), outputs=_split_outputs)
-)
+define("_npi_column_stack", _column_stack, COPY)
+define("SliceChannel split _npx_slice_channel", _split_channels, COPY, outputs=_split_outputs)
 register(("_split_v2", "_npi_split", "_npi_array_split"), _split(None))
 register(("_npi_hsplit",), _split(1))
 register(("_npi_dsplit",), _split(2))

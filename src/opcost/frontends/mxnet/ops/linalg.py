@@ -20,7 +20,7 @@ from opcost.frontends.mxnet.ops.table import (
     Call,
     Operator,
     Translation,
-    always,
+    define,
     register,
     same_types,
 )
@@ -185,44 +185,31 @@ def _fourier(*, back: bool) -> Operator:
     return Operator(infer, translate)
 
 
-register(
-    ("_linalg_inverse", "linalg_inverse", "_npi_inv", "_linalg_potri", "linalg_potri"),
-    Operator(_same, always(_factored("inverse")), slots=("A",)),
-)
-register(
-    ("_linalg_potrf", "linalg_potrf", "_npi_cholesky"), Operator(_same, always(_factored("cholesky")), slots=("A",))
-)
-register(("_linalg_det", "linalg_det", "_npi_det"), Operator(_det, always(_factored("det")), slots=("A",)))
-register(
-    ("_linalg_slogdet", "linalg_slogdet", "_npi_slogdet"),
-    Operator(_det, always(_factored("det")), same_types, 2, ("A",)),
-)
-register(
-    ("_linalg_trsm", "linalg_trsm"), Operator(_triangular, always(_factored("triangular_solve")), slots=("A", "B"))
-)
-register(("_linalg_trmm", "linalg_trmm"), Operator(_triangular, _triangular_product, slots=("A", "B")))
-register(("_linalg_syrk", "linalg_syrk"), Operator(_symmetric, _symmetric_product, slots=("A",)))
-register(("_linalg_gelqf", "linalg_gelqf"), Operator(_lq, always(_factored("qr")), same_types, 2, ("A",)))
-register(("_linalg_syevd", "linalg_syevd"), Operator(_eigen, always(_factored("eigh")), same_types, 2, ("A",)))
-register(("_npi_svd",), Operator(_svd, always(_factored("svd")), same_types, 3, ("A",)))
-register(("_npi_solve",), Operator(_solve, always(_factored("solve")), slots=("A", "B")))
-register(("_linalg_sumlogdiag", "linalg_sumlogdiag"), Operator(_det, always(Translation("reduce", {"fn": "sum"}))))
-register(("_linalg_extractdiag", "linalg_extractdiag"), Operator(_diagonal, always(COPY)))
-register(("_linalg_makediag", "linalg_makediag"), Operator(_make_diagonal, always(COPY)))
-register(("diag", "_np_diag", "_np_diagonal", "_npi_diag", "_npi_diagonal"), Operator(_diag, always(COPY)))
-register(("_np_trace", "_npi_trace"), Operator(_trace, always(Translation("reduce", {"fn": "trace"}))))
-register(("_npi_tril", "_npi_triu"), Operator(same_shapes, always(Translation("elementwise", {"fn": "triangle"}))))
-register(("_linalg_extracttrian", "linalg_extracttrian"), Operator(_triangle, always(COPY)))
-register(("_linalg_maketrian", "linalg_maketrian"), Operator(_make_triangle, always(COPY)))
-register(("_npi_eigh",), Operator(_eigenvalues, always(_factored("eigh")), same_types, 2, ("A",)))
-register(("_npi_eig",), Operator(_eigenvalues, always(_factored("eig")), same_types, 2, ("A",)))
-register(("_npi_eigvalsh",), Operator(_eigenvalues, always(_factored("eigh")), slots=("A",)))
-register(("_npi_eigvals",), Operator(_eigenvalues, always(_factored("eig")), slots=("A",)))
-register(("_npi_qr",), Operator(_qr, always(_factored("qr")), same_types, 2, ("A",)))
-register(("_npi_pinv_scalar_rcond", "_npi_pinv"), Operator(_transposed, always(_factored("svd")), slots=("A",)))
-register(
-    ("_contrib_count_sketch",),
-    Operator(_sketch, always(Translation("scatter", {"fn": "add"}, (0, 1))), same_types, slots=("x", "h", "s")),
-)
+define("_linalg_inverse linalg_inverse _npi_inv _linalg_potri linalg_potri", _same, _factored("inverse"), slots="A")
+define("_linalg_potrf linalg_potrf _npi_cholesky", _same, _factored("cholesky"), slots="A")
+define("_linalg_det linalg_det _npi_det", _det, _factored("det"), slots="A")
+define("_linalg_slogdet linalg_slogdet _npi_slogdet", _det, _factored("det"), same_types, 2, ("A",))
+define("_linalg_trsm linalg_trsm", _triangular, _factored("triangular_solve"), slots="A B")
+define("_linalg_trmm linalg_trmm", _triangular, _triangular_product, slots="A B")
+define("_linalg_syrk linalg_syrk", _symmetric, _symmetric_product, slots="A")
+define("_linalg_gelqf linalg_gelqf", _lq, _factored("qr"), same_types, 2, ("A",))
+define("_linalg_syevd linalg_syevd", _eigen, _factored("eigh"), same_types, 2, ("A",))
+define("_npi_svd", _svd, _factored("svd"), same_types, 3, ("A",))
+define("_npi_solve", _solve, _factored("solve"), slots="A B")
+define("_linalg_sumlogdiag linalg_sumlogdiag", _det, Translation("reduce", {"fn": "sum"}))
+define("_linalg_extractdiag linalg_extractdiag", _diagonal, COPY)
+define("_linalg_makediag linalg_makediag", _make_diagonal, COPY)
+define("diag _np_diag _np_diagonal _npi_diag _npi_diagonal", _diag, COPY)
+define("_np_trace _npi_trace", _trace, Translation("reduce", {"fn": "trace"}))
+define("_npi_tril _npi_triu", same_shapes, Translation("elementwise", {"fn": "triangle"}))
+define("_linalg_extracttrian linalg_extracttrian", _triangle, COPY)
+define("_linalg_maketrian linalg_maketrian", _make_triangle, COPY)
+define("_npi_eigh", _eigenvalues, _factored("eigh"), same_types, 2, ("A",))
+define("_npi_eig", _eigenvalues, _factored("eig"), same_types, 2, ("A",))
+define("_npi_eigvalsh", _eigenvalues, _factored("eigh"), slots="A")
+define("_npi_eigvals", _eigenvalues, _factored("eig"), slots="A")
+define("_npi_qr", _qr, _factored("qr"), same_types, 2, ("A",))
+define("_npi_pinv_scalar_rcond _npi_pinv", _transposed, _factored("svd"), slots="A")
+define("_contrib_count_sketch", _sketch, Translation("scatter", {"fn": "add"}, (0, 1)), same_types, slots="x h s")
 register(("_contrib_fft",), _fourier(back=False))
 register(("_contrib_ifft",), _fourier(back=True))

@@ -8,12 +8,10 @@ from opcost.frontends.mxnet.ops.elementwise import like_first, same_shapes
 from opcost.frontends.mxnet.ops.table import (
     VIEW,
     Call,
-    Operator,
     Translation,
-    always,
+    define,
     elementwise,
     output_type,
-    register,
     types_of,
 )
 
@@ -92,28 +90,28 @@ def _ctc_slots(attrs: Attributes) -> tuple[str, ...]:
 
 
 for _name in ("softmax", "log_softmax", "softmin"):
-    register(
-        (_name, f"_npx_{_name}"),
-        Operator(_softmax, always(_SOFTMAX), output_type("dtype"), slots=_softmax_slots),
-    )
+    define((_name, f"_npx_{_name}"), _softmax, _SOFTMAX, output_type("dtype"), slots=_softmax_slots)
 for _name in ("masked_softmax", "masked_log_softmax"):
-    register((_name, f"_npx_{_name}"), Operator(like_first, always(_SOFTMAX), types_of(0), slots=("data", "mask")))
-register(("SoftmaxActivation",), Operator(same_shapes, always(_SOFTMAX)))
-register(("SoftmaxOutput",), Operator(_softmax_output, always(_SOFTMAX), slots=_SLOTS))
-register(("SVMOutput",), Operator(_all_but_last, always(VIEW), slots=_SLOTS))
-register(
-    ("LinearRegressionOutput", "_sparse_LinearRegressionOutput", "MAERegressionOutput", "_sparse_MAERegressionOutput"),
-    Operator(_regression, always(VIEW), slots=_SLOTS),
+    define((_name, f"_npx_{_name}"), like_first, _SOFTMAX, types_of(0), slots="data mask")
+define("SoftmaxActivation", same_shapes, _SOFTMAX)
+define("SoftmaxOutput", _softmax_output, _SOFTMAX, slots=_SLOTS)
+define("SVMOutput", _all_but_last, VIEW, slots=_SLOTS)
+define(
+    ("LinearRegressionOutput _sparse_LinearRegressionOutput MAERegressionOutput _sparse_MAERegressionOutput"),
+    _regression,
+    VIEW,
+    slots=_SLOTS,
 )
-register(
-    ("LogisticRegressionOutput", "_sparse_LogisticRegressionOutput"),
-    Operator(_regression, always(elementwise("sigmoid", (0,))), slots=_SLOTS),
+define(
+    "LogisticRegressionOutput _sparse_LogisticRegressionOutput", _regression, elementwise("sigmoid", (0,)), slots=_SLOTS
 )
-register(
-    ("softmax_cross_entropy",),
-    Operator(_cross_entropy, always(Translation("loss", {"fn": "cross_entropy"})), types_of(0, 1), slots=_SLOTS),
+define(
+    "softmax_cross_entropy", _cross_entropy, Translation("loss", {"fn": "cross_entropy"}), types_of(0, 1), slots=_SLOTS
 )
-register(
-    ("CTCLoss", "ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss", "_npx_ctc_loss"),
-    Operator(_ctc, always(Translation("loss", {"fn": "ctc"})), types_of(0), slots=_ctc_slots),
+define(
+    "CTCLoss ctc_loss _contrib_CTCLoss _contrib_ctc_loss _npx_ctc_loss",
+    _ctc,
+    Translation("loss", {"fn": "ctc"}),
+    types_of(0),
+    slots=_ctc_slots,
 )

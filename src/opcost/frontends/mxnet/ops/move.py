@@ -23,11 +23,9 @@ from opcost.frontends.mxnet.ops.table import (
     COPY,
     VIEW,
     Call,
-    Operator,
     Translation,
-    always,
+    define,
     output_type,
-    register,
     same_types,
     types_of,
 )
@@ -171,34 +169,37 @@ def _multicast_types(call: Call) -> None:
         call.out_types[:] = [dtype or wanted for dtype in call.out_types]
 
 
-register(("transpose", "_np_transpose", "_npi_transpose", "_npx_transpose"), Operator(_transpose, always(COPY)))
-register(("SwapAxis", "swapaxes", "_npi_swapaxes"), Operator(_swap_axes, always(COPY)))
-register(("_np_moveaxis", "_npi_moveaxis"), Operator(_move_axis, always(COPY)))
-register(("slice", "crop", "_sparse_slice", "_npi_slice", "_npx_slice"), Operator(_slice, always(COPY)))
-register(("slice_axis",), Operator(_slice_axis, always(COPY)))
-register(
-    ("slice_like", "_npx_slice_like"),
-    Operator(_slice_like, always(_FIRST_ONLY), types_of(0), slots=("x", "shape_like")),
-)
-register(("Pad", "pad", "_npx_pad"), Operator(_pad, always(COPY)))
-register(("_npi_pad",), Operator(_numpy_pad, always(COPY)))
-register(("Crop",), Operator(_crop, always(_FIRST_ONLY), types_of(0), slots=("x", "crop_like")))
-register(("depth_to_space", "_npx_depth_to_space"), Operator(_depth_to_space, always(COPY)))
-register(("space_to_depth", "_npx_space_to_depth"), Operator(_space_to_depth, always(COPY)))
-register(
+define("transpose _np_transpose _npi_transpose _npx_transpose", _transpose, COPY)
+define("SwapAxis swapaxes _npi_swapaxes", _swap_axes, COPY)
+define("_np_moveaxis _npi_moveaxis", _move_axis, COPY)
+define("slice crop _sparse_slice _npi_slice _npx_slice", _slice, COPY)
+define("slice_axis", _slice_axis, COPY)
+define("slice_like _npx_slice_like", _slice_like, _FIRST_ONLY, types_of(0), slots="x shape_like")
+define("Pad pad _npx_pad", _pad, COPY)
+define("_npi_pad", _numpy_pad, COPY)
+define("Crop", _crop, _FIRST_ONLY, types_of(0), slots="x crop_like")
+define("depth_to_space _npx_depth_to_space", _depth_to_space, COPY)
+define("space_to_depth _npx_space_to_depth", _space_to_depth, COPY)
+define(
     (
-        "reverse", "flip", "_npi_flip", "_np_roll", "_npi_roll", "_image_flip_left_right", "_npx__image_flip_left_right",
-        "_image_flip_top_bottom", "_npx__image_flip_top_bottom",
+        "reverse flip _npi_flip _np_roll _npi_roll _image_flip_left_right _npx__image_flip_left_right "
+        "_image_flip_top_bottom _npx__image_flip_top_bottom"
     ),
-    Operator(same_shapes, always(COPY)),
-)  # fmt: skip
-register(("_npi_rot90",), Operator(_rot90, always(COPY)))
-register(
-    ("Cast", "cast", "_npi_cast", "_npx_cast", "amp_cast", "_npx_amp_cast", "_npi_amp_cast"),
-    Operator(like_first, lambda call: VIEW if call.in_types[0] == call.out_types[0] else COPY, output_type("dtype")),
+    same_shapes,
+    COPY,
 )
-register(
-    ("amp_multicast", "_npi_amp_multicast"),
-    Operator(_multicast, always(COPY), _multicast_types, lambda attrs: parts_of(attrs.integer("num_outputs", 1))),
+define("_npi_rot90", _rot90, COPY)
+define(
+    "Cast cast _npi_cast _npx_cast amp_cast _npx_amp_cast _npi_amp_cast",
+    like_first,
+    lambda call: VIEW if call.in_types[0] == call.out_types[0] else COPY,
+    output_type("dtype"),
 )
-register(("_sparse_retain",), Operator(like_first, always(COPY), same_types, slots=("x", "indices")))
+define(
+    "amp_multicast _npi_amp_multicast",
+    _multicast,
+    COPY,
+    _multicast_types,
+    lambda attrs: parts_of(attrs.integer("num_outputs", 1)),
+)
+define("_sparse_retain", like_first, COPY, same_types, slots="x indices")

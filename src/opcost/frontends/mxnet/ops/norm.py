@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from opcost.core.shapes import Extent, Mismatch, axis_of, replaced
 from opcost.frontends.mxnet.attribute import Attributes
-from opcost.frontends.mxnet.ops.table import Call, Infer, Operator, Translation, register, same_types
+from opcost.frontends.mxnet.ops.table import Call, Infer, Operator, Translation, define, register, same_types
 
 NUMPY_ERA = 20000
 """The first version whose GroupNorm has a weight for every channel and not for every group."""
@@ -114,8 +114,5 @@ register(("_contrib_BatchNormWithReLU",), replace(_BATCH_NORM, translate=_batch_
 register(("LayerNorm", "_npx_layer_norm"), _normed("layer"))
 register(("GroupNorm", "_npx_group_norm"), _normed("group"))
 register(("InstanceNorm", "_npx_instance_norm"), _normed("instance"))
-register(
-    ("L2Normalization", "_npx_l2_normalization"),
-    Operator(_both, lambda call: Translation("norm", {"fn": "lp"}), slots=("data",)),
-)
-register(("LRN", "_npx_lrn"), Operator(_both, _local_response, slots=("data",)))
+define("L2Normalization _npx_l2_normalization", _both, lambda call: Translation("norm", {"fn": "lp"}), slots="data")
+define("LRN _npx_lrn", _both, _local_response, slots="data")

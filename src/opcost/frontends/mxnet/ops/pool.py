@@ -8,7 +8,7 @@ from opcost.core.graph import Attr
 from opcost.core.shapes import Dims, Extent, Last, Mismatch, adaptive_windows, same_windows, text, total, windows
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
 from opcost.frontends.mxnet.ops.convolution import channels_last, image
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register
+from opcost.frontends.mxnet.ops.table import Call, Translation, define
 
 _FUNCTIONS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}
 """A sum costs what a mean does, but for one division."""
@@ -82,8 +82,10 @@ def _adapted(call: Call) -> Translation:
     return Translation("pool", attrs)
 
 
-register(("Pooling", "_npx_pooling", "Pooling_v1"), Operator(_pooling, _pooled, slots=("data",)))
-register(
-    ("_contrib_AdaptiveAvgPooling2D", "_npx_adaptive_avg_pooling2d", "contrib_AdaptiveAvgPooling2D"),
-    Operator(_adaptive, _adapted, slots=("data",)),
+define("Pooling _npx_pooling Pooling_v1", _pooling, _pooled, slots="data")
+define(
+    "_contrib_AdaptiveAvgPooling2D _npx_adaptive_avg_pooling2d contrib_AdaptiveAvgPooling2D",
+    _adaptive,
+    _adapted,
+    slots="data",
 )

@@ -14,7 +14,7 @@ from opcost.frontends.mxnet.ops.table import (
     Infer,
     Operator,
     Translation,
-    always,
+    define,
     elementwise,
     operators,
     register,
@@ -65,7 +65,7 @@ def _translated(base: str, *, tensors: int | None = None) -> Operator:
 
     def translate(call: Call) -> Translation:
         count = _tensors(call) if tensors is None else tensors
-        found = operator.translate(_part(call, count))
+        found = operator.translated(_part(call, count))
         return found._replace(inputs=found.inputs or tuple(range(count)))
 
     return replace(operator, infer=_like(base, tensors=tensors), translate=translate, outputs=3)
@@ -204,17 +204,12 @@ def _asymmetric_types(call: Call) -> None:
 
 
 def _register() -> None:
-    quantize = always(Translation("quantize", {}, (0,)))
-    register(
-        ("_contrib_quantize", "_npx_quantize", "_npx_contrib_quantize"), Operator(_with_ranges, quantize, _narrowed, 3)
-    )
-    register(
-        ("_contrib_quantize_v2", "_npx_quantize_v2", "_npx_contrib_quantize_v2"),
-        Operator(_with_ranges, quantize, _signed, 3),
-    )
-    register(("_contrib_quantize_asym",), Operator(_asymmetric, quantize, _asymmetric_types, 3))
-    register(("_contrib_requantize", "_npx_requantize"), Operator(_with_ranges, quantize, _requantized, 3))
-    register(("_contrib_dequantize", "_npx_dequantize"), Operator(_dequantize, quantize, _widened))
+    quantize = Translation("quantize", {}, (0,))
+    define("_contrib_quantize _npx_quantize _npx_contrib_quantize", _with_ranges, quantize, _narrowed, 3)
+    define("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", _with_ranges, quantize, _signed, 3)
+    define("_contrib_quantize_asym", _asymmetric, quantize, _asymmetric_types, 3)
+    define("_contrib_requantize _npx_requantize", _with_ranges, quantize, _requantized, 3)
+    define("_contrib_dequantize _npx_dequantize", _dequantize, quantize, _widened)
     for name, base in (("conv", "Convolution"), ("fully_connected", "FullyConnected")):
         operator = replace(_translated(base), types=_typed("int32"), slots=_slots)
         register((f"_contrib_quantized_{name}", f"_npx_quantized_{name}"), operator)
@@ -231,27 +226,31 @@ def _register() -> None:
         ("_contrib_quantized_batch_norm", "_npx_quantized_batch_norm", "_contrib_quantized_batch_norm_relu"),
         replace(_translated("BatchNorm", tensors=5), types=_statistics),
     )
-    register(
+    define(
         (
-            "_contrib_quantized_elemwise_add",
-            "_npx_quantized_elemwise_add",
-            "_contrib_quantized_npi_add",
-            "_npx_quantized_npi_add",
+            "_contrib_quantized_elemwise_add _npx_quantized_elemwise_add _contrib_quantized_npi_add _npx_quantized_npi_add"
         ),
-        Operator(_both, always(elementwise("add", (0, 1))), _calibrated, 3),
+        _both,
+        elementwise("add", (0, 1)),
+        _calibrated,
+        3,
     )
-    register(
-        ("_contrib_quantized_elemwise_mul", "_npx_quantized_elemwise_mul"),
-        Operator(_both, always(elementwise("mul", (0, 1))), _multiplied, _multiply_outputs),
+    define(
+        "_contrib_quantized_elemwise_mul _npx_quantized_elemwise_mul",
+        _both,
+        elementwise("mul", (0, 1)),
+        _multiplied,
+        _multiply_outputs,
     )
-    register(
-        ("_contrib_quantized_embedding", "_npx_quantized_embedding"),
-        Operator(
-            _like("Embedding", tensors=2), always(Translation("embedding", {}, (1, 0))), _typed("int8", tensors=2), 3,
-            slots=("data", "weight", "min_weight", "max_weight"),
-        ),
-    )  # fmt: skip
-    register(("_contrib_calibrate_entropy",), Operator(_calibrate, always(VIEW), outputs=2))
+    define(
+        "_contrib_quantized_embedding _npx_quantized_embedding",
+        _like("Embedding", tensors=2),
+        Translation("embedding", {}, (1, 0)),
+        _typed("int8", tensors=2),
+        3,
+        slots="data weight min_weight max_weight",
+    )
+    define("_contrib_calibrate_entropy", _calibrate, VIEW, outputs=2)
 
 
 def _calibrate(call: Call) -> None:

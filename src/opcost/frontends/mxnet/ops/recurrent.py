@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import Dims, Mismatch, Shape, text
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, register, types_of
+from opcost.frontends.mxnet.ops.table import Call, Translation, define, types_of
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 BIASES = 2
@@ -24,7 +24,7 @@ class Layers:
         self.directions = 2 if attrs.flag("bidirectional") else 1
         self.projection = attrs.maybe_integer("projection_size")
         if self.mode not in GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
-            raise AttributeFault("mode, state_size and num_layers describe no recurrent layer")
+            raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
         self.gates = GATES[self.mode]
 
     @property
@@ -96,7 +96,4 @@ def _unrolled(call: Call) -> Translation:
     )
 
 
-register(
-    ("RNN", "_npx_rnn"),
-    Operator(_recurrent, _unrolled, types_of(0, 1, 2, 3), _outputs, _slots),
-)
+define("RNN _npx_rnn", _recurrent, _unrolled, types_of(0, 1, 2, 3), _outputs, _slots)

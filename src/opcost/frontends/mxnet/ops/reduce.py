@@ -8,12 +8,10 @@ from opcost.frontends.mxnet.ops.elementwise import same_shapes
 from opcost.frontends.mxnet.ops.table import (
     Call,
     Infer,
-    Operator,
     Translation,
-    always,
     always_type,
+    define,
     output_type,
-    register,
     same_types,
 )
 
@@ -82,23 +80,19 @@ def _fn(fn: str) -> Translation:
 
 def _register() -> None:
     for name, fn in LEGACY.items():
-        register((name,), Operator(_legacy, always(_fn(fn))))
+        define((name,), _legacy, _fn(fn))
     for name, fn in NUMPY.items():
         types: Infer = always_type("bool") if fn in ("all", "any") else output_type("dtype")
-        register((f"_np_{name}", f"_npi_{name}"), Operator(_numpy, always(_fn(fn)), types))
-    register(("norm", "_sparse_norm", "_npx_norm"), Operator(_legacy, always(_fn("norm")), output_type("out_dtype")))
-    register(("_npi_norm",), Operator(_numpy, always(_fn("norm"))))
+        define((f"_np_{name}", f"_npi_{name}"), _numpy, _fn(fn), types)
+    define("norm _sparse_norm _npx_norm", _legacy, _fn("norm"), output_type("out_dtype"))
+    define("_npi_norm", _numpy, _fn("norm"))
     for fn in ("argmax", "argmin"):
-        register((fn,), Operator(_legacy, always(_fn(fn))))
-        register((f"_npi_{fn}",), Operator(_numpy, always(_fn(fn)), always_type("int64")))
-    register(("argmax_channel",), Operator(_argmax_channel, always(_fn("argmax"))))
-    register(("moments",), Operator(_moments, always(_fn("var_mean")), same_types, 2))
-    register(
-        ("_np_cumsum", "cumsum", "_npi_cumsum"), Operator(_cumulative, always(_fn("cumsum")), output_type("dtype"))
-    )
-    register(
-        ("_npi_average",), Operator(_average, always(_fn("mean")), outputs=_average_outputs, slots=("a", "weights"))
-    )
+        define((fn,), _legacy, _fn(fn))
+        define((f"_npi_{fn}",), _numpy, _fn(fn), always_type("int64"))
+    define("argmax_channel", _argmax_channel, _fn("argmax"))
+    define("moments", _moments, _fn("var_mean"), same_types, 2)
+    define("_np_cumsum cumsum _npi_cumsum", _cumulative, _fn("cumsum"), output_type("dtype"))
+    define("_npi_average", _average, _fn("mean"), outputs=_average_outputs, slots="a weights")
 
 
 _register()

@@ -21,7 +21,7 @@ from opcost.core.shapes import (
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.join import at_least
-from opcost.frontends.mxnet.ops.table import VIEW, Call, Infer, Operator, always, register, types_of
+from opcost.frontends.mxnet.ops.table import VIEW, Call, Infer, Operator, define, register, types_of
 
 COPY, INFER, REST, MERGE, SPLIT = 0, -1, -2, -3, -4
 """Codes in the target of a reshape."""
@@ -231,7 +231,7 @@ def _at_least(rank: int) -> Operator:
             if x is not None:
                 call.put_out(index, at_least(rank, x))
 
-    return Operator(infer, always(VIEW), outputs=lambda attrs: attrs.integer("num_args", 1))
+    return Operator(infer, VIEW, outputs=lambda attrs: attrs.integer("num_args", 1))
 
 
 def _with_average(call: Call) -> None:
@@ -242,25 +242,26 @@ def _with_average(call: Call) -> None:
         call.put_in(1, (x[1],))
 
 
-_VIEW = always(VIEW)
+_VIEW = VIEW
 
-register(("Reshape", "reshape"), Operator(_reshape, _VIEW))
-register(("_np_reshape",), Operator(_numpy_reshape, _VIEW))
-register(("_npx_reshape", "_npi_reshape"), Operator(_coded_numpy_reshape, _VIEW))
-register(("reshape_like", "_npx_reshape_like"), Operator(_reshape_like, _VIEW, types_of(0), slots=("lhs", "like")))
-register(("Flatten", "flatten", "_npx_batch_flatten"), Operator(_flatten, _VIEW))
-register(("expand_dims", "_npi_expand_dims"), Operator(_expand_dims, _VIEW))
-register(("squeeze",), Operator(_squeeze((1,)), _VIEW))
-register(("_np_squeeze", "_npi_squeeze"), Operator(_squeeze(()), _VIEW))
-register(
+define("Reshape reshape", _reshape, _VIEW)
+define("_np_reshape", _numpy_reshape, _VIEW)
+define("_npx_reshape _npi_reshape", _coded_numpy_reshape, _VIEW)
+define("reshape_like _npx_reshape_like", _reshape_like, _VIEW, types_of(0), slots="lhs like")
+define("Flatten flatten _npx_batch_flatten", _flatten, _VIEW)
+define("expand_dims _npi_expand_dims", _expand_dims, _VIEW)
+define("squeeze", _squeeze((1,)), _VIEW)
+define("_np_squeeze _npi_squeeze", _squeeze(()), _VIEW)
+define(
     (
-        "_copy", "identity", "_copyto", "_npi_copyto", "_np_copy", "_npi_copy", "BlockGrad", "stop_gradient",
-        "_sparse_stop_gradient", "_npx_stop_gradient", "MakeLoss", "make_loss", "_sparse_make_loss", "_CrossDeviceCopy",
-        "_contrib_gradientmultiplier", "_npx_constraint_check", "cast_storage", "_sparse_cast_storage",
+        "_copy identity _copyto _npi_copyto _np_copy _npi_copy BlockGrad stop_gradient _sparse_stop_gradient "
+        "_npx_stop_gradient MakeLoss make_loss _sparse_make_loss _CrossDeviceCopy _contrib_gradientmultiplier "
+        "_npx_constraint_check cast_storage _sparse_cast_storage"
     ),
-    Operator(like_first, _VIEW),
-)  # fmt: skip
-register(("IdentityAttachKLSparseReg",), Operator(_with_average, _VIEW, types_of(0), slots=("x", "moving_avg")))
-register(("_identity_with_attr_like_rhs",), Operator(like_first, _VIEW, types_of(0), slots=("lhs", "like")))
+    like_first,
+    _VIEW,
+)
+define("IdentityAttachKLSparseReg", _with_average, _VIEW, types_of(0), slots="x moving_avg")
+define("_identity_with_attr_like_rhs", like_first, _VIEW, types_of(0), slots="lhs like")
 for _rank in (1, 2, 3):
     register((f"_np_atleast_{_rank}d", f"_npi_atleast_{_rank}d"), _at_least(_rank))

@@ -10,12 +10,10 @@ from opcost.frontends.mxnet.ops.convolution import image
 from opcost.frontends.mxnet.ops.elementwise import like_first
 from opcost.frontends.mxnet.ops.table import (
     Call,
-    Operator,
     Translation,
-    always,
     always_type,
+    define,
     elementwise,
-    register,
     same_types,
     types_of,
 )
@@ -158,32 +156,31 @@ def _to_tensor(call: Call) -> None:
     call.put_out(0, (*batch, channels, height, width))
 
 
-register(("UpSampling", "_npx_upsampling"), Operator(_upsample, _upsampled, slots=_upsample_slots))
-register(
-    ("_contrib_BilinearResize2D", "_npx_bilinear_resize2d"),
-    Operator(_resize, always(_BILINEAR), types_of(0), slots=_resize_slots),
-)
-register(("BilinearSampler",), Operator(_sampler, always(Translation("sample")), slots=("data", "grid")))
-register(
-    ("SpatialTransformer",),
-    Operator(_transformer, always(Translation("sample")), same_types, slots=("data", "loc")),
-)
-register(("GridGenerator",), Operator(_grid, _gridded, slots=("data",)))
-register(("_image_resize", "_npx__image_resize"), Operator(_image_resize, _image_resized))
-register(
+define("UpSampling _npx_upsampling", _upsample, _upsampled, slots=_upsample_slots)
+define("_contrib_BilinearResize2D _npx_bilinear_resize2d", _resize, _BILINEAR, types_of(0), slots=_resize_slots)
+define("BilinearSampler", _sampler, Translation("sample"), slots="data grid")
+define("SpatialTransformer", _transformer, Translation("sample"), same_types, slots="data loc")
+define("GridGenerator", _grid, _gridded, slots="data")
+define("_image_resize _npx__image_resize", _image_resize, _image_resized)
+define(
     [
         f"{prefix}image_{name}"
         for prefix in ("_", "_npx__")
         for name in (
-            "adjust_lighting", "random_brightness", "random_color_jitter", "random_contrast", "random_flip_left_right",
-            "random_flip_top_bottom", "random_hue", "random_lighting", "random_saturation",
+            "adjust_lighting",
+            "random_brightness",
+            "random_color_jitter",
+            "random_contrast",
+            "random_flip_left_right",
+            "random_flip_top_bottom",
+            "random_hue",
+            "random_lighting",
+            "random_saturation",
         )
     ],
-    Operator(like_first, always(elementwise("fma"))),
-)  # fmt: skip
-register(("_image_crop", "_npx__image_crop"), Operator(_image_crop, always(Translation("copy"))))
-register(
-    ("_image_to_tensor", "_npx__image_to_tensor"),
-    Operator(_to_tensor, always(elementwise("div")), always_type("float32")),
+    like_first,
+    elementwise("fma"),
 )
-register(("_image_normalize", "_npx__image_normalize"), Operator(like_first, always(elementwise("fma"))))
+define("_image_crop _npx__image_crop", _image_crop, Translation("copy"))
+define("_image_to_tensor _npx__image_to_tensor", _to_tensor, elementwise("div"), always_type("float32"))
+define("_image_normalize _npx__image_normalize", like_first, elementwise("fma"))

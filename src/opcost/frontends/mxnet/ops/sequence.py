@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import Mismatch, text
 from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.table import VIEW, Call, Operator, Translation, elementwise, register, types_of
+from opcost.frontends.mxnet.ops.table import VIEW, Call, Translation, define, elementwise, types_of
 
 
 def _batch(call: Call) -> None:
@@ -36,6 +36,6 @@ def _reverse(call: Call) -> Translation:
 
 _SLOTS = ("data", "sequence_length")
 
-register(("SequenceMask", "_npx_sequence_mask"), Operator(_masked, _mask, types_of(0), slots=_SLOTS))
-register(("SequenceReverse", "_npx_sequence_reverse"), Operator(_masked, _reverse, types_of(0), slots=_SLOTS))
-register(("SequenceLast", "_npx_sequence_last"), Operator(_last, _reverse, types_of(0), slots=_SLOTS))
+define("SequenceMask _npx_sequence_mask", _masked, _mask, types_of(0), slots=_SLOTS)
+define("SequenceReverse _npx_sequence_reverse", _masked, _reverse, types_of(0), slots=_SLOTS)
+define("SequenceLast _npx_sequence_last", _last, _reverse, types_of(0), slots=_SLOTS)

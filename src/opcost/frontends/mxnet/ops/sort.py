@@ -5,7 +5,7 @@ from __future__ import annotations
 from opcost.core.shapes import Mismatch, axis_of, product, replaced
 from opcost.frontends.mxnet.attribute import Attributes
 from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.table import Call, Operator, Translation, output_type, register
+from opcost.frontends.mxnet.ops.table import Call, Translation, define, output_type
 
 
 def _axis(call: Call, rank: int) -> int | None:
@@ -71,6 +71,6 @@ def _sorted(call: Call) -> Translation:
     return Translation("sort", {"length": _length(call)})
 
 
-register(("topk", "_npx_topk"), Operator(_topk, _selected, _topk_types, _topk_outputs))
-register(("sort", "_npi_sort"), Operator(_sort, _sorted))
-register(("argsort", "_npi_argsort"), Operator(_sort, _sorted, output_type("dtype", "float32")))
+define("topk _npx_topk", _topk, _selected, _topk_types, _topk_outputs)
+define("sort _npi_sort", _sort, _sorted)
+define("argsort _npi_argsort", _sort, _sorted, output_type("dtype", "float32"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.shapes import Dims, Mismatch, axis_of, expanded, repeated, text, tiled
-from opcost.frontends.mxnet.ops.table import COPY, Call, Operator, Translation, always, register, types_of
+from opcost.frontends.mxnet.ops.table import COPY, Call, Translation, define, types_of
 
 _FIRST_ONLY = Translation("copy", {}, (0,))
 """The other input lends only its shape."""
@@ -49,11 +49,8 @@ def _broadcast_like(call: Call) -> None:
     call.put_out(0, tuple(y))
 
 
-register(("tile", "_npi_tile"), Operator(_tile, always(COPY)))
-register(("repeat", "_np_repeat", "_npi_repeat", "_npi_repeats"), Operator(_repeat, always(COPY)))
-register(("broadcast_to", "_npi_broadcast_to"), Operator(_broadcast_to, always(COPY)))
-register(("broadcast_axis", "broadcast_axes"), Operator(_broadcast_axis, always(COPY)))
-register(
-    ("broadcast_like", "_npx_broadcast_like"),
-    Operator(_broadcast_like, always(_FIRST_ONLY), types_of(0), slots=("lhs", "like")),
-)
+define("tile _npi_tile", _tile, COPY)
+define("repeat _np_repeat _npi_repeat _npi_repeats", _repeat, COPY)
+define("broadcast_to _npi_broadcast_to", _broadcast_to, COPY)
+define("broadcast_axis broadcast_axes", _broadcast_axis, COPY)
+define("broadcast_like _npx_broadcast_like", _broadcast_like, _FIRST_ONLY, types_of(0), slots="lhs like")

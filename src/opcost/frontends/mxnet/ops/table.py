@@ -200,12 +200,16 @@ class Operator:
 
     infer: Infer
     """Works out shapes, forwards and backwards, as far as they are known."""
-    translate: Translate
+    translate: Translate | Translation
     types: Infer = same_types
     outputs: int | Callable[[Attributes], int] = 1
     """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are nobody's input."""
     slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
     """MXNet's names of the inputs, where they tell a weight from an input; auxiliary states get their names from here, too."""
+
+    def translated(self, call: Call) -> Translation:
+        """The operator in our words, which attributes may change."""
+        return self.translate if isinstance(self.translate, Translation) else self.translate(call)
 
     def output_count(self, attrs: Attributes) -> int:
         return self.outputs(attrs) if callable(self.outputs) else self.outputs
@@ -230,9 +234,17 @@ def register(names: Iterable[str], operator: Operator) -> None:
         _OPERATORS[name] = operator
 
 
-def always(translation: Translation) -> Translate:
-    """A translation that no attribute changes."""
-    return lambda call: translation
+def define(
+    names: str | Iterable[str],
+    infer: Infer,
+    translate: Translate | Translation,
+    types: Infer = same_types,
+    outputs: int | Callable[[Attributes], int] = 1,
+    slots: str | tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = (),
+) -> None:
+    """Add an operator of its own; names and slots may be one text with blanks between them."""
+    slots = tuple(slots.split()) if isinstance(slots, str) else slots
+    register(names.split() if isinstance(names, str) else names, Operator(infer, translate, types, outputs, slots))
 
 
 def elementwise(fn: str, inputs: tuple[int, ...] | None = None, **attrs: int) -> Translation:
@@ -241,6 +253,6 @@ def elementwise(fn: str, inputs: tuple[int, ...] | None = None, **attrs: int) ->
 
 
 __all__ = [
-    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Inferred", "Operator", "Translate", "Translation", "Type", "always",
-    "always_type", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
+    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Inferred", "Operator", "Translate", "Translation", "Type",
+    "always_type", "define", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from opcost.frontends.mxnet.ops.table import (
     Operator,
     Translate,
     Translation,
-    always,
+    define,
     elementwise,
     register,
     same_types,
@@ -183,35 +183,29 @@ def _deformed(call: Call) -> Translation:
 
 _ROI_SLOTS = ("data", "rois")
 
-register(("_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_npx_box_nms"), Operator(_nms, _suppressed))
-register(("_contrib_box_iou", "_npx_box_iou"), Operator(_overlap, _overlapped, slots=("lhs", "rhs")))
-register(("_contrib_bipartite_matching", "_npx_bipartite_matching"), Operator(_match, _matched, same_types, 2))
-register(("_contrib_box_encode", "_npx_box_encode"), Operator(_encode, _coded, types_of(2, 3), 2))
-register(
-    ("_contrib_box_decode", "_npx_box_decode"), Operator(like_first, _coded, same_types, slots=("data", "anchors"))
+define("_contrib_box_nms _contrib_box_non_maximum_suppression _npx_box_nms", _nms, _suppressed)
+define("_contrib_box_iou _npx_box_iou", _overlap, _overlapped, slots="lhs rhs")
+define("_contrib_bipartite_matching _npx_bipartite_matching", _match, _matched, same_types, 2)
+define("_contrib_box_encode _npx_box_encode", _encode, _coded, types_of(2, 3), 2)
+define("_contrib_box_decode _npx_box_decode", like_first, _coded, same_types, slots="data anchors")
+define("_contrib_MultiBoxPrior _npx_multibox_prior MultiBoxPrior", _prior, Translation("create"))
+define(
+    "_contrib_MultiBoxTarget _npx_multibox_target MultiBoxTarget",
+    _target,
+    _targeted,
+    same_types,
+    3,
+    slots="anchor label cls_pred",
 )
-register(
-    ("_contrib_MultiBoxPrior", "_npx_multibox_prior", "MultiBoxPrior"), Operator(_prior, always(Translation("create")))
-)
-register(
-    ("_contrib_MultiBoxTarget", "_npx_multibox_target", "MultiBoxTarget"),
-    Operator(_target, _targeted, same_types, 3, slots=("anchor", "label", "cls_pred")),
-)
-register(
-    ("_contrib_MultiBoxDetection", "_npx_multibox_detection", "MultiBoxDetection"),
-    Operator(_detection, _detected, slots=("cls_prob", "loc_pred", "anchor")),
+define(
+    "_contrib_MultiBoxDetection _npx_multibox_detection MultiBoxDetection",
+    _detection,
+    _detected,
+    slots="cls_prob loc_pred anchor",
 )
 register(("_contrib_Proposal", "Proposal"), _proposal(whole_batch=False))
 register(("_contrib_MultiProposal", "MultiProposal"), _proposal(whole_batch=True))
-register(
-    ("ROIPooling", "_npx_roi_pooling"), Operator(_regions, _pooled("adaptive_max"), types_of(0, 1), slots=_ROI_SLOTS)
-)
-register(("_contrib_PSROIPooling",), Operator(_regions, _pooled("adaptive_avg"), types_of(0, 1), slots=_ROI_SLOTS))
-register(
-    ("_contrib_ROIAlign", "_npx_roi_align", "_contrib_RROIAlign"),
-    Operator(_regions, _aligned, types_of(0, 1), slots=_ROI_SLOTS),
-)
-register(
-    ("_contrib_DeformablePSROIPooling",),
-    Operator(_regions, _deformed, types_of(0, 1), slots=("data", "rois", "trans")),
-)
+define("ROIPooling _npx_roi_pooling", _regions, _pooled("adaptive_max"), types_of(0, 1), slots=_ROI_SLOTS)
+define("_contrib_PSROIPooling", _regions, _pooled("adaptive_avg"), types_of(0, 1), slots=_ROI_SLOTS)
+define("_contrib_ROIAlign _npx_roi_align _contrib_RROIAlign", _regions, _aligned, types_of(0, 1), slots=_ROI_SLOTS)
+define("_contrib_DeformablePSROIPooling", _regions, _deformed, types_of(0, 1), slots="data rois trans")

@@ -14,8 +14,8 @@ from opcost.errors import DataDependent
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.ledger.memory import Memory
 from opcost.frontends.torch.ledger.packages import Packages
-from opcost.frontends.torch.ledger.subclass import has_data, is_foreign
-from opcost.frontends.torch.ledger.tensor import Recorded, Signature, Signatures, recorded, reshape
+from opcost.frontends.torch.ledger.subclass import has_data, is_foreign, laid_out
+from opcost.frontends.torch.ledger.tensor import Mark, Recorded, Signature, Signatures, recorded, reshape
 
 ASSUMPTIONS = {
     "balanced": "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
@@ -24,6 +24,9 @@ ASSUMPTIONS = {
     "is counted",
 }
 """What a report says where an assumed content decides what runs."""
+
+ASKED = "asked"
+"""The code of the note about a model that goes on without a value for which it has asked."""
 
 
 class Ledger(TorchDispatchMode):
@@ -46,7 +49,7 @@ class Ledger(TorchDispatchMode):
         """Where tensors without data claim to lie if the model's own lie nowhere."""
         default = torch.get_default_device()
         self.default_device = device if default.type == "meta" else default
-        self.mark = object()
+        self.mark = Mark(self)
         self._references = sys.getrefcount(self.mark)
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
@@ -127,7 +130,10 @@ class Ledger(TorchDispatchMode):
         if type(tensor) is Recorded:
             return tensor.sig.spec
         found = self._leaf_of.get(id(tensor))
-        return found.sig.spec if found is not None else self.signatures.of(tensor, self.device).spec
+        if found is not None:
+            return found.sig.spec
+        inner = laid_out(tensor)
+        return self.signatures.of(tensor, self.device).spec if inner is None else self.spec(inner)
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor without data for the same value as a leaf: what an optimizer may write to."""
@@ -142,6 +148,14 @@ class Ledger(TorchDispatchMode):
         """What a tensor holds, where that is known."""
         state = self.state(tensor)
         return state.content if self.knows(state) else None
+
+    def content_asked(self, state: State, func: Any = None) -> torch.Tensor:
+        """What a tensor holds, for the model's own code to decide by."""
+        if not self.knows(state):
+            raise self.unknown(f"the content of a {state.sig.spec} {state.sig.spec.dtype} tensor", func)
+        self.decides(state)
+        assert state.content is not None
+        return state.content
 
     def assume(self, tensor: torch.Tensor, how: str) -> None:
         """Mark a content that was not computed but assumed; `how` is a key of `ASSUMPTIONS`."""
@@ -160,14 +174,13 @@ class Ledger(TorchDispatchMode):
     def note(self, code: str, text: str) -> None:
         self.notes[Note(code, text, self.where())] = None
 
-    def unknown(self, what: str) -> DataDependent:
-        """The error for a value that only data could tell."""
-        return DataDependent(
-            f"{what} depends on values that a count without data does not have",
-            module=self.where(),
-            hint="count with real=True (on the command line --real) to run the model on its own weights, "
-            "or give inputs with which the question is not asked",
-        )
+    def unknown(self, what: str, func: Any = None) -> DataDependent:
+        """The error for a value that only data could tell, and which an operator needs."""
+        by = "" if func is None else f" ({func._schema.name})"
+        said = f"{what}{by}, for which the model asks, depends on values that a count without data does not have"
+        # The note is read only where the model itself catches the error and goes on.
+        self.note(ASKED, f"{said}; the model caught the error that says so, and what it did then is counted")
+        return DataDependent(said, module=self.where())
 
     def has_survivors(self) -> bool:
         """Whether a tensor without data that was made here is still alive: each of them holds the mark."""

@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+_RANKS = "__torch__.torch.classes.c10d."
+"""Groups of ranks and what is under way between them arrive as such objects too, and hold no tensors."""
+
 _Content = tuple[tuple[str, torch.Tensor], ...]
 
 
@@ -74,7 +77,8 @@ def has_package(args: Any) -> bool:
 def _packages_in(args: Any) -> Iterator[Any]:
     for arg in args:
         if isinstance(arg, torch.ScriptObject):
-            yield arg
+            if not arg._type().qualified_name().startswith(_RANKS):
+                yield arg
         elif isinstance(arg, (list, tuple)):
             yield from _packages_in(arg)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import prod
 from typing import Any
+from weakref import WeakValueDictionary, ref
 
 import torch
 
 from opcost.core.graph import TensorSpec
-from opcost.errors import DataDependent
+from opcost.errors import ForwardError
 from opcost.frontends.aten.strides import row_major
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
@@ -69,6 +70,11 @@ class Signatures:
 
     def of(self, tensor: torch.Tensor, device: torch.device) -> Signature:
         """The signature of a tensor as if it lay on `device`."""
+        if tensor.is_nested:
+            raise ForwardError(
+                "a nested tensor of the strided layout has no shape, and what compiled code does to its components is not seen",
+                hint="make it with layout=torch.jagged",
+            )
         shape = tuple(tensor.shape)
         if tensor.layout is torch.strided:
             return self.get(shape, tensor.stride(), tensor.dtype, device)
@@ -106,18 +112,35 @@ def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layo
     return made if layout is torch.sparse_coo else made.to_sparse(layout=layout)
 
 
+class Mark:
+    """What the tensors of one ledger have in common: by it the ledger is known, and who still holds one of them."""
+
+    __slots__ = ("__weakref__", "ledger")
+
+    def __init__(self, ledger: Any) -> None:
+        self.ledger = ref(ledger)
+        _marks[id(self)] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A tensor that is copied or pickled while the model runs is its ledger's as well."""
+        return _marks.__getitem__, (id(self),)
+
+
+_marks: WeakValueDictionary[int, Mark] = WeakValueDictionary()
+
+
 class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
     `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
-    known (see `values`), `mark` an object of its recorder's that tells whose it is and how many are alive.
+    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive.
     """
 
     __slots__ = ("content", "mark", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
-    mark: object
+    mark: Mark
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -143,22 +166,20 @@ class Recorded(torch.Tensor):
 
     def tolist(self) -> Any:
         """Python reads small known contents; `item` goes through the dispatcher."""
-        return self._content("tolist").tolist()
+        return self._content().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        return self._content("numpy").numpy(force=force)
+        return self._content().numpy(force=force)
 
     def __array__(self, dtype: Any = None) -> Any:
-        return self._content("numpy").__array__(dtype)
+        return self._content().__array__(dtype)
 
-    def _content(self, asked: str) -> torch.Tensor:
-        if self.content is None:
-            raise DataDependent(
-                f"the model asks for .{asked}() of a {self.sig.spec.dtype} tensor of shape {self.sig.spec}, "
-                "which a count without data does not have",
-                hint="count with real=True (on the command line --real) to run the model on its own weights",
-            )
-        return self.content
+    def _content(self) -> torch.Tensor:
+        """What Python asks to see; where nobody knows it, an error that says so."""
+        ledger = self.mark.ledger()
+        if ledger is None:
+            raise RuntimeError("a tensor without data was asked for its numbers after the count had ended")
+        return ledger.content_asked(self)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
@@ -171,7 +192,7 @@ def reshape(tensor: Recorded, sig: Signature) -> None:
     tensor.sig = sig
 
 
-def recorded(sig: Signature, vid: int, mark: object, content: torch.Tensor | None = None) -> Recorded:
+def recorded(sig: Signature, vid: int, mark: Mark, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
     tensor: Recorded = _make_wrapper(Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device)  # type: ignore[assignment]
     tensor.sig = sig

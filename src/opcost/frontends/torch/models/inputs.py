@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.options import CountOptions
+from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, parse_dtype
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in
 from opcost.wording import some
@@ -18,11 +18,10 @@ from opcost.wording import some
 Inputs = tuple[tuple[Any, ...], dict[str, Any], dict[int, str]]
 
 
-def make_inputs(model: nn.Module, options: CountOptions, device: torch.device) -> Inputs:
+def make_inputs(model: nn.Module, options: Asks, device: torch.device) -> Inputs:
     """Positional arguments, keyword arguments, and a name for every tensor among them (by its id)."""
     kwargs = dict(options.kwargs)
-    if options.inputs is not None and options.shapes is not None:
-        raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
+    check_one(options)
     if options.inputs is not None:
         args, given = _given(model, options.inputs)
         kwargs = {**given, **kwargs}
@@ -71,57 +70,30 @@ def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def _from_shapes(
     model: nn.Module, shapes: Any, dtypes: Any, device: torch.device
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(dtypes, Mapping):
-        names = [str(name) for name in shapes] if isinstance(shapes, Mapping) else argument_names(model) or list(dtypes)
-        for name in dtypes:
-            if name not in names:
-                raise UnknownName("input to give an element type", str(name), names)
-    if isinstance(shapes, Mapping):
-        named = {
-            str(name): _tensor(model, name, shape, _dtype(dtypes, name, None), device) for name, shape in shapes.items()
-        }
-        return (), named
-    several = [shapes] if _is_shape(shapes) else shapes
-    if not isinstance(several, (list, tuple)) or any(isinstance(item, (int, float)) for item in several):
-        raise InputError(f"{shapes!r} is not a shape", hint=_SHAPE_HINT)
-    known = argument_names(model)
-    args = []
-    for index, shape in enumerate(several):
-        name = known[index] if index < len(known) else ""
-        args.append(_tensor(model, name, shape, _dtype(dtypes, name, index), device))
-    return tuple(args), {}
-
-
-_SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, (tuple, list, torch.Size)) and all(
-        isinstance(n, int) and not isinstance(n, bool) for n in value
+    ordered, named = arguments(shapes, dtypes, argument_names(model))
+    return (
+        tuple(_made(model, tree, device) for tree in ordered),
+        {name: _made(model, tree, device) for name, tree in nested(named).items()},
     )
 
 
-def _dtype(dtypes: Any, name: str, index: int | None) -> torch.dtype | None:
-    wanted = dtypes
-    if isinstance(dtypes, Mapping):
-        wanted = dtypes.get(name)
-    elif isinstance(dtypes, (list, tuple)):
-        if index is None or index >= len(dtypes):
-            raise InputError(
-                f"{len(dtypes)} element types were given for more shapes", hint="name them: dtypes={name: type}"
-            )
-        wanted = dtypes[index]
-    return None if wanted is None else as_dtype(wanted)
+def _made(model: nn.Module, tree: Tree, device: torch.device) -> Any:
+    """Tensors in the place of shapes."""
+    if isinstance(tree, dict):
+        return {name: _made(model, inner, device) for name, inner in tree.items()}
+    if isinstance(tree, list):
+        return [_made(model, inner, device) for inner in tree]
+    return _tensor(model, tree.name.rpartition(".")[2], tree.shape, as_dtype(tree.dtype or None), device)
 
 
-def as_dtype(wanted: Any) -> torch.dtype:
-    """A torch element type from itself or from its name."""
-    if isinstance(wanted, torch.dtype):
+def as_dtype(wanted: Any) -> Any:
+    """A torch element type from itself or from its name; None stays None."""
+    if wanted is None or isinstance(wanted, torch.dtype):
         return wanted
-    found = getattr(torch, str(wanted).removeprefix("torch."), None)
+    found = getattr(torch, parse_dtype(wanted), None)
     if not isinstance(found, torch.dtype):
         known = [name for name, value in vars(torch).items() if isinstance(value, torch.dtype)]
-        raise UnknownName("element type", str(wanted), known)
+        raise UnknownName("element type of PyTorch", str(wanted), known)
     return found
 
 
@@ -141,11 +113,6 @@ _MASK_NAMES = ("attention_mask", "decoder_attention_mask")
 
 def _tensor(model: nn.Module, name: str, shape: Any, dtype: torch.dtype | None, device: torch.device) -> torch.Tensor:
     """An input of this shape. Floats take no memory; integers are zeros and masks ones, because models look at them."""
-    if not _is_shape(shape):
-        raise InputError(f"{shape!r} is not a shape", hint=_SHAPE_HINT)
-    for extent in shape:
-        if extent < 0:
-            raise InputError(f"the shape {tuple(shape)} of {name or 'an input'} has a negative extent")
     if dtype is None:
         if name in _TOKEN_NAMES or name in _MASK_NAMES:
             dtype = torch.int64

@@ -52,4 +52,12 @@ def type_name(module: nn.Module) -> str:
     if isinstance(module, torch.jit.ScriptModule):
         return str(getattr(module, "original_name", "")) or type(module).__name__
     exported = vars(module).get("_ty")
-    return exported.rpartition(".")[2] if isinstance(exported, str) and exported else type(module).__name__
+    if isinstance(exported, str) and exported:
+        return exported.rpartition(".")[2]
+    return _written_class(type(module)).__name__
+
+
+def _written_class(cls: type) -> type:
+    """The class below the one that `fully_shard` makes: of its own and the author's, under a name of both."""
+    bases = cls.__bases__
+    return bases[1] if len(bases) == 2 and bases[0].__name__ == "FSDPModule" else cls

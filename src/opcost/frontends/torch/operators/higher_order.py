@@ -21,9 +21,7 @@ def run(ledger: Ledger, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     handler = _HANDLERS.get(name)
     if handler is None:
         raise DataDependent(
-            f"the higher-order operator {name} cannot be taken apart here",
-            module=ledger.where(),
-            hint="count the model without it, or with real=True",
+            f"the higher-order operator {name} cannot be taken apart without data", module=ledger.where()
         )
     return handler(ledger, func, *args, **kwargs)
 

@@ -24,13 +24,9 @@ zero, `quantile` that all quantiles lie between 0 and 1.
 def item(call: Call) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
     state = call.states[0]
-    if call.ledger.knows(state):
-        call.ledger.decides(state)
-        assert state.content is not None
-        return state.content.item()
-    if isinstance(state, Leaf) and has_data(state.tensor) and state.untouched:
+    if not call.ledger.knows(state) and isinstance(state, Leaf) and has_data(state.tensor) and state.untouched:
         return state.tensor.detach().item()
-    raise call.ledger.unknown(f"the value of a {state.sig.spec.dtype} tensor, which the model asks for,")
+    return call.ledger.content_asked(state, call.func).item()
 
 
 def equal(call: Call) -> Any:
@@ -86,7 +82,7 @@ def masked_select(call: Call) -> Any:
 
 def _must_be_known(call: Call, mask: State) -> None:
     if not call.ledger.knows(mask):
-        raise call.ledger.unknown("the number of elements that a mask selects")
+        raise call.ledger.unknown("the number of elements that a mask selects", call.func)
     call.ledger.decides(mask)
 
 
@@ -94,7 +90,7 @@ def pack_padded(call: Call) -> Any:
     """Padded sequences laid end to end. The batch sizes have memory, since layers and gradients look into it."""
     padded, lengths = call.states
     if not call.ledger.knows(lengths):
-        raise call.ledger.unknown("the length of packed sequences")
+        raise call.ledger.unknown("the length of packed sequences", call.func)
     assert lengths.content is not None
     numbers = torch.zeros(padded.sig.shape[:2]).unsqueeze(-1)
     _, sizes = call.func(numbers, lengths.content, call.argument("batch_first"))
@@ -106,5 +102,7 @@ def to_sparse(call: Call) -> Any:
     """How many values a sparse tensor stores decides what every operator on it costs."""
     dense = call.states[0]
     if not call.ledger.knows(dense) and dense.sig.stored is None:
-        raise call.ledger.unknown("how many values of a dense tensor are not zero, and stored by a sparse one,")
+        raise call.ledger.unknown(
+            "how many values of a dense tensor are not zero, and stored by a sparse one", call.func
+        )
     return NotImplemented

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcost.frontends.torch.operators import assumed, recurrent, sizes, values
+from opcost.frontends.torch.operators import assumed, jagged, recurrent, sizes, values
 from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.describe import record
 
@@ -58,6 +58,8 @@ HANDLERS: dict[Any, Callable[[Call], Any]] = {
     _aten._unsafe_index.Tensor: sizes.by_mask,
     _aten.masked_select.default: sizes.masked_select,
     _aten._pack_padded_sequence.default: sizes.pack_padded,
+    _aten._nested_tensor_from_tensor_list.default: jagged.from_list,
+    _aten._padded_dense_to_jagged_forward.default: jagged.from_padded,
     _aten._to_sparse.default: sizes.to_sparse,
     _aten._to_sparse.sparse_dim: sizes.to_sparse,
     _aten._to_sparse_csr.default: sizes.to_sparse,

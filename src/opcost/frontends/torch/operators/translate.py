@@ -10,6 +10,7 @@ import torch
 from opcost.frontends import aten
 from opcost.frontends.aten.schema import parse
 from opcost.frontends.aten.tensor import Tensor
+from opcost.frontends.torch.operators.ranks import group_size
 
 Tensor.register(torch.Tensor)
 
@@ -23,7 +24,11 @@ def translate(
     operator that nobody knows is of the kind `unknown`.
     """
     plan = _plan(func)
-    return aten.translate(plan, plan.call(args, kwargs, outs))  # type: ignore[arg-type]
+    call = plan.call(args, kwargs, outs)  # type: ignore[arg-type]
+    found = aten.translate(plan, call)
+    if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
+        found.attrs["group"] = size
+    return found
 
 
 @cache

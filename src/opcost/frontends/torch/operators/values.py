@@ -14,6 +14,8 @@ import torch
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, State
 from opcost.frontends.torch.operators.call import CPU, Call, Trial, substitute
 from opcost.frontends.torch.operators.describe import describe, record
+from opcost.frontends.torch.operators.ranks import RANKS
+from opcost.frontends.torch.tree import tensors_passed
 
 _aten = torch.ops.aten
 _SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
@@ -23,8 +25,12 @@ _GRIDS = frozenset({_aten.eye.default, _aten.eye.m, _aten.tril_indices.default, 
 
 
 def computable(func: Any, args: Any, states: list[State]) -> bool:
-    """Whether an operator on known contents has a known result: not where it draws random numbers."""
-    return bool(states or _is_known_factory(func, args)) and torch.Tag.nondeterministic_seeded not in func.tags
+    """Whether an operator on known contents has a known result: not where it draws random numbers, or asks other ranks."""
+    return (
+        bool(states or _is_known_factory(func, args))
+        and torch.Tag.nondeterministic_seeded not in func.tags
+        and func.namespace not in RANKS
+    )
 
 
 def _is_known_factory(func: Any, args: Any) -> bool:
@@ -56,8 +62,8 @@ def run(call: Call, entry: Entry | None = None) -> Any:
     """Compute an operator on known contents, and record it; `entry` is what is known of it already."""
     trial = call.on([_content(state) for state in call.states], CPU)
     result = call.func(*trial.args, **trial.kwargs)
-    flat = [result] if isinstance(result, torch.Tensor) else list(result) if isinstance(result, (list, tuple)) else None
-    if flat is None or not all(isinstance(item, torch.Tensor) for item in flat):
+    flat = tensors_passed(result, [])
+    if not flat and not call.func._schema.is_mutable:
         return result
     if entry is None:
         entry = describe(call, trial, result)
@@ -74,7 +80,7 @@ def _content(state: State) -> torch.Tensor:
 
 def _pass_assumption_on(call: Call, emitted: Any, how: str) -> None:
     """What is computed from an assumed content is assumed as well."""
-    for item in [emitted] if isinstance(emitted, torch.Tensor) else emitted:
+    for item in tensors_passed(emitted, []):
         call.ledger.assume(item, how)
     if torch.Tag.dynamic_output_shape in call.func.tags:
         for state in call.states:

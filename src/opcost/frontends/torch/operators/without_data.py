@@ -13,6 +13,7 @@ from opcost.frontends.torch.ledger.tensor import QUANTIZED
 from opcost.frontends.torch.operators.call import CPU, Call, Trial
 from opcost.frontends.torch.operators.closed_form import closed_form
 from opcost.frontends.torch.operators.describe import describe
+from opcost.frontends.torch.operators.ranks import RANKS
 from opcost.frontends.torch.operators.strict import refuse
 
 _QUANTIZING = frozenset(
@@ -55,12 +56,14 @@ def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
         return trial, call.func(*trial.args, **trial.kwargs)
     except (NotImplementedError, RuntimeError, AttributeError) as failure:
         if any(tag in call.func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
-            raise call.ledger.unknown(f"the result of {call.func._schema.name}") from failure
+            raise call.ledger.unknown("the size of a result", call.func) from failure
         return _tried_on_zeros(call, failure)
 
 
 def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
     """Some operators (quantized, sparse, a user's own without a meta kernel) know only real tensors."""
+    if call.func.namespace in RANKS:
+        return _told_by_nobody(call, failure)
     if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
         raise failure or MemoryError(f"{call.func} would need more than {_ZEROS_LIMIT} bytes of zeros")
     trial = call.on([_zeros_for(state) for state in call.states], CPU)
@@ -70,6 +73,17 @@ def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
         if failure is not None:
             raise failure from None
         raise
+
+
+def _told_by_nobody(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
+    """A collective is never run, as the other ranks do not count. One of a process group writes to arguments and returns work."""
+    if call.func.namespace != "c10d" or [str(out.type).rpartition(".")[2] for out in call.func._schema.returns] != [
+        "Work"
+    ]:
+        raise failure or NotImplementedError(f"{call.func} on sparse or quantized tensors needs the other ranks")
+    from torch._C._distributed_c10d import FakeWork
+
+    return call.on_meta(), FakeWork().boxed()
 
 
 def _zeros_for(state: State) -> torch.Tensor:

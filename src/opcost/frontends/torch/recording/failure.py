@@ -11,12 +11,13 @@ from torch import nn
 
 from opcost.core.graph import TensorSpec
 from opcost.errors import DataDependent, ForwardError
+from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.unwrap import type_name
 
 _OPCOST = Path(__file__).resolve().parents[3]
 _NOT_THE_USERS = (str(Path(torch.__file__).resolve().parent), str(_OPCOST))
-_NO_MEMORY = ("data is not allocated", "data pointer", "doesn't have storage", "without data")
-"""What PyTorch says when compiled code looks for the memory of a tensor that has none."""
+_NO_MEMORY = ("data is not allocated", "data pointer", "doesn't have storage", "without data", Recorded.__name__)
+"""What PyTorch says when compiled code looks for the memory of a tensor that has none, or Python for what it cannot do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> Forw
     return kind(
         f"{type_name(model)} raised {type(exc).__name__}{_line(exc)}{_in(place)}: {text}",
         module=place.path if place else "",
-        hint=_hint(text, kind),
+        hint="" if kind is DataDependent else _hint(text),
     )
 
 
@@ -89,9 +90,7 @@ def _line(exc: BaseException) -> str:
     return found
 
 
-def _hint(text: str, kind: type[ForwardError]) -> str:
-    if kind is DataDependent:
-        return "count with real=True (on the command line --real) to run the model on its own weights"
+def _hint(text: str) -> str:
     if "CUDA" in text or "NVIDIA" in text:
         return (
             "the model asks for CUDA, which is not here: let it follow its inputs (x.to(weight.device), zeros_like(x)), "

@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
 from opcost.frontends.torch.operators.packed import pad_packed
+from opcost.frontends.torch.recording.nested import attention_apart
+from opcost.frontends.torch.recording.sharded import as_one_rank
 from opcost.frontends.torch.unchanged.generators import random_state
 from opcost.frontends.torch.unchanged.replaced import as_written, no_inference_mode, no_sharing, replaced
 from opcost.frontends.torch.unchanged.switches import switches
@@ -37,6 +39,8 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(no_sharing())
         undo.enter_context(no_inference_mode())
+        undo.enter_context(as_one_rank())
+        undo.enter_context(attention_apart())
         yield
 
 

@@ -12,13 +12,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opcost.core.graph import Role
 from opcost.errors import InputError
 from opcost.frontends.torch.ledger.entry import Entry, ForeignTensor, Leaf, OpRecord, State
-from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.ledger.subclass import has_data, is_foreign
 from opcost.frontends.torch.ledger.tensor import Signature
 from opcost.frontends.torch.operators import higher_order, special
 from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.describe import describe
 from opcost.frontends.torch.operators.without_data import is_composite
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.tree import tensors_passed
 from opcost.frontends.torch.unchanged.written import WrittenMemory, written_by
 
 _ITEM = torch.ops.aten._local_scalar_dense.default
@@ -91,6 +92,8 @@ class RealRecorder(Recorder):
         if higher_order.is_control_flow(func):
             return higher_order.run(self, func, args, kwargs)
         if func not in special.HANDLERS and isinstance(func, torch._ops.OpOverload) and is_composite(func):
+            if any(is_foreign(tensor) for tensor in tensors_passed((args, kwargs), [])):
+                return NotImplemented
             with self:
                 return func.decompose(*args, **kwargs)
         states: list[State] = []

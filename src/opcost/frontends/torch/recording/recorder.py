@@ -107,6 +107,8 @@ class Recorder(Ledger):
                 push(tuple(arg))
                 known = self._collect(arg.values(), states, key) and known
             elif key is not None:
+                if kind is torch.ScriptObject:  # it has a hash, and cannot be compared
+                    raise TypeError
                 hash(arg)
                 key.append(arg)
         return known

@@ -19,11 +19,14 @@ from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.operators.jagged import STRIDED
 from opcost.frontends.torch.operators.recurrent import whole_layers
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
+from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of, shared_gradients
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
@@ -63,7 +66,7 @@ class Run:
     def _where_forward(self) -> str:
         return self.path
 
-    def _where_graded(self) -> str:
+    def where_graded(self) -> str:
         """As forward, noting which autograd nodes are made where."""
         number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
         if not self._sequence or number > self._sequence[-1]:
@@ -71,7 +74,7 @@ class Run:
             self._sequence_path.append(self.path)
         return self.path
 
-    def _where_backward(self) -> str:
+    def where_backward(self) -> str:
         """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
         if self.path:
             return self.path
@@ -109,14 +112,23 @@ class Run:
         return result
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
-            return rebuilt(tensor, lambda part, attribute: self._stand_in(part, f"{name}.{attribute}"))
-        if tensor.numel() == 0:
+        if is_strided(tensor):
+            self.recorder.note("nested", STRIDED)
+            tensor = as_jagged(tensor, name)
+        if not is_foreign(tensor) and tensor.numel() == 0:
             shape = "x".join(map(str, tensor.shape))
             self.recorder.note(
                 "empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing"
             )
-        return self.recorder.stand_in(tensor, name)
+        return self._rebuilt(tensor, self.recorder.stand_in, name)
+
+    def _rebuilt(
+        self, tensor: torch.Tensor, change: Callable[[torch.Tensor, str], torch.Tensor], name: str = ""
+    ) -> torch.Tensor:
+        """A tensor with the plain ones that it consists of changed, by themselves and their names."""
+        if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
+            return rebuilt(tensor, lambda part, attribute: self._rebuilt(part, change, f"{name}.{attribute}"))
+        return change(tensor, name)
 
     def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
         return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
@@ -146,6 +158,8 @@ class Run:
             for path, module in self.paths.all:
                 self._register(path, module)
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
+            if (ranks := note_of(self.model)) is not None:
+                recorder.note("ranks", ranks)
             undo.callback(recorder.restore)
             undo.enter_context(intercept_calls(self.enter))
             undo.enter_context(recorder)
@@ -163,21 +177,25 @@ class Run:
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
-            return self._graph(outputs)
+            return self.graph_of(outputs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.options.backward:
-            self.recorder.where = self._where_graded
+            self.recorder.where = self.where_graded
+        shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
         result = self.model(*args, **kwargs)
         if self.options.backward:
-            self._backward(result, tensors_in((args, kwargs)))
+            self._backward(result, tensors_in((args, kwargs)), shards)
         return result
 
-    def _backward(self, result: Any, given: list[torch.Tensor]) -> None:
-        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`."""
+    def _backward(self, result: Any, given: list[torch.Tensor], shards: list[nn.Parameter] | None) -> None:
+        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`.
+
+        `shards` are the parameters of a fully sharded model before it gathered them.
+        """
         recorder = self.recorder
         outputs = [t for t in tensors_in(result) if t.requires_grad]
-        weights = [p for p in self.model.parameters() if p.requires_grad]
+        weights = [p for p in (self.model.parameters() if shards is None else shards) if p.requires_grad]
         leaves = [*weights, *(t for t in given if t.requires_grad)]
         if not outputs or not leaves:
             raise ForwardError(
@@ -189,9 +207,12 @@ class Run:
         recorder.phase = "backward"
         recorder.where = self._where_forward
         given_grads = [torch.ones_like(t) for t in outputs]
-        recorder.where = self._where_backward
+        recorder.where = self.where_backward
         with torch.autograd.set_multithreading_enabled(False):
-            grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
+            if shards is not None:
+                grads: Any = shared_gradients(outputs, leaves, given_grads)
+            else:
+                grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
         if self.options.optimizer is not None:
             recorder.phase = "update"
             recorder.where = self._where_forward
@@ -203,7 +224,7 @@ class Run:
         assert self.options.optimizer is not None
         stand_ins = []
         for weight, grad in pairs:
-            twin = self.recorder.twin(weight)
+            twin = self._rebuilt(weight, lambda part, _: self.recorder.twin(part))
             twin.grad = grad
             stand_ins.append(twin)
         self.options.optimizer(stand_ins).step()
@@ -237,7 +258,7 @@ class Run:
         with _disable_current_modes():
             self._register(path, module)
 
-    def _graph(self, outputs: tuple[int, ...]) -> Graph:
+    def graph_of(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder
         roles = recorder.leaves
         values = tuple(

@@ -45,7 +45,7 @@ class Code:
         self._classes: dict[type, dict[str, Any]] = {}
         self._functions: list[tuple[FunctionType, Any, Any, bool]] = []
         self._globals: dict[int, tuple[dict[str, Any], dict[str, Any], set[str]]] = {}
-        """Modules' namespaces: the dictionary itself, what was in it, and which of its names were followed."""
+        """Modules' namespaces: the dictionary itself, what was in it, and which of its names no code has named so far."""
         self._scratches: dict[int, Any] = {}
         self._named: set[str] = set(_RUN_BY_PYTHON)
         self._unnamed: dict[str, list[Any]] = {}
@@ -92,21 +92,21 @@ class Code:
         spaces = [space]
         for at in spaces:
             if id(at) not in self._globals:
-                self._globals[id(at)] = at, dict(at), set()
-            _, held, followed = self._globals[id(at)]
-            for name in names:
-                if name in held and name not in followed:
-                    followed.add(name)
-                    value = held[name]
-                    if type(value) is ModuleType:
-                        spaces += [vars(value)] if is_users(value.__name__) else []
-                    elif type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
-                        at[name] = self._scratch(value)
-                    else:
-                        self._push(value)
-        for name in names:
-            self._named.add(name)
-            for method in self._unnamed.pop(name, ()):
+                self._globals[id(at)] = at, dict(at), set(at)
+            _, held, left = self._globals[id(at)]
+            named = names & left
+            left -= named
+            for name in named:
+                value = held[name]
+                if type(value) is ModuleType:
+                    spaces += [vars(value)] if is_users(value.__name__) else []
+                elif type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
+                    at[name] = self._scratch(value)
+                else:
+                    self._push(value)
+        self._named |= names
+        for name in names & self._unnamed.keys():
+            for method in self._unnamed.pop(name):
                 self._push(method)
 
     def _scratch(self, cache: Any) -> Any:
@@ -169,10 +169,7 @@ def is_users(module: Any) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def _names(code: CodeType) -> tuple[str, ...]:
+def _names(code: CodeType) -> frozenset[str]:
     """Every global and attribute that a function's code names, that of functions inside it included."""
-    found = dict.fromkeys(code.co_names)
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            found.update(dict.fromkeys(_names(constant)))
-    return tuple(found)
+    inner = [_names(constant) for constant in code.co_consts if type(constant) is CodeType]
+    return frozenset(code.co_names).union(*inner)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import random
 import sys
-import threading
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
@@ -18,6 +17,8 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 import torch
+
+from opcost.core.progress import alone
 
 PutBack = Callable[[], Any]
 
@@ -84,7 +85,7 @@ def _numpy_random_state(generator: Any) -> PutBack:
 
 
 def _queue(queue: SimpleQueue[Any]) -> PutBack | None:
-    if threading.active_count() > 1:
+    if not alone():
         return None  # others may be waiting for what is in it
     content = _drained(queue)
     _fill(queue, content)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.core.progress import alone
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.tree import slot_names
@@ -46,7 +47,7 @@ class Snapshot:
         """Everything visited, held so that its id stays its own."""
         self._todo: list[Any] = []
         self._kinds: dict[type, _Take | None] = dict.fromkeys(_UNCHANGEABLE)
-        self._alone = threading.active_count() == 1
+        self._alone = alone()
         self._classes: list[tuple[Any, type]] = []
         self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
         self._empty: list[Any] = []

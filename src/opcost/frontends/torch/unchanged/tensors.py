@@ -37,7 +37,7 @@ class KeptTensor(NamedTuple):
     def is_in_place(self) -> bool:
         """Whether the tensor still looks at the same memory in the same way."""
         tensor, kept = self.tensor, self.data
-        if kept.layout is not torch.strided:
+        if kept.layout is not torch.strided or kept.is_nested:  # these have no strides to compare
             return tensor.layout is kept.layout
         return bool(
             tensor.untyped_storage()._cdata == kept.untyped_storage()._cdata

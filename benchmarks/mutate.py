@@ -1,0 +1,254 @@
+"""Which constants no test derives: changes one at a time, runs the tests, and lists the changes that nobody noticed.
+
+    python benchmarks/mutate.py                                  every constant and operator of the rules, tried with their tests
+    python benchmarks/mutate.py src/opcost/frontends/aten --tests tests/frontends/torch/aten --sample 60 --seed 1
+
+A change is one of: a number becomes the next one; an arithmetic operator, a comparison, `min` or `max` becomes its opposite; the
+two sides of a condition change places; an entry of a table takes what its neighbour has. The tests are collected once. For each
+change a process is forked, which imports the package again with the one file as if it lay there changed; nothing is written.
+The tests of the file's own name run first, and the first that fails ends the attempt. EQUIVALENT lists the changes that cannot
+change any number, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import os
+import random
+import re
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from itertools import accumulate, pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ("opcost.core", "opcost.errors", "opcost.version", "opcost.wording")
+"""What is not imported again: the tests hold objects of these classes."""
+PATIENCE = 100
+"""Seconds of CPU time after which an attempt is ended: a change that makes a loop endless is noticed."""
+
+OPPOSITES: dict[type[ast.AST], Any] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.Pow: ast.Mult,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+
+EQUIVALENT: dict[str, str] = {}
+"""Changes that cannot be noticed, as they are listed, and why."""
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+
+class Mutant(NamedTuple):
+    """One change of a file: these bytes become others."""
+
+    path: Path
+    start: int
+    end: int
+    new: str
+
+    @property
+    def source(self) -> bytes:
+        return self.path.read_bytes()
+
+    @property
+    def place(self) -> str:
+        """Line and column."""
+        begin = self.source.rfind(b"\n", 0, self.start) + 1
+        return (
+            f"{self.source.count(bytes((10,)), 0, self.start) + 1}:{len(self.source[begin : self.start].decode()) + 1}"
+        )
+
+    @property
+    def name(self) -> str:
+        line = self.source.decode().splitlines()[int(self.place.partition(":")[0]) - 1].strip()
+        old = " ".join(self.source[self.start : self.end].decode().split())
+        return f"{self.path.stem}: {line} [{old} → {self.new}]"
+
+    @property
+    def module(self) -> str:
+        return ".".join(self.path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+    def code(self) -> Any:
+        return compile(self.source[: self.start] + self.new.encode() + self.source[self.end :], str(self.path), "exec")
+
+
+def mutants(path: Path) -> list[Mutant]:
+    """All changes of one file, in the order of its lines."""
+    source = path.read_bytes()
+    begins = list(accumulate((len(line) for line in source.splitlines(keepends=True)), initial=0))
+
+    def at(node: Any) -> tuple[int, int]:
+        return begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+
+    tree = ast.parse(source)
+    texts = {inner for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
+    nodes = [node for node in ast.walk(tree) if node not in texts]
+    return sorted(Mutant(path, *at(node), new) for outer in nodes for node, new in _changes(outer))
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """What of a node becomes which text."""
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            yield node, str(value + 1)
+        case ast.BinOp(left, op, right) if type(op) in OPPOSITES:
+            yield node, f"({ast.unparse(ast.BinOp(left, OPPOSITES[type(op)](), right))})"
+        case ast.AugAssign(target, op, value) if type(op) in OPPOSITES:
+            yield node, ast.unparse(ast.AugAssign(target, OPPOSITES[type(op)](), value))
+        case ast.BoolOp(op, values):
+            yield node, f"({ast.unparse(ast.BoolOp(OPPOSITES[type(op)](), values))})"
+        case ast.Compare(left, [op], right) if type(op) in OPPOSITES:
+            yield node, f"({ast.unparse(ast.Compare(left, [OPPOSITES[type(op)]()], right))})"
+        case ast.Call(func=ast.Name(id="min" | "max" as name)):
+            yield node.func, "max" if name == "min" else "min"
+        case ast.IfExp(test, body, orelse):
+            yield node, f"({ast.unparse(ast.IfExp(test, orelse, body))})"
+        case ast.If(test) if not isinstance(test, ast.Compare):  # whose opposite is tried
+            yield test, f"(not ({ast.unparse(test)}))"
+        case ast.Dict(values=values):
+            for before, value in pairwise(values):
+                if isinstance(value, (ast.Name, ast.Attribute)) and ast.dump(before) != ast.dump(value):
+                    yield value, ast.unparse(before)
+
+
+# -- attempts ----------------------------------------------------------------------------------------------------------
+
+
+class Trying:
+    """A plug-in of pytest that, instead of running the tests once, runs them for every change."""
+
+    def __init__(self, found: list[Mutant], log: Path | None) -> None:
+        self.found, self.log = found, log
+        self.words: dict[str, Counter[str]] = {}
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        settings.register_profile("trying", settings.default, phases=[Phase.explicit, Phase.generate], database=None)
+        settings.load_profile("trying")
+        if self.noticed(session.items, None):
+            sys.exit("the tests fail without any change; --log tells how")
+        for mutant in self.found:
+            word = "equivalent" if mutant.name in EQUIVALENT else "survived"
+            if word == "survived" and self.noticed(_ordered(session.items, mutant.path.stem), mutant):
+                word = "noticed"
+            self.words.setdefault(mutant.path.name, Counter())[word] += 1
+            if word == "survived":
+                print(f"{mutant.place:>7} {mutant.name}", flush=True)
+        return True
+
+    def noticed(self, items: list[pytest.Item], mutant: Mutant | None) -> bool:
+        """Whether a test fails with this change, in a process of its own."""
+        child = os.fork()
+        if child:
+            return os.waitpid(child, 0)[1] != 0
+        code = 1
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
+            target = os.open(self.log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(target, 1)
+            os.dup2(target, 2)
+            _import_again(mutant)
+            code = _failing(items)
+        except BaseException as exc:
+            print(repr(exc), flush=True)
+        finally:
+            os._exit(code)
+
+
+def _failing(items: list[pytest.Item]) -> int:
+    for item, following in pairwise([*items, None]):
+        assert item is not None
+        for report in runtestprotocol(item, log=False, nextitem=following):
+            if report.failed:
+                print(item.nodeid, report.longrepr, flush=True)
+                return 1
+    return 0
+
+
+def _import_again(mutant: Mutant | None) -> None:
+    """The package, one file of it changed, and the tests' names for its parts."""
+    old = {name: module for name, module in sys.modules.items() if _is_renewed(name)}
+    for name in old:
+        del sys.modules[name]
+    plugin = importlib.import_module("opcost.core.plugin")
+    for value in vars(plugin).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+    ordinary = SourceFileLoader.get_code
+    SourceFileLoader.get_code = lambda self, name: (  # type: ignore[method-assign]
+        mutant.code() if mutant and name == mutant.module else ordinary(self, name)
+    )
+    package = importlib.import_module("opcost")
+    for name in [name for name in KEPT if name in sys.modules]:
+        setattr(package, name.removeprefix("opcost."), sys.modules[name])
+    where = {(key, id(value)): name for name, module in old.items() for key, value in vars(module).items()}
+    for tests in [*sys.modules.values()]:
+        if str(getattr(tests, "__file__", None)).startswith(str(ROOT / "tests")):
+            for key, value in [*vars(tests).items()]:
+                if isinstance(value, ModuleType) and value.__name__ in old:
+                    setattr(tests, key, importlib.import_module(value.__name__))
+                elif (key, id(value)) in where:
+                    setattr(tests, key, getattr(importlib.import_module(where[key, id(value)]), key))
+
+
+def _is_renewed(name: str) -> bool:
+    return name == "opcost" or (name.startswith("opcost.") and not name.startswith(KEPT))
+
+
+def _ordered(items: list[pytest.Item], stem: str) -> list[pytest.Item]:
+    """The tests of the files that name the changed file come first."""
+    word = re.compile(rf"\b_?{stem}\b")
+    rank = {
+        path: (stem not in path.stem, -len(word.findall(path.read_text()))) for path in {item.path for item in items}
+    }
+    return sorted(items, key=lambda item: (*rank[item.path], str(item.path)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="*", type=Path, default=[ROOT / "src/opcost/rules"])
+    parser.add_argument("--tests", nargs="+", default=["tests/rules", "--ignore=tests/rules/test_docs.py"])
+    parser.add_argument("--sample", type=int, help="try so many, drawn by chance")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="changes whose name holds this text")
+    parser.add_argument("--list", action="store_true", help="name the changes and try none")
+    parser.add_argument("--log", type=Path, help="keep what the last attempt printed")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    files = [
+        file.resolve() for path in options.sources for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    ]
+    found = [mutant for file in files for mutant in mutants(file) if options.only in mutant.name]
+    if options.sample is not None:
+        found = sorted(random.Random(options.seed).sample(found, min(options.sample, len(found))))
+    if options.list:
+        for mutant in found:
+            print(f"{mutant.place:>7} {mutant.name}")
+        return
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    trying = Trying(found, options.log)
+    began = time.monotonic()
+    pytest.main(["-q", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *options.tests], plugins=[trying])
+    order = ("noticed", "equivalent", "survived")
+    for file, words in trying.words.items():
+        print(f"{file:<20}" + "".join(f"{word} {words[word]:<8}" for word in order))
+    total = sum(trying.words.values(), Counter())
+    print(f"{len(found)} changes in {time.monotonic() - began:.0f} s: " + ", ".join(f"{total[w]} {w}" for w in order))
+    sys.exit(bool(total["survived"]) or total.total() != len(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The modules of a model and their calls, with what ran in each."""

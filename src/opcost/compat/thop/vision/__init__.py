@@ -1,0 +1,1 @@
+"""thop.vision: the rules that custom rules are built from."""

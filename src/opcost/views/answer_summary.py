@@ -1,0 +1,62 @@
+"""What is said of an answer beside its lines: what they must be seen against."""
+
+from __future__ import annotations
+
+from opcost.core.answer import Answer, Busy
+from opcost.core.units import format_time
+from opcost.views.summary import LONG_LINE, Summary, held
+from opcost.wording import shortened, some
+
+MANY_SAID = 64
+"""Lines about devices, and notes: as many as eight machines of eight devices have."""
+
+
+def summarize_answer(answer: Answer) -> Summary:
+    """Where the answer is from, and what its lines must be seen against."""
+    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')})"
+    return Summary(heading=(heading,), seen_against=tuple(summary_lines(answer)))
+
+
+def summary_lines(answer: Answer) -> list[str]:
+    """What the lines must be seen against: totals, how devices were used, and where the peaks are from."""
+    said = []
+    totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
+    known = [f"{name} time {held_time(value)}" for name, value in totals if value is not None]
+    if known:
+        said.append(" · ".join(known))
+    if answer.unattributed_ns:
+        said.append(f"unattributed device time {held_time(answer.unattributed_ns)}")
+    uses: list[str] = []
+    for use in answer.devices:
+        rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
+        uses.append(
+            f"{rank}{use.device or 'device'}: busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}, idle "
+            f"{_percent(use.idle_ns, use.span_ns)}, overlap {held_time(use.overlap_ns)}"
+            + (f", {use.kernels:,} kernels, median {held_time(use.median_ns)}" if use.kernels else "")
+        )
+        if use.launches:
+            uses.append(f"{rank}{use.device or 'device'}: {launches_text(use)}")
+    said += some(uses, MANY_SAID, kind="lines about devices")
+    if answer.peak:
+        said.append(f"peaks of {answer.peak}")
+    said += some([shortened(note.text, LONG_LINE) for note in answer.notes], MANY_SAID, kind="notes")
+    return said
+
+
+def launches_text(use: Busy) -> str:
+    """How many, for how many operators, and how long kernels waited after them."""
+    said = f"{use.launches:,} launches"
+    if use.operators:
+        said += f" by {use.operators:,} operators ({use.owned / use.operators:.2f} kernels each)"
+    if use.delay_ns is not None and use.delay_p90_ns is not None:
+        said += f", from launch to start {held_time(use.delay_ns)} median, {held_time(use.delay_p90_ns)} p90"
+    return said
+
+
+def held_time(ns: float) -> str:
+    """The time with its unit held to it, where lines are broken."""
+    return held(format_time(round(ns)))
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"

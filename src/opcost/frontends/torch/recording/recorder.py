@@ -9,6 +9,7 @@ written to.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -74,7 +75,8 @@ class Recorder(Ledger):
             if key is not None:
                 self._memo[hashed] = entry
         if known and values.is_small(entry):
-            return values.run(Call(self, func, args, kwargs, states), entry)
+            with suppress(NotImplementedError):  # a library may have no kernel for the CPU
+                return values.run(Call(self, func, args, kwargs, states), entry)
         result = self.emit(entry, states)
         if self.packages:
             self.add_packed(args)

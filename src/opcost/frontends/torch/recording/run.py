@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, OpcostError
+from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
@@ -235,16 +236,22 @@ class Run:
         """Make a value of every parameter and buffer of a module, used or not."""
         stem = f"{path}." if path else ""
         recorder = self.recorder
-        params = [
-            (part, recorder.leaf(tensor, stem + part, "param", trainable=p.requires_grad).origin)
-            for name, p in module._parameters.items()
-            if p is not None and not lazy.is_unsettled(p)
-            for part, tensor in parts(name, p)
-        ]
+        params: list[tuple[str, int]] = []
+        buffers: list[tuple[str, int]] = []
+        for name, p in module._parameters.items():
+            if p is None or lazy.is_unsettled(p):
+                continue
+            for part in held(name, p):
+                is_param = part.role == "param"
+                trainable = is_param and p.requires_grad
+                vid = recorder.leaf(part.tensor, stem + part.name, part.role, trainable=trainable).origin
+                if part.spec is not None:
+                    recorder.specs[vid] = part.spec
+                (params if is_param else buffers).append((part.name, vid))
         params += recorder.packages.register(
             path, module, lambda tensor, name: recorder.leaf(tensor, name, "param").origin
         )
-        buffers = [
+        buffers += [
             (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
             if b is not None and not lazy.is_unsettled(b)

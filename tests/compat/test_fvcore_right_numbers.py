@@ -135,7 +135,7 @@ def test_a_model_without_data_is_counted_and_left_alone() -> None:
 
 def test_a_failing_forward_leaves_no_hooks() -> None:
     model = nn.Sequential(nn.Linear(4, 5))
-    with pytest.raises(RuntimeError, match="reduction dim|cannot be multiplied") as raised:
+    with pytest.raises(RuntimeError, match=r"reduction dim|cannot be multiplied") as raised:
         ours.FlopCountAnalysis(model, torch.randn(2, 3)).total()
     assert any("in module '0'" in note for note in getattr(raised.value, "__notes__", ["in module '0'"]))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

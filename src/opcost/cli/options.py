@@ -50,6 +50,16 @@ Inputs = Annotated[
         "what it takes.",
     ),
 ]
+Batch = Annotated[
+    int | None, parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: how many at once.")
+]
+Tokens = Annotated[
+    int | None, parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: how many tokens.")
+]
+Image = Annotated[
+    int | None,
+    parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: height and width of images."),
+]
 Arguments = Annotated[
     tuple[str, ...],
     parameter(
@@ -66,10 +76,10 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention debug "
-    "depth eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops "
-    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet real set sort style top "
-    "train version view width".split()
+    "all allow_uncounted arg backward bar_length_max batch by cal_activations cal_flops cal_params causal columns convention "
+    "debug depth dtype eval exact help image input load_input_data log_path logging_to_stdout max_activation_bytes "
+    "max_activations max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet "
+    "real set sort style tokens top train version view width".split()
 )
 """Flags of the commands that count; no option of a front end can be called so."""
 
@@ -104,6 +114,15 @@ class CountChoice:
 
     settings: Settings = ()
     inputs: Inputs = ()
+    batch: Batch = None
+    tokens: Tokens = None
+    image: Image = None
+    dtype: Annotated[
+        str | None,
+        parameter(
+            group=MODEL, metavar="TYPE", help="Count the model, and inputs made for it, in this type, such as bf16."
+        ),
+    ] = None
     arguments: Arguments = ()
     frontend: FrontEndChoice = field(default_factory=FrontEndChoice)
     train: Annotated[

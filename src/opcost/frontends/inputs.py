@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from opcost.core.dtype import BITS
 from opcost.errors import InputError, UnknownName
+from opcost.frontends.options import Sizes
 from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"
@@ -53,6 +54,8 @@ class Asks(Protocol):
     def shapes(self) -> Any: ...
     @property
     def dtypes(self) -> Any: ...
+    @property
+    def sizes(self) -> Sizes: ...
 
 
 # -- texts and types ---------------------------------------------------------------------------------------------------
@@ -121,6 +124,15 @@ def _spelled(value: Any, name: str = "") -> InputSpec:
             f"the input {name!r} is called {spec.name!r} in its text", hint="leave the name out of the text"
         )
     return spec._replace(name=name or spec.name)
+
+
+def check_not_a_shape(inputs: Any) -> None:
+    """Numbers in the place of inputs are meant as a shape, or as data that has to be a tensor."""
+    if isinstance(inputs, (list, tuple)) and inputs and is_shape(inputs):
+        raise InputError(
+            f"the inputs are {shortened(repr(inputs))}, numbers and not tensors",
+            hint=f"for an input of this shape pass shapes={tuple(inputs)!r}; for one that holds these numbers, a tensor of them",
+        )
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------

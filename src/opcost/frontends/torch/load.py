@@ -74,7 +74,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
-            graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
+            graph = Run(countable(model, real=real), recorder, run_options)(args, kwargs, names)
     label = type_name(model)
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
     return dataclasses.replace(graph, source=label, notes=notes)

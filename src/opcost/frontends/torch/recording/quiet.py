@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
 from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.models.lazy import settling_unseen
 from opcost.frontends.torch.operators.packed import pad_packed
 from opcost.frontends.torch.recording.constructors import reading_contents
 from opcost.frontends.torch.recording.nested import attention_apart
@@ -39,6 +40,7 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
         undo.enter_context(reading_contents())
+        undo.enter_context(settling_unseen())
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
         undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))

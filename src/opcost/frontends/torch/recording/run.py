@@ -58,6 +58,8 @@ class Run:
         self.path = ""
         self.failed: Place | None = None
         self._registered: dict[str, _Held] = {}
+        self._settled: dict[str, int] = {}
+        """How many parameters each module had when it was registered."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         recorder.where = self._where_forward
@@ -178,6 +180,7 @@ class Run:
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
+            self._register_made()
             return self.graph_of(outputs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -259,6 +262,14 @@ class Run:
         ]
         if params or buffers:
             self._registered[path] = params, buffers
+            self._settled[path] = _settled(module)
+
+    def _register_made(self) -> None:
+        """The modules and parameters that forward made are the model's, as they are after any run."""
+        self.paths.take_in_made()
+        for path, module in self.paths.all:
+            if module._parameters and _settled(module) > self._settled.get(path, 0):
+                self._register_late(path, module)
 
     def _register_late(self, path: str, module: nn.Module) -> None:
         """The same while the run is on: looking at the tensors must not be recorded."""
@@ -321,6 +332,11 @@ class Run:
                 inputs=opening.inputs if opening else (),
                 outputs=opening.outputs if opening else (),
             )
+
+
+def _settled(module: nn.Module) -> int:
+    """How many parameters of its own a module has that have a shape."""
+    return sum(p is not None and not lazy.is_unsettled(p) for p in module._parameters.values())
 
 
 def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:

@@ -136,12 +136,19 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import UnknownName
+    from opcost.errors import InputError, UnknownName
 
     known = [option.name for option in frontend.options]
     for name in options.own:
         if name not in known:
             raise UnknownName(f"option of the {frontend.name} front end", name, known)
+    for name, asked in (("sizes", any(options.sizes)), ("dtype", options.dtype is not None)):
+        if asked and name not in frontend.understands:
+            what = "batch, tokens or image size" if name == "sizes" else "element type of the whole model"
+            raise InputError(
+                f"the {what} of what the {frontend.name} front end reads cannot be changed",
+                hint="give its inputs: shapes={name: shape} (on the command line --input name:1x3x224x224)",
+            )
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 

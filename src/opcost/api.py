@@ -35,6 +35,11 @@ def count(
     kwargs: Mapping[str, Any] | None = None,
     shapes: Shapes | None = None,
     dtypes: Dtypes | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    image: int | None = None,
+    dtype: Dtype | None = None,
+    set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
     real: bool | None = None,
@@ -50,7 +55,9 @@ def count(
     arguments, anything else is the one argument; `kwargs` further keyword arguments.
     `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form; a shape is
     (1, 3, 224, 224) or what the command line takes, "1x3x224x224" or "input_ids:1x128:int64". With neither, the model is
-    asked what it takes.
+    asked what it takes, and a note of the report says what that is; `batch`, `tokens` and `image` change its sizes. `dtype`
+    counts the model, and inputs made for it, in another floating type. `set` holds arguments of what makes the model that a
+    string names.
 
     `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. A count needs no
     data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
@@ -63,19 +70,22 @@ def count(
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
-    from opcost.frontends.inputs import spelled_out
-    from opcost.frontends.options import CountOptions
+    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
+    from opcost.frontends.options import CountOptions, Sizes
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
+    check_not_a_shape(inputs)
     shapes, dtypes = spelled_out(shapes, dtypes)
     told = CountOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
         shapes=shapes,
         dtypes=dtypes,
+        sizes=Sizes(batch, tokens, image),
+        dtype=None if dtype is None else parse_dtype(dtype),
         backward=backward,
         optimizer=optimizer,
         real=real,
@@ -83,7 +93,10 @@ def count(
         own=dict(options or {}),
     )
     with pipes_kept(), without_collector():
-        return _count(source, told, default_rules().with_rules(rules), Convention(causal=causal))
+        found = _named(source, set)
+        return _count(
+            source if found is None else found, told, default_rules().with_rules(rules), Convention(causal=causal)
+        )
 
 
 def _count(source: Any, options: CountOptions, rules: Rules, convention: Convention) -> Report:
@@ -109,23 +122,33 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
         return price(_load(owner(model), model, options), rules, convention)
 
 
-def _named(source: Any) -> Source | None:
+def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:
     """What a string means, if it is one; who has looked already passes what was found."""
+    from opcost.errors import InputError
     from opcost.frontends.source import ModelFile, PythonModel, SavedReport, resolve
 
-    if isinstance(source, (SavedReport, ModelFile, PythonModel)):
-        return source
-    return resolve(str(source)) if isinstance(source, (str, Path)) else None
+    if isinstance(source, (str, Path)):
+        return resolve(str(source), settings)
+    if settings:
+        raise InputError("only a model that a string names can be set", hint="make the model with these arguments")
+    return source if isinstance(source, (SavedReport, ModelFile, PythonModel)) else None
 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import UnknownName
+    from opcost.errors import InputError, UnknownName
 
     known = [option.name for option in frontend.options]
     for name in options.own:
         if name not in known:
             raise UnknownName(f"option of the {frontend.name} front end", name, known)
+    for name, asked in (("sizes", any(options.sizes)), ("dtype", options.dtype is not None)):
+        if asked and name not in frontend.understands:
+            what = "batch, tokens or image size" if name == "sizes" else "element type of the whole model"
+            raise InputError(
+                f"the {what} of what the {frontend.name} front end reads cannot be changed",
+                hint="give its inputs: shapes={name: shape} (on the command line --input name:1x3x224x224)",
+            )
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 

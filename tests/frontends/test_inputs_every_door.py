@@ -182,3 +182,28 @@ def test_the_command_line_answers_as_python_does(
         assert told in done.err
     else:
         assert seen(opcost.load_report(tmp_path / "report.json")) == [("data", SHAPE, "float32")]
+
+
+def test_a_batch_is_asked_for_where_the_source_says_its_shapes(source: Any) -> None:
+    """A dump and a program hold shapes; this symbol and this module do not, and say so."""
+    if isinstance(source, nn.Module) or source.suffix == ".json":
+        with pytest.raises(OpcostError, match="can be changed"):
+            opcost.count(source, batch=2)
+        return
+    assert seen(opcost.count(source, batch=2)) == [("data", SHAPE, "float32")]
+    with pytest.raises(OpcostError, match="no input of the file has a size for tokens"):
+        opcost.count(source, tokens=7)
+
+
+def test_a_size_and_a_shape_together_are_refused_everywhere(source: Any) -> None:
+    with pytest.raises(OpcostError, match="and inputs were given too"):
+        opcost.count(source, shapes=SHAPE, batch=2)
+
+
+def test_the_type_of_a_file_is_its_own(source: Any) -> None:
+    if isinstance(source, nn.Module):
+        report = opcost.count(source, shapes=SHAPE, dtype="bf16")
+        assert seen(report) == [("data", SHAPE, "bfloat16")]
+        return
+    with pytest.raises(OpcostError, match="element type of the whole model"):
+        opcost.count(source, dtype="bf16")

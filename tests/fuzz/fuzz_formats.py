@@ -136,6 +136,49 @@ def programs() -> list[Seed]:
     return [Seed(content) for content in fuzz_pt2.programs()]
 
 
+def onnx_models() -> list[Seed]:
+    """Small nets with every way to nest a graph in another, as protobuf's own library writes them."""
+    from onnx import TensorProto, helper
+
+    def value(name: str, *shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    def stored(name: str, *shape: int) -> Any:
+        count = 1
+        for extent in shape:
+            count *= extent
+        return helper.make_tensor(name, TensorProto.FLOAT, shape, [0.5] * count)
+
+    trips = helper.make_tensor("trips", TensorProto.INT64, (), [3])
+    target = helper.make_tensor("target", TensorProto.INT64, (2,), [0, -1])
+    flag = helper.make_tensor_value_info("going", TensorProto.BOOL, ())
+    step = helper.make_tensor_value_info("i", TensorProto.INT64, ())
+    turn = [helper.make_node("MatMul", ["h", "w"], ["out"]), helper.make_node("Identity", ["going"], ["more"])]
+    ends = [helper.make_tensor_value_info("more", TensorProto.BOOL, ()), value("out", 2, 4)]
+    body = helper.make_graph(turn, "body", [step, flag, value("h", 2, 4)], ends, [stored("w", 4, 4)])
+    one, other = (
+        helper.make_graph([helper.make_node(op, ["x"], [op])], op, [], [value(op, 2, 4)]) for op in ("Relu", "Tanh")
+    )
+    chosen = helper.make_tensor("c", TensorProto.BOOL, (), [1])
+    recurrent = [stored("w", 1, 16, 3), stored("r", 1, 16, 4)]
+    strided = {"pads": [1] * 4, "strides": [2, 2]}
+    nets = [
+        (helper.make_node("Conv", ["x", "w"], ["y"], "/a/conv/Conv", **strided), (1, 3, 8, 8), [stored("w", 4, 3, 3, 3)]),
+        (helper.make_node("Reshape", ["x", "target"], ["y"]), ("n", 4, 3), [target]),
+        (helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body), (2, 4), [trips]),
+        (helper.make_node("If", ["c"], ["y"], then_branch=one, else_branch=other), (2, 4), [chosen]),
+        (helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4), (5, 1, 3), recurrent),
+        (helper.make_node("Resize", ["x", "", "s"], ["y"]), (1, 1, 4, 4), [stored("s", 4)]),
+    ]  # fmt: skip
+    found = []
+    for node, shape, weights in nets:
+        graph = helper.make_graph(
+            [node], "net", [value("x", *shape)], [helper.make_empty_tensor_value_info("y")], weights
+        )
+        found.append(helper.make_model(graph).SerializeToString())
+    return [Seed(content) for content in found]
+
+
 def configurations() -> list[Seed]:
     """Small models of a few families, with weights that nobody makes."""
     words = {"shapes": {"input_ids": (1, 4)}}
@@ -314,6 +357,7 @@ FORMATS: dict[str, Format] = {
             name="pt2", file="program.pt2", seeds=programs, door=count,
             changes=(fuzz_pt2.changed_structure, fuzz_pt2.changed_structure, change.some_bytes, change.archive),
         ),
+        Format(name="onnx", file="net.onnx", seeds=onnx_models, changes=(change.some_bytes,), door=count),
         Format(
             name="hf", file="config.json", seeds=configurations, changes=_JSON, door=configuration, rare=_LARGE,
             seconds=40.0,  # a change may ask for a thousand layers, which are made and counted

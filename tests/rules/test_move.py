@@ -148,6 +148,11 @@ def test_a_scatter_of_one_value_puts_as_many_as_there_are_indices(cost: Any) -> 
     assert price.flops == 7 * 8
 
 
+def test_the_third_tensor_tells_how_many_are_put_whatever_follows_it(cost: Any) -> None:
+    price = cost("scatter", [(10, 8), int64(7, 8), (7, 8), int64(1)], [(10, 8)], fn="add")
+    assert price.flops == 7 * 8
+
+
 def test_the_front_end_may_say_how_many_elements_are_put(cost: Any) -> None:
     rows, width, put = 10, 8, 3  # whole rows by index, from one broadcast value
     price = cost("scatter", [(rows, width), int64(put), ()], [(rows, width)], fn="add", elements=put * width)

@@ -76,3 +76,14 @@ def test_the_gradient_has_twice_the_macs(cost: Any, cell: str) -> None:
     gradient = cost(*op, **attrs, grad=True)
     assert gradient.macs == 2 * cost(*op, **attrs).macs
     assert gradient.flops == 2 * gradient.macs + steps * hidden * UNIT_GRADIENT[cell]
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_what_nobody_asks_the_gradient_of_is_not_counted(cost: Any, cell: str) -> None:
+    time, batch, size, hidden = 7, 2, 5, 3
+    op = "recurrent", [(time * batch, size)], [(time * batch, hidden)]
+    attrs = {"cell": cell, "steps": time * batch, "layers": ((size, hidden, hidden),), "grad": True}
+    whole, input_alone = cost(*op, **attrs), cost(*op, **attrs, constant_input=True)
+    assert whole.macs - input_alone.macs == time * batch * GATES[cell] * hidden * size
+    states = cost(*op, **attrs, constant_states=batch)
+    assert whole.macs - states.macs == batch * GATES[cell] * hidden * hidden

@@ -127,6 +127,16 @@ def test_the_gradient_of_a_distance_is_four_operations_per_feature(cost: Any) ->
     assert cost("distance", [(b, p, r), (b, p, m), (b, r, m)], [(b, p, m)], grad=True).flops == b * p * r * 4 * m
 
 
+def test_distances_within_one_set_are_those_of_its_pairs(cost: Any) -> None:
+    p, m = 5, 3
+    pairs = p * (p - 1) // 2
+    subtract_square_add, root = 3, 1
+    assert cost("distance", [(p, m)], [(pairs,)]).flops == pairs * (subtract_square_add * m + root)
+    subtract_divide_multiply_add = 4
+    gradient = cost("distance", [(pairs,), (p, m)], [(p, m)], grad=True)
+    assert gradient.flops == pairs * subtract_divide_multiply_add * m
+
+
 def test_a_complex_transform_is_five_n_log_n(cost: Any) -> None:
     rows, n, levels = 3, 16, 4
     z = TensorSpec((rows, n), "complex64")

@@ -31,7 +31,8 @@ def peak_bytes(graph: Graph, sizes: dict[int, int] | None = None) -> int:
     live = sum(sizes[storage] for storage in held)
     kept = held | {values[i].storage for i in graph.outputs}
     last: dict[int, int] = {}
-    for step, op in enumerate(graph.ops):
+    ran = [op for op in graph.ops if op.repeat]
+    for step, op in enumerate(ran):
         for i in op.inputs:
             last[values[i].storage] = step
         for i in op.outputs:
@@ -42,7 +43,7 @@ def peak_bytes(graph: Graph, sizes: dict[int, int] | None = None) -> int:
             dying.setdefault(step, []).append(storage)
     peak = live
     alive = set(held)
-    for step, op in enumerate(graph.ops):
+    for step, op in enumerate(ran):
         for i in op.outputs:
             storage = values[i].storage
             if storage not in alive:

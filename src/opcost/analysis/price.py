@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from opcost.analysis.choice import decided
 from opcost.analysis.memory import peak_bytes, storage_bytes
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
@@ -33,6 +35,9 @@ def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Repor
 def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
     sizes = storage_bytes(graph)
     rows, reasons = _price_rows(graph, rules, convention, sizes)
+    if graph.choices:
+        rows = decided(graph, rows)
+        graph = replace(graph, ops=tuple(row.op for row in rows))
     parameters = _parameters(graph)
     modules = _roll_up(graph, rows, parameters)
     phases: dict[Phase, Cost] = {}

@@ -95,7 +95,7 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     """The answer in one of our views."""
     from opcost.analysis.query import ask
     from opcost.core.plugin import PROFILE_VIEWS, load
-    from opcost.views.answer_summary import summary_lines
+    from opcost.views.answer_page import summary_lines
     from opcost.views.view import option_names
 
     if not question.aggregate_by:

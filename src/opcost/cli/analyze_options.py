@@ -24,7 +24,7 @@ Profiles = Annotated[
 ]
 
 
-@cyclopts.Parameter(name="*")
+@cyclopts.Parameter(name="*", group=ADDING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeChoice:
     """What is asked of a profile, and how the answer looks."""
@@ -32,10 +32,7 @@ class AnalyzeChoice:
     top: Annotated[
         int | None,
         parameter(
-            name=["--top", "-t"],
-            group=ADDING,
-            metavar="N",
-            help="Show the first N lines; 0 shows all, -N all but the last N.",
+            name=["--top", "-t"], metavar="N", help="Show the first N lines; 0 shows all, -N all but the last N."
         ),
     ] = None
     type: Annotated[
@@ -73,7 +70,6 @@ class AnalyzeChoice:
     order_by: Annotated[
         str,
         parameter(
-            group=ADDING,
             metavar="COL",
             show_default=True,
             help="Sort by a column, largest first; +COL for the smallest first. What is missing comes last.",
@@ -82,7 +78,6 @@ class AnalyzeChoice:
     aggregate_by: Annotated[
         tuple[str, ...],
         parameter(
-            group=ADDING,
             metavar="KEY",
             help="One line for all operators with the same type, name, module, kind, shape, dtype, kernel, provider, rank, "
             "device, stream, step or phase; several keys with commas.",
@@ -90,37 +85,33 @@ class AnalyzeChoice:
     ] = ()
     aggregate: Annotated[
         str | None,
-        parameter(
-            group=ADDING, metavar="HOW", help="sum (usual), mean, max, min, median, or a percentile such as p90."
-        ),
+        parameter(metavar="HOW", help="sum (usual), mean, max, min, median, or a percentile such as p90."),
     ] = None
     group_by: Annotated[
         tuple[str, ...],
-        parameter(group=ADDING, metavar="KEY", help="One line per group, and below it the lines of the group."),
+        parameter(metavar="KEY", help="One line per group, and below it the lines of the group."),
     ] = ()
-    depth: Annotated[int | None, parameter(group=ADDING, metavar="N", help="Cut modules to this many levels.")] = None
+    depth: Annotated[int | None, parameter(metavar="N", help="Cut modules to this many levels.")] = None
     percentiles: Annotated[
-        str | None, parameter(group=ADDING, metavar="P,...", help="Columns with percentiles of the time: 10,50,90.")
+        str | None, parameter(metavar="P,...", help="Columns with percentiles of the time: 10,50,90.")
     ] = None
     side: Annotated[
         Literal["device", "host"] | None,
-        parameter(group=ADDING, help="Times of the device or of the host. Without it: of the device, if there is one."),
+        parameter(help="Times of the device or of the host. Without it: of the device, if there is one."),
     ] = None
     top_end_key: Annotated[
         Literal["end", "kern"],
-        parameter(
-            group=ADDING, show_default=True, help="end is the whole time, kern the waiting time before the kernel."
-        ),
+        parameter(show_default=True, help="end is the whole time, kern the waiting time before the kernel."),
     ] = "end"
     device: Annotated[
         str | None,
-        parameter(group=ADDING, metavar="NAME", help="Compare rates with the peaks of this device: h200, a100, ..."),
+        parameter(metavar="NAME", help="Compare rates with the peaks of this device: h200, a100, ..."),
     ] = None
     peak_flops: Annotated[
-        str | None, parameter(group=ADDING, metavar="N", help="Compare with a measured peak instead: 600T (FLOP/s).")
+        str | None, parameter(metavar="N", help="Compare with a measured peak instead: 600T (FLOP/s).")
     ] = None
     peak_bandwidth: Annotated[
-        str | None, parameter(group=ADDING, metavar="N", help="The same for the memory: 4.1TB (per second).")
+        str | None, parameter(metavar="N", help="The same for the memory: 4.1TB (per second).")
     ] = None
     show_host: Annotated[bool, parameter(group=SHOWING, help="Add a table of the times on the host.")] = False
     copy_time: Annotated[bool, parameter(group=SHOWING, help="Add the time of copies to the summary.")] = False
@@ -156,23 +147,19 @@ class AnalyzeChoice:
     ] = None
 
 
-@cyclopts.Parameter(name="*")
+@cyclopts.Parameter(name="*", group=MODEL)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadChoice:
     """How traces are read, and the model that they are joined to."""
 
-    partial: Annotated[bool, parameter(group=MODEL, help="Read a damaged file up to the damage.")] = False
+    partial: Annotated[bool, parameter(help="Read a damaged file up to the damage.")] = False
     cluster: Annotated[
         str | None,
-        parameter(group=MODEL, metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),
+        parameter(metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),
     ] = None
     model: Annotated[
         str | None,
-        parameter(
-            group=MODEL, metavar="SOURCE", help="Join the rows to the modules of this model, or of a saved report."
-        ),
+        parameter(metavar="SOURCE", help="Join the rows to the modules of this model, or of a saved report."),
     ] = None
-    report: Annotated[
-        str | None, parameter(group=MODEL, metavar="FILE", help="The same with a report saved as .json.")
-    ] = None
+    report: Annotated[str | None, parameter(metavar="FILE", help="The same with a report saved as .json.")] = None
     inputs: Inputs = ()

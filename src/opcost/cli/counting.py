@@ -45,6 +45,10 @@ def report_of(
         return count(
             found,
             kwargs=arguments,
+            batch=choice.batch,
+            tokens=choice.tokens,
+            image=choice.image,
+            dtype=choice.dtype,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,
             real=choice.real,

@@ -50,6 +50,16 @@ Inputs = Annotated[
         "what it takes.",
     ),
 ]
+Batch = Annotated[
+    int | None, parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: how many at once.")
+]
+Tokens = Annotated[
+    int | None, parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: how many tokens.")
+]
+Image = Annotated[
+    int | None,
+    parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: height and width of images."),
+]
 Arguments = Annotated[
     tuple[str, ...],
     parameter(
@@ -66,10 +76,10 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "all allow_uncounted arg backward bar_length_max by cal_activations cal_flops cal_params causal columns convention debug "
-    "depth eval exact help input load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_flops "
-    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet real set sort style top "
-    "train version view width".split()
+    "all allow_uncounted arg backward bar_length_max batch by cal_activations cal_flops cal_params causal columns convention "
+    "debug depth dtype eval exact help image input load_input_data log_path logging_to_stdout max_activation_bytes "
+    "max_activations max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet "
+    "real set sort style tokens top train version view width".split()
 )
 """Flags of the commands that count; no option of a front end can be called so."""
 
@@ -97,29 +107,36 @@ FrontEndChoice: Any = cyclopts.Parameter(name="*")(
 """The options that only one front end has."""
 
 
-@cyclopts.Parameter(name="*")
+@cyclopts.Parameter(name="*", group=COUNTING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountChoice:
     """Which model, on which inputs, and what of it is counted."""
 
     settings: Settings = ()
     inputs: Inputs = ()
+    batch: Batch = None
+    tokens: Tokens = None
+    image: Image = None
+    dtype: Annotated[
+        str | None,
+        parameter(
+            group=MODEL, metavar="TYPE", help="Count the model, and inputs made for it, in this type, such as bf16."
+        ),
+    ] = None
     arguments: Arguments = ()
     frontend: FrontEndChoice = field(default_factory=FrontEndChoice)
     train: Annotated[
         bool | None,
         parameter(
             negative="--eval",
-            group=COUNTING,
             help="Count as in training or as in inference. Without either: as in training where the backward pass is "
             "counted, else as in inference.",
         ),
     ] = None
-    backward: Annotated[bool, parameter(group=COUNTING, help="Add the backward pass.")] = False
+    backward: Annotated[bool, parameter(help="Add the backward pass.")] = False
     optimizer: Annotated[
         str | None,
         parameter(
-            group=COUNTING,
             metavar="[NAME]",
             help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named.",
         ),
@@ -127,7 +144,6 @@ class CountChoice:
     real: Annotated[
         bool | None,
         parameter(
-            group=COUNTING,
             negative="--no-real",
             help="Run on real weights and tensors, or never. Without either: where the model's control flow depends on float "
             "values.",
@@ -135,11 +151,7 @@ class CountChoice:
     ] = None
     causal: Annotated[
         Literal["full", "half"],
-        parameter(
-            group=COUNTING,
-            show_default=True,
-            help="Count the full square of causal attention, or only the unmasked half.",
-        ),
+        parameter(show_default=True, help="Count the full square of causal attention, or only the unmasked half."),
     ] = "full"
 
     @property
@@ -148,7 +160,7 @@ class CountChoice:
         return {name: value for name, value in asdict(self.frontend).items() if value is not None}
 
 
-@cyclopts.Parameter(name="*")
+@cyclopts.Parameter(name="*", group=SHOWING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowChoice:
     """Which picture of the report, and where it goes."""
@@ -157,7 +169,6 @@ class ShowChoice:
         str,
         parameter(
             name=["--view", "--style"],
-            group=SHOWING,
             metavar="NAME",
             show_default=True,
             help="table, text, arch, json, csv, md, or a plug-in's view.",
@@ -165,12 +176,11 @@ class ShowChoice:
     ] = "table"
     by: Annotated[
         Literal["module", "op", "kind", "type"] | None,
-        parameter(group=SHOWING, help="One row per module, operator, kind of operator, or type of module."),
+        parameter(help="One row per module, operator, kind of operator, or type of module."),
     ] = None
     depth: Annotated[
         str | None,
         parameter(
-            group=SHOWING,
             metavar="N|all",
             help="Show modules down to this depth; deeper ones are added up. Without it, as many as are readable.",
         ),
@@ -178,35 +188,25 @@ class ShowChoice:
     merge: Annotated[
         bool | None,
         parameter(
-            group=SHOWING,
             negative="--no-merge",
             help="Draw runs of identical blocks once, or never. Without either: where the tree would be long.",
         ),
     ] = None
     sort: Annotated[
         str | None,
-        parameter(
-            group=SHOWING,
-            metavar="COLUMN",
-            help="Sort by this column, the largest first; +COLUMN for the smallest first.",
-        ),
+        parameter(metavar="COLUMN", help="Sort by this column, the largest first; +COLUMN for the smallest first."),
     ] = None
     top: Annotated[
         int | None,
-        parameter(group=SHOWING, metavar="N", help="Show the N costliest rows, and what the rest adds up to."),
+        parameter(metavar="N", help="Show the N costliest rows, and what the rest adds up to."),
     ] = None
-    columns: Annotated[
-        str | None, parameter(group=SHOWING, metavar="A,B,...", help="The columns to show, in this order.")
-    ] = None
-    exact: Annotated[bool, parameter(group=SHOWING, help="Numbers with all their digits instead of K, M, G.")] = False
-    width: Annotated[
-        int | None, parameter(group=SHOWING, metavar="N", help="Width in characters. Without it, the terminal's.")
-    ] = None
+    columns: Annotated[str | None, parameter(metavar="A,B,...", help="The columns to show, in this order.")] = None
+    exact: Annotated[bool, parameter(help="Numbers with all their digits instead of K, M, G.")] = False
+    width: Annotated[int | None, parameter(metavar="N", help="Width in characters. Without it, the terminal's.")] = None
     output: Annotated[
         tuple[Path, ...],
         parameter(
             name=["--output", "-o"],
-            group=SHOWING,
             metavar="FILE",
             help="Also write the report to this file; the suffix chooses the view. May be repeated.",
         ),

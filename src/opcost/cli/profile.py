@@ -28,7 +28,7 @@ RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)
 
 
-@cyclopts.Parameter(name="*")
+@cyclopts.Parameter(name="*", group=RUNNING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChoice:
     """Which model, on which inputs, and how it is run."""
@@ -38,41 +38,33 @@ class RunChoice:
     arguments: Arguments = ()
     device: Annotated[
         str | None,
-        parameter(group=RUNNING, metavar="NAME", help="Move the model there first: cpu, cuda, cuda:1."),
+        parameter(metavar="NAME", help="Move the model there first: cpu, cuda, cuda:1."),
     ] = None
     train: Annotated[
         bool | None,
         parameter(
             negative="--eval",
-            group=RUNNING,
             help="Run as in training or as in inference. Without either: as in training with --backward, else as in "
             "inference.",
         ),
     ] = None
-    backward: Annotated[bool, parameter(group=RUNNING, help="Run the backward pass too.")] = False
+    backward: Annotated[bool, parameter(help="Run the backward pass too.")] = False
     host_only: Annotated[
         bool,
-        parameter(name=["--host-only", "--profile-host"], group=RUNNING, help="Record only the host, not the device."),
+        parameter(name=["--host-only", "--profile-host"], help="Record only the host, not the device."),
     ] = False
-    warmup: Annotated[
-        int, parameter(group=RUNNING, metavar="N", show_default=True, help="Runs before the first timed one.")
-    ] = 3
+    warmup: Annotated[int, parameter(metavar="N", show_default=True, help="Runs before the first timed one.")] = 3
     repeat: Annotated[
         int,
-        parameter(
-            group=RUNNING,
-            metavar="N",
-            show_default=True,
-            help="Timed runs without a profiler, and recorded runs with it.",
-        ),
+        parameter(metavar="N", show_default=True, help="Timed runs without a profiler, and recorded runs with it."),
     ] = 10
     seconds: Annotated[
         float | None,
-        parameter(group=RUNNING, metavar="S", help="Instead of --repeat: timed runs for this many seconds."),
+        parameter(metavar="S", help="Instead of --repeat: timed runs for this many seconds."),
     ] = None
-    cold_l2: Annotated[
-        bool, parameter(name="--cold-l2", group=RUNNING, help="Empty the device's last cache before every run.")
-    ] = False
+    cold_l2: Annotated[bool, parameter(name="--cold-l2", help="Empty the device's last cache before every run.")] = (
+        False
+    )
 
 
 def profile(

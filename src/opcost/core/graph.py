@@ -141,6 +141,8 @@ class Graph:
     calls: tuple[Call, ...] = ()
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
+    choices: tuple[tuple[tuple[int, int], ...], ...] = ()
+    """Branches of which one is taken, as the operators from one index up to another; what lies inside comes before."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
 

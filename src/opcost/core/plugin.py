@@ -28,7 +28,7 @@ TRACES = "opcost.traces"
 RECORDERS = "opcost.recorders"
 
 OWN: dict[str, dict[str, str]] = {
-    FRONTENDS: {name: f"opcost.frontends.{name}:FRONTEND" for name in ("megengine", "mxnet", "pt2", "torch")},
+    FRONTENDS: {name: f"opcost.frontends.{name}:FRONTEND" for name in ("megengine", "mxnet", "onnx", "pt2", "torch")},
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
         **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "tensorboard")},

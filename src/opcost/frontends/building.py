@@ -15,6 +15,7 @@ class GraphBuilder:
         self.values: list[Value] = []
         self.ops: list[Op] = []
         self.notes: dict[Note, None] = {}
+        self.choices: list[tuple[tuple[int, int], ...]] = []
         self._specs: dict[tuple[Any, str], TensorSpec] = {}
         self._attrs: dict[str, Attrs] = {}
 

@@ -8,6 +8,7 @@ chooses random ones. What names something to be loaded is refused.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -40,6 +41,25 @@ _MOST = {
     re.compile(r"(^|_)(labels|classes)$"): 1_000_000,
 }
 """What is made one by one, and how many of it. The deepest published models have about a thousand layers, and 16,384 experts."""
+
+
+_NAME = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
+"""Of a model on the hub, with its owner."""
+
+
+def cached_configuration(name: str) -> Path | None:
+    """The config.json of a model that was fetched before, in the cache of Hugging Face: the newest state of its main branch."""
+    if not _NAME.fullmatch(name) or name.startswith("."):
+        return None
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    model = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub") / f"models--{name.replace('/', '--')}"
+    newest = model / "refs" / "main"
+    try:
+        state = newest.read_text(encoding="ascii").strip()
+        found = model / "snapshots" / state / "config.json"
+        return found if state.isalnum() and found.is_file() else None
+    except (OSError, ValueError):
+        return None
 
 
 def read_configuration(path: Path) -> dict[str, Any]:

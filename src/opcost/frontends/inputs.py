@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from opcost.core.dtype import BITS
 from opcost.errors import InputError, UnknownName
+from opcost.frontends.options import Sizes
 from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"
@@ -53,6 +54,8 @@ class Asks(Protocol):
     def shapes(self) -> Any: ...
     @property
     def dtypes(self) -> Any: ...
+    @property
+    def sizes(self) -> Sizes: ...
 
 
 # -- texts and types ---------------------------------------------------------------------------------------------------
@@ -121,6 +124,15 @@ def _spelled(value: Any, name: str = "") -> InputSpec:
             f"the input {name!r} is called {spec.name!r} in its text", hint="leave the name out of the text"
         )
     return spec._replace(name=name or spec.name)
+
+
+def check_not_a_shape(inputs: Any) -> None:
+    """Numbers in the place of inputs are meant as a shape, or as data that has to be a tensor."""
+    if isinstance(inputs, (list, tuple)) and inputs and is_shape(inputs):
+        raise InputError(
+            f"the inputs are {shortened(repr(inputs))}, numbers and not tensors",
+            hint=f"for an input of this shape pass shapes={tuple(inputs)!r}; for one that holds these numbers, a tensor of them",
+        )
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
@@ -231,14 +243,23 @@ def check_one(told: Asks) -> None:
     """Inputs and shapes say the same thing."""
     if told.inputs is not None and told.shapes is not None:
         raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
+    if any(told.sizes) and (told.inputs is not None or told.shapes is not None):
+        raise InputError(
+            "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
+        )
 
 
-def asked_of(told: Asks, names: Sequence[str], known: Collection[str] | None = None) -> Asked:
+def asked_of(
+    told: Asks, names: Sequence[str], known: Collection[str] | None = None, stored: Mapping[str, Shape] | None = None
+) -> Asked:
     """What is asked of inputs that have names: `names` in order, `known` all that may be given a shape.
 
-    One element type is that of all inputs, of those without a given shape too.
+    One element type is that of all inputs, of those without a given shape too. `stored` are the shapes that the file itself has
+    for its inputs, whose sizes may be changed.
     """
     check_one(told)
+    if any(told.sizes):
+        return Asked(_resized(told.sizes, stored or {}), _types(told.dtypes, names, 0))
     if told.inputs is not None or told.kwargs:
         ordered, named = arrays_in(told)
         placed = {**by_place(ordered, names, "inputs"), **named}
@@ -255,6 +276,34 @@ def asked_of(told: Asks, names: Sequence[str], known: Collection[str] | None = N
     if told.dtypes is not None and not isinstance(told.dtypes, (Mapping, list, tuple)):
         types = {**dict.fromkeys(names, parse_dtype(told.dtypes)), **types}
     return Asked({name: spec.shape for name, spec in specs.items()}, types)
+
+
+def _resized(sizes: Sizes, stored: Mapping[str, Shape]) -> dict[str, Shape]:
+    """The file's own shapes with other sizes."""
+    if not stored:
+        raise InputError(
+            "the file does not say which shapes its inputs have, so that no size of them can be changed",
+            hint="give the whole shape: shapes={name: shape} (on the command line --input name:1x3x224x224)",
+        )
+    extents = {name: list(shape) for name, shape in stored.items()}
+    for asked, size in sizes._asdict().items():
+        rank, places = _PLACES[asked]
+        changed = [
+            shape for shape in extents.values() if size is not None and (len(shape) == rank or (shape and not rank))
+        ]
+        for shape in changed:
+            for place in places:
+                shape[place] = size
+        if size is not None and not changed:
+            told = ", ".join(f"{name} {shape}" for name, shape in stored.items())
+            raise InputError(
+                f"no input of the file has a size for {asked}: {told}", hint="give the whole shape: --input"
+            )
+    return {name: tuple(shape) for name, shape in extents.items()}
+
+
+_PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
+"""Where a size stands in the shapes with so many extents; 0: of any number."""
 
 
 def arrays_in(told: Asks) -> tuple[tuple[Any, ...], dict[str, Any]]:

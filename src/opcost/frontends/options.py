@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from opcost.errors import UnknownName
+from opcost.errors import InputError, UnknownName
 
 Mode: TypeAlias = Literal["train", "eval"]
 
@@ -21,6 +21,21 @@ def check_mode(mode: str | None) -> None:
 def usual_mode(*, training: bool) -> Mode:
     """The mode of a model that a string names, which has none of its own: as in training only where that is counted."""
     return "train" if training else "eval"
+
+
+class Sizes(NamedTuple):
+    """Sizes of inputs that a model is given where none were named; None: the model's usual one."""
+
+    batch: int | None = None
+    tokens: int | None = None
+    image: int | None = None
+    """Height and width."""
+
+    def check(self) -> None:
+        """Raise for a size that nothing has."""
+        for name, size in self._asdict().items():
+            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+                raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
 
 
 class Option(NamedTuple):
@@ -43,6 +58,10 @@ class CountOptions:
     """One shape, a list of shapes, or a mapping from argument names to shapes."""
     dtypes: Any = None
     """One element type for all, a list as long as the shapes, or a mapping from argument names."""
+    sizes: Sizes = field(default_factory=Sizes)
+    """Of the inputs that are made up where neither inputs nor shapes are given."""
+    dtype: str | None = None
+    """To count the model, and inputs that are made for it, in this floating element type."""
     backward: bool = False
     optimizer: Any = None
     """True for SGD, the name of a class in `torch.optim`, or a function of the parameters that makes one."""
@@ -57,3 +76,4 @@ class CountOptions:
 
     def __post_init__(self) -> None:
         check_mode(self.mode)
+        self.sizes.check()

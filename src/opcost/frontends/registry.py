@@ -40,6 +40,8 @@ class FrontEnd(Protocol):
     """File suffixes it reads, with the dot; empty for live objects only."""
     options: tuple[Option, ...] = ()
     """What it can be told and others cannot; on the command line these are flags."""
+    understands: frozenset[str] = frozenset()
+    """Which of `sizes` and `dtype` of the options it heeds; others are refused before it is asked."""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file with one of the suffixes and this beginning is really ours."""

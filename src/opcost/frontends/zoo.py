@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
-from opcost.frontends.configuration import read_configuration, refuse_loads, without_loads
+from opcost.frontends.configuration import cached_configuration, read_configuration, refuse_loads, without_loads
 from opcost.frontends.offline import offline
 from opcost.frontends.python import check_call
 from opcost.wording import shortened
@@ -52,13 +52,19 @@ def torchvision(name: str, settings: Settings) -> Maker:
 
 
 def huggingface(name: str, settings: Settings) -> Maker:
-    """The architecture that a local config.json names; settings replace its entries, `text_config.hidden_size` nested ones."""
+    """The architecture that a config.json names, a local one or that of `org/name` in the cache of Hugging Face.
+
+    Settings replace its entries, `text_config.hidden_size` nested ones.
+    """
     path = Path(name)
     path = path / "config.json" if path.is_dir() else path
+    if not path.is_file() and (cached := cached_configuration(name)) is not None:
+        path = cached
     if not path.is_file():
         raise SourceError(
-            f"there is no configuration file {path}",
-            hint="hf: takes the path of a local config.json; nothing is fetched from the hub",
+            f"there is no configuration file {path}, and no model of this name in the local cache",
+            hint="hf: takes the path of a config.json, or the name org/name of a model in the cache of Hugging Face; nothing "
+            "is fetched from the hub",
         )
     entries = read_configuration(path)
     library = _library("transformers")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcost.errors import InputError
-from opcost.frontends.options import Mode, check_mode
+from opcost.frontends.options import Mode, Sizes, check_mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class ProfileOptions:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     shapes: Any = None
     dtypes: Any = None
+    sizes: Sizes = field(default_factory=Sizes)
     backward: bool = False
     mode: Mode | None = None
     host_only: bool = False
@@ -32,6 +33,7 @@ class ProfileOptions:
 
     def __post_init__(self) -> None:
         check_mode(self.mode)
+        self.sizes.check()
         if self.repeat < 1:
             raise InputError(f"repeat is {self.repeat}; at least one run is needed")
         if self.warmup < 0:

@@ -74,7 +74,8 @@ def quantize(op: OpView) -> Cost:
     """
     y = op.outs[0]
     narrower = bits(y.dtype) < bits(op.ins[0].dtype)
-    return op.cost(flops=y.numel * (QUANTIZE_FLOPS if narrower else DEQUANTIZE_FLOPS))
+    elements = integer(op, "elements", y.numel)
+    return op.cost(flops=elements * (QUANTIZE_FLOPS if narrower else DEQUANTIZE_FLOPS))
 
 
 def random(op: OpView) -> Cost:

@@ -13,24 +13,8 @@ COMPLEX_FACTOR = 4
 """A complex multiplication and addition are 8 real operations where a real one is 2."""
 
 
-def _inverse(op: OpView, rows: int, columns: int) -> int:
-    return 6 * rows**3
-
-
-def _solve(op: OpView, rows: int, columns: int) -> int:
-    return 2 * rows**3 + 6 * rows**2 * _right_sides(op)
-
-
 def _triangular_solve(op: OpView, rows: int, columns: int) -> int:
     return 3 * rows**2 * _right_sides(op)
-
-
-def _factored_solve(op: OpView, rows: int, columns: int) -> int:
-    return 2 * _triangular_solve(op, rows, columns)
-
-
-def _cholesky(op: OpView, rows: int, columns: int) -> int:
-    return rows**3
 
 
 def _lu(op: OpView, rows: int, columns: int) -> int:
@@ -50,22 +34,6 @@ def _svd(op: OpView, rows: int, columns: int) -> int:
     return 12 * tall * thin**2 - 4 * thin**3
 
 
-def _eig(op: OpView, rows: int, columns: int) -> int:
-    return (75 if _with_vectors(op) else 30) * rows**3
-
-
-def _eigh(op: OpView, rows: int, columns: int) -> int:
-    return (27 if _with_vectors(op) else 4) * rows**3
-
-
-def _lstsq(op: OpView, rows: int, columns: int) -> int:
-    return _qr(op, rows, columns) + 12 * rows * columns * _right_sides(op)
-
-
-def _matrix_exp(op: OpView, rows: int, columns: int) -> int:
-    return 30 * rows**3
-
-
 def _right_sides(op: OpView) -> int:
     """Columns of the right-hand side of one system; a vector is one column."""
     matrix, right = op.ins[0].dims, op.ins[1].dims
@@ -79,20 +47,20 @@ def _with_vectors(op: OpView) -> bool:
 
 
 THIRDS: dict[str, Callable[[OpView, int, int], int]] = {
-    "inverse": _inverse,
-    "solve": _solve,
+    "inverse": lambda op, rows, columns: 6 * rows**3,
+    "solve": lambda op, rows, columns: 2 * rows**3 + 6 * rows**2 * _right_sides(op),
     "triangular_solve": _triangular_solve,
-    "factored_solve": _factored_solve,
-    "cholesky": _cholesky,
+    "factored_solve": lambda op, rows, columns: 2 * _triangular_solve(op, rows, columns),
+    "cholesky": lambda op, rows, columns: rows**3,
     "lu": _lu,
     "det": _lu,
     "qr": _qr,
     "householder": _qr,
     "svd": _svd,
-    "eig": _eig,
-    "eigh": _eigh,
-    "lstsq": _lstsq,
-    "matrix_exp": _matrix_exp,
+    "eig": lambda op, rows, columns: (75 if _with_vectors(op) else 30) * rows**3,
+    "eigh": lambda op, rows, columns: (27 if _with_vectors(op) else 4) * rows**3,
+    "lstsq": lambda op, rows, columns: _qr(op, rows, columns) + 12 * rows * columns * _right_sides(op),
+    "matrix_exp": lambda op, rows, columns: 30 * rows**3,
 }
 """Three times the FLOPs of one matrix with so many rows and columns: whole numbers, divided once at the end."""
 

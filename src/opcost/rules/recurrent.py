@@ -35,20 +35,26 @@ def recurrent(op: OpView) -> Cost:
 
     `steps` is time steps times batch, or the sum of a packed batch; an LSTM has 4 gates, a GRU 3, a plain cell 1.
     The state that is fed back has the layer's output size; a projection hidden → output adds hidden × output MACs.
-    The gates' arithmetic and biases are FLOPs. Gradient: twice the MACs, for what goes in and for the weights.
+    The gates' arithmetic and biases are FLOPs. Gradient: twice the MACs, for what goes in and for the weights; less the
+    products for a constant input and for constant first states, which nobody asks for.
     """
     cell = choose(op, CELLS, "cell")
     steps = integer(op, "steps")
     grad = flag(op, "grad")
     bias = BIASES * cell.gates if flag(op, "bias") else 0
     layers: tuple[tuple[int, int, int], ...] = op.attrs["layers"]  # type: ignore[assignment]
-    macs = units = 0
+    macs = units = fed_back = 0
     for size, hidden, output in layers:
         macs += cell.gates * hidden * (size + output)
         macs += hidden * output if output != hidden else 0
         units += hidden
+        fed_back += cell.gates * hidden * output
+    unasked = integer(op, "constant_states", 0) * fed_back
+    if flag(op, "constant_input"):
+        size, hidden, _ = layers[0]
+        unasked += steps * cell.gates * hidden * size
     return op.cost(
-        macs=steps * macs * (2 if grad else 1),
+        macs=steps * macs * (2 if grad else 1) - unasked,
         flops=steps * units * ((cell.backward if grad else cell.forward) + bias),
     )
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from opcost.core.answer import Answer, AnswerLine, Busy
 from opcost.core.harmless import printable
 from opcost.views.answer_listing import list_answer
-from opcost.views.answer_summary import held_time, launches_text
+from opcost.views.answer_page import held_time, launches_text
 from opcost.views.cell import format_value
 from opcost.views.listing import Column, Columns, Value
 from opcost.views.view import ProfileView, View

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opcost.core.answer import Answer
 from opcost.core.harmless import markdown_text
 from opcost.core.report import Report
-from opcost.views.answer_listing import list_answer
-from opcost.views.answer_summary import summarize_answer
+from opcost.views.answer_page import answer_page
 from opcost.views.cell import listing_texts
-from opcost.views.listing import Columns, Listing
-from opcost.views.options import NumberOptions
+from opcost.views.listing import Listing
+from opcost.views.options import AnswerOptions, NumberOptions
 from opcost.views.page import Page
 from opcost.views.report_columns import SHOWN
 from opcost.views.report_listing import ListingOptions, list_report
@@ -29,20 +27,9 @@ class MarkdownOptions(ListingOptions, NumberOptions):
     """The options of a listing, and how to write its numbers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerMarkdownOptions(NumberOptions):
-    """Which columns to write, and how."""
-
-    columns: Columns = None
-
-
 def _of_report(report: Report, options: MarkdownOptions) -> Page:
     usual = [name for name in SHOWN[options.by] if name not in _LEFT_OUT]
     return Page(list_report(report, options, default=usual), summarize(report))
-
-
-def _of_answer(answer: Answer, options: AnswerMarkdownOptions) -> Page:
-    return Page(list_answer(answer, options.columns), summarize_answer(answer))
 
 
 def _write(page: Page, options: NumberOptions) -> str:
@@ -112,4 +99,4 @@ def _cells(listing: Listing, place: int, *, exact: bool) -> list[str]:
 
 
 REPORT: ReportView = View(name="md", suffix=".md", options=MarkdownOptions, build=_of_report, write=_write)
-ANSWER: ProfileView = View(name="md", suffix=".md", options=AnswerMarkdownOptions, build=_of_answer, write=_write)
+ANSWER: ProfileView = View(name="md", suffix=".md", options=AnswerOptions, build=answer_page, write=_write)

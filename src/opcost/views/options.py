@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opcost.errors import OpcostError
+from opcost.views.listing import Columns
 
 _LEAST = {"top": 1, "depth": 0, "width": 1}
 _WORDS = {"depth": "auto"}
@@ -29,6 +30,13 @@ class NumberOptions(ViewOptions):
 
     exact: bool = False
     """Numbers with all their digits in place of units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(NumberOptions):
+    """Which columns of an answer to show, and how."""
+
+    columns: Columns = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,10 @@ import os
 import sys
 from dataclasses import dataclass
 
-from opcost.core.answer import Answer
 from opcost.core.report import Report
-from opcost.views.answer_listing import list_answer
-from opcost.views.answer_summary import summarize_answer
+from opcost.views.answer_page import answer_page
 from opcost.views.layout import Drawing, Drawn, Style
-from opcost.views.listing import Columns
-from opcost.views.options import PageOptions
+from opcost.views.options import AnswerOptions, PageOptions
 from opcost.views.page import Page, draw_page, plain
 from opcost.views.report_listing import ListingOptions, list_report
 from opcost.views.report_summary import summarize
@@ -52,18 +49,12 @@ class TextOptions(ListingOptions, PageOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerTableOptions(PageOptions):
+class AnswerTableOptions(AnswerOptions, PageOptions):
     """Which columns to draw, and how."""
-
-    columns: Columns = None
 
 
 def _of_report(report: Report, options: ListingOptions) -> Page:
     return Page(list_report(report, options), summarize(report))
-
-
-def _of_answer(answer: Answer, options: AnswerTableOptions) -> Page:
-    return Page(list_answer(answer, options.columns), summarize_answer(answer))
 
 
 def _write(page: Page, options: PageOptions) -> str:
@@ -109,4 +100,4 @@ def _coloured(drawn: Drawn) -> str:
 
 REPORT: View[Report, TableOptions, Page] = View(name="table", options=TableOptions, build=_of_report, write=_write)
 TEXT: ReportView = View(name="text", suffix=".txt", options=TextOptions, build=_of_report, write=_write)
-ANSWER: ProfileView = View(name="table", suffix=".txt", options=AnswerTableOptions, build=_of_answer, write=_write)
+ANSWER: ProfileView = View(name="table", suffix=".txt", options=AnswerTableOptions, build=answer_page, write=_write)

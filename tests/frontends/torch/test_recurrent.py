@@ -178,7 +178,7 @@ def test_a_layer_costs_as_much_as_its_cell_in_a_loop(count: Any) -> None:
 
 @pytest.fixture
 def plain_kernels() -> Any:
-    """The fused LSTM of oneDNN computes every gradient, asked for or not; without it the layer is taken apart."""
+    """Without the fused LSTM of oneDNN the layer is taken apart."""
     with torch.backends.mkldnn.flags(enabled=False):
         yield
 
@@ -211,12 +211,36 @@ def test_a_projection_has_its_gradients(count: Any) -> None:
     assert report.phases["backward"].macs == 2 * forward - unneeded(4, 2, 1, P)
 
 
+def required(requires_grad: bool, *shape: int) -> Tensor:
+    return torch.zeros(shape).requires_grad_(requires_grad)
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("of_state", [False, True])
+@pytest.mark.parametrize("of_input", [False, True])
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN")
-def test_the_fused_lstm_computes_all_gradients(count: Any) -> None:
-    report = count(nn.LSTM(X, H), t(T, B, X), backward=True)
-    forward = T * B * step_macs(4)
+def test_the_fused_lstm_counts_the_gradients_that_are_asked_for(
+    count: Any, of_input: bool, of_state: bool, real: bool
+) -> None:
+    state = (required(of_state, 1, B, H), required(False, 1, B, H))
+    report = count(nn.LSTM(X, H), required(of_input, T, B, X), state, backward=True, real=real)
     assert "aten::mkldnn_rnn_layer_backward" in {row.op.raw for row in report.rows}
-    assert (report.phases["forward"].macs, report.phases["backward"].macs) == (forward, 2 * forward)
+    forward = T * B * 4 * H * (X + H)
+    for_weights = forward
+    for_input = T * B * 4 * H * X if of_input else 0
+    for_states = (T - 1) * B * 4 * H * H  # of every step but the first: the state before it
+    for_first_state = B * 4 * H * H if of_state else 0
+    assert report.phases["forward"].macs == forward
+    assert report.phases["backward"].macs == for_weights + for_input + for_states + for_first_state
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN")
+def test_two_fused_layers_of_one_shape_are_asked_for_different_gradients(count: Any) -> None:
+    """The second layer's input is the first one's output, whose gradient is needed."""
+    report = count(nn.LSTM(H, H, 2), t(T, B, H), backward=True)
+    one = T * B * 4 * H * (H + H)
+    first_states = 2 * B * 4 * H * H
+    assert report.phases["backward"].macs == 2 * 2 * one - first_states - T * B * 4 * H * H
 
 
 MODES = {nn.RNN: 1, nn.LSTM: 2, nn.GRU: 3}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import opcost
-from opcost.errors import ForwardError, SourceError
+from opcost.errors import ForwardError, InputError, SourceError
 
 B, D, H, OUT = 5, 4, 8, 3
 X = torch.ones(B, D)
@@ -131,15 +131,121 @@ def test_a_compiled_function_still_compiles_after_a_count(compilations: Any) -> 
 # -- scripted, traced, exported ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrap", [torch.jit.script, lambda model: torch.jit.trace(model, X)], ids=["script", "trace"])
-def test_scripted_and_traced_models_keep_their_modules_and_their_parameters(count: Any, wrap: Any) -> None:
+JIT = pytest.mark.parametrize(
+    "wrap", [torch.jit.script, lambda model: torch.jit.trace(model, X)], ids=["script", "trace"]
+)
+
+
+@JIT
+def test_scripted_and_traced_models_have_the_tree_of_the_model(count: Any, wrap: Any) -> None:
     report = count(wrap(Net()), X)
     assert (report.totals.macs, report.totals.params, report.totals.unused_params) == (MACS, PARAMS, 0)
-    assert [(path, kind, params) for path, kind, _, params in tree(report)] == [
-        (path, kind, params) for path, kind, _, params in PLAIN
+    assert tree(report) == PLAIN
+    plain = count(Net(), X)
+    assert [(m.own, m.calls, m.inputs, m.outputs) for m in report.modules] == [
+        (m.own, m.calls, m.inputs, m.outputs) for m in plain.modules
     ]
     inside = count(Around(wrap(Net())), X)
     assert inside.module("inner").total.macs == MACS
+    assert inside.module("inner.second").own.macs == B * H * OUT
+
+
+@JIT
+@pytest.mark.parametrize("options", [{"backward": True}, {"real": True}], ids=["backward", "real"])
+def test_modules_inside_scripted_ones_are_seen_in_every_run(wrap: Any, options: dict[str, bool]) -> None:
+    plain, scripted = opcost.count(Net(), X, **options), opcost.count(wrap(Net()), X, **options)
+    assert [(m.path, m.own) for m in scripted.modules] == [(m.path, m.own) for m in plain.modules]
+
+
+class Branches(nn.Module):
+    """Lists of layers with the same names inside, loops, branches, a method of its own, and a tuple as result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = nn.ModuleList([nn.Linear(D, D) for _ in range(2)])
+        self.right = nn.ModuleList([nn.Linear(D, D) for _ in range(2)])
+        self.split = Split()
+
+    def twice(self, x: Tensor) -> Tensor:
+        return self.left[1](x) + self.right[1](x)
+
+    def forward(self, x: Tensor, turns: int = 3) -> Tensor:
+        x = self.right[0](self.left[0](x))
+        for _ in range(turns):
+            x = self.right[0](x)
+        if x.shape[0] > 1:
+            x = self.twice(x)
+        first, second = self.split(x)
+        return first + second
+
+
+class Split(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:, :2], x[:, 2:]
+
+
+def test_scripted_lists_loops_and_branches_call_the_modules_that_they_call() -> None:
+    report = opcost.count(torch.jit.script(Branches()), X)
+    assert {m.path: m.calls for m in report.modules if m.type == "Linear"} == {
+        "left.0": 1,
+        "left.1": 1,
+        "right.0": 1 + 3,
+        "right.1": 1,
+    }
+    assert report.module("right.0").own.macs == 4 * B * D * D
+    assert [str(spec) for spec in report.module("split").outputs] == [f"{B}x2", f"{B}x2"]
+    assert opcost.count(torch.jit.script(Branches()), X, kwargs={"turns": 1}).module("right.0").calls == 2
+
+
+@JIT
+def test_the_code_of_a_scripted_model_stays_as_it_is(wrap: Any) -> None:
+    model = wrap(Net())
+    code, graph, result = model.code, str(model.graph), model(X)
+    opcost.count(model, X, backward=True)
+    assert (model.code, str(model.graph)) == (code, graph)
+    assert torch.equal(model(X), result)
+
+
+@JIT
+def test_a_failure_inside_a_scripted_model_leaves_nothing_open(wrap: Any) -> None:
+    model = wrap(Net())
+    with pytest.raises(ForwardError, match="Net"):
+        opcost.count(model, torch.ones(B, D + 1))
+    assert opcost.count(model, X).totals.macs == MACS
+
+
+class Tries(nn.Module):
+    """Calls a scripted model with what it cannot take, and goes on."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.inner(x[:, 1:])
+        except RuntimeError:
+            return self.inner(x)
+
+
+def test_a_model_may_catch_what_a_scripted_part_raises() -> None:
+    report = opcost.count(Tries(torch.jit.script(Net())), X)
+    assert report.totals.macs == MACS
+    assert report.module("inner.second").own.macs == B * H * OUT
+
+
+@JIT
+def test_scripted_and_traced_models_take_inputs_by_every_door(wrap: Any) -> None:
+    model = wrap(Net())
+    for given in ({"inputs": {"x": X}}, {"kwargs": {"x": X}}, {"shapes": (B, D)}, {"inputs": X, "optimizer": "SGD"}):
+        assert opcost.count(model, **given).phases["forward"].macs == MACS
+    with pytest.raises(InputError, match="needs x"):
+        opcost.count(model)
+
+
+def test_a_loaded_scripted_model_has_its_tree(tmp_path: Path) -> None:
+    torch.jit.script(Net()).save(tmp_path / "net.pt")
+    assert tree(opcost.count(torch.jit.load(tmp_path / "net.pt"), X)) == PLAIN
 
 
 def test_a_scripted_model_takes_named_shapes_and_has_a_backward_pass() -> None:

@@ -76,3 +76,13 @@ def _are_triples(value: object) -> bool:
         and bool(value)
         and all(type(item) is tuple and len(item) == 3 and all(map(_is_count, item)) for item in value)
     )
+
+
+HOLDS: dict[str, Callable[[str], Attribute]] = {
+    "whole": whole,
+    "wholes": wholes,
+    "flag": flag,
+    "word": word,
+    "triples": triples,
+}
+"""What an attribute that is not one of several names or numbers may hold, by its word in the table of kinds."""

@@ -15,6 +15,7 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     fixed,
     library,
     linalg,
+    lowbit,
     move,
     norm,
     optimizer,

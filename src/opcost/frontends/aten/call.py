@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import Attr
@@ -22,20 +22,16 @@ class Translation(NamedTuple):
     """Tensors of the arguments that are written, for operators that return nothing; None: what was returned."""
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """An operator with its arguments by name, defaults filled in, and its outputs."""
 
-    __slots__ = ("args", "in_place", "name", "outs", "overload")
-
-    def __init__(
-        self, name: str, overload: str, args: dict[str, Any], outs: tuple[Tensor, ...], *, in_place: bool
-    ) -> None:
-        self.name = name
-        """Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`."""
-        self.overload = overload
-        self.in_place = in_place
-        self.args = args
-        self.outs = outs
+    name: str
+    """Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`."""
+    overload: str
+    args: dict[str, Any]
+    outs: tuple[Tensor, ...]
+    in_place: bool = field(kw_only=True)
 
     def __getitem__(self, name: str) -> Any:
         return self.args[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -27,27 +28,16 @@ class Tensor(ABC):
         raise NotImplementedError
 
 
+@dataclass(slots=True, eq=False)
 class Described(Tensor):
     """A tensor of which only the description is there."""
 
-    __slots__ = ("device", "dtype", "layout", "requires_grad", "shape", "strides")
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: str,
-        device: str = "cpu",
-        layout: str = "strided",
-        *,
-        requires_grad: bool = False,
-    ) -> None:
-        self.shape = shape
-        self.strides = strides
-        self.dtype = dtype
-        self.device = device
-        self.layout = layout
-        self.requires_grad = requires_grad
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str = "cpu"
+    layout: str = "strided"
+    requires_grad: bool = field(default=False, kw_only=True)
 
     def stride(self) -> tuple[int, ...]:
         return self.strides

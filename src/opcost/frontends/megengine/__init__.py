@@ -18,6 +18,7 @@ class MegEngineFrontEnd(FrontEnd):
 
     name = "megengine"
     framework = "megengine"
+    understands = frozenset({"sizes"})
     suffixes = (".mge", ".mgb", ".mdl")
 
     def sniff(self, head: bytes, path: Path) -> bool:

@@ -23,9 +23,10 @@ def input_names(model: Model) -> dict[str, int]:
 def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ...]]:
     """Shapes that replace those of the file, by variable."""
     names = input_names(model)
-    asked = asked_of(options, list(names))
-    wanted = asked.shapes
     stored = {v: t for op in model.operators if op.type == INPUT for v, t in zip(op.outputs, op.tensors, strict=True)}
+    own = {name: stored[variable].shape for name, variable in names.items() if stored[variable].shape}
+    asked = asked_of(options, list(names), stored=own)
+    wanted = asked.shapes
     for name, dtype in asked.dtypes.items() if options.dtypes is not None else ():  # an array lends only its shape
         held = stored[names[name]].dtype.name
         if dtype != held:

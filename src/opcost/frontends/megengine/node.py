@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -15,20 +16,16 @@ Numbers: TypeAlias = "tuple[int | float, ...]"
 NOTHING: Mapping[str, Attr] = MappingProxyType({})
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """An operator, the shapes and element types of its inputs, the numbers of those that are known, and its outputs."""
 
-    __slots__ = ("dtypes", "numbers", "op", "out_dtypes", "out_shapes", "shapes")
-
-    def __init__(
-        self, op: Operator, shapes: Sequence[Shape], dtypes: Sequence[str], numbers: Sequence[Numbers | None]
-    ) -> None:
-        self.op = op
-        self.shapes = shapes
-        self.dtypes = dtypes
-        self.numbers = numbers
-        self.out_shapes: Sequence[Shape] = ()
-        self.out_dtypes: Sequence[str] = ()
+    op: Operator
+    shapes: Sequence[Shape]
+    dtypes: Sequence[str]
+    numbers: Sequence[Numbers | None]
+    out_shapes: Sequence[Shape] = ()
+    out_dtypes: Sequence[str] = ()
 
     def dims(self, index: int) -> Dims:
         """The shape of an input, of which the rank at least must be known."""

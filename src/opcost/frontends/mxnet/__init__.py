@@ -22,6 +22,7 @@ class MXNetFrontEnd(FrontEnd):
 
     name = "mxnet"
     framework = "mxnet"
+    understands = frozenset({"sizes"})
     suffixes = (".json", ".params")
     options = (
         Option(

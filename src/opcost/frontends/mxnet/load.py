@@ -9,6 +9,7 @@ from typing import NamedTuple
 from opcost.core.dtype import BITS
 from opcost.core.graph import Graph, Note
 from opcost.core.shapes import Mismatch, Shape, complete, merge, text
+from opcost.core.shapes import known as extents_of
 from opcost.errors import InputError, SourceError
 from opcost.frontends.inputs import asked_of
 from opcost.frontends.mxnet.attribute import AttributeFault
@@ -123,7 +124,10 @@ def work_out(
     complete: bool = True,
 ) -> Worked:
     """Tell inputs from weights and work out all shapes and types; without `complete`, those that can be known."""
-    asked = asked_of(options, _likely_inputs(symbol, saved), {node.name for node in symbol.variables})
+    likely = _likely_inputs(symbol, saved)
+    variables = {node.name: node for node in symbol.variables}
+    stored = _stored((variables[name] for name in likely), symbol) if any(options.sizes) else {}
+    asked = asked_of(options, likely, variables, stored)
     named: Mapping[str, Shape] = asked.shapes
     roles = _roles(symbol, named, saved)
     known, types, origins = _start(symbol, named, asked.dtypes, saved)
@@ -131,6 +135,12 @@ def work_out(
     if complete:
         _check_inputs(symbol, inferred, roles)
     return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
+
+
+def _stored(inputs: Iterable[Node], symbol: Symbol) -> dict[str, tuple[int, ...]]:
+    """The shapes that the symbol itself declares for its inputs, where they are whole."""
+    declared = {node.name: _declared(node, symbol)[0] for node in inputs}
+    return {name: extents_of(shape) for name, shape in declared.items() if complete(shape)}
 
 
 def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:

@@ -17,6 +17,7 @@ class Pt2FrontEnd(FrontEnd):
 
     name = "pt2"
     framework = "torch"
+    understands = frozenset({"sizes"})
     suffixes = (".pt2",)
 
     def sniff(self, head: bytes, path: Path) -> bool:

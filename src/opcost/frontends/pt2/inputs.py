@@ -119,10 +119,26 @@ def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions)
         check_one(options)
         arrays = _of_tensors(inputs, names, options)
         options = replace(options, inputs=None, kwargs=arrays)
-    asked = asked_of(options, list(tensors))
+    asked = asked_of(options, list(tensors), stored=_exported(inputs) if any(options.sizes) else None)
     for name, dtype in asked.dtypes.items():
         _check_type(tensors[name], dtype)
     return asked.shapes
+
+
+def _exported(inputs: Sequence[Input]) -> dict[str, tuple[int, ...]]:
+    """The shapes with which the program was exported, as far as it says them."""
+    found = {}
+    for entry in inputs:
+        if entry.tensor is None:
+            continue
+        extents: list[object] = []
+        for size in get(entry.tensor, "sizes", list):
+            kind, value = one(size)
+            hint = instance(value, dict).get("hint") if kind == "as_expr" else None
+            extents.append(value if kind != "as_expr" else None if hint is None else one(hint)[1])
+        if all(type(extent) is int for extent in extents):
+            found[entry.name] = tuple(instance(extent, int) for extent in extents)
+    return found
 
 
 def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class TorchFrontEnd(FrontEnd):
 
     name = "torch"
     framework = "torch"
+    understands = frozenset({"sizes", "dtype"})
 
     def owns(self, obj: object) -> bool:
         return is_countable(obj)

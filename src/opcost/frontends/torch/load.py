@@ -15,11 +15,14 @@ from opcost.core.interrupts import held_back
 from opcost.core.progress import working
 from opcost.errors import DataDependent, InputError, UnknownName
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import make_inputs
+from opcost.frontends.torch.models.inputs import as_dtype, make_inputs
 from opcost.frontends.torch.models.lazy import countable
+from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
+from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.real_values import Question, obstacle, told
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
@@ -56,7 +59,11 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
         options = _with_example(source, options)
     device = device_of(model)
-    args, kwargs, names = make_inputs(model, options, device)
+    if options.dtype is not None:
+        if is_exported(source):
+            raise InputError("an exported program has its own element types", hint="export the model in that type")
+        model = retyped(model, as_dtype(options.dtype), real=real)
+    args, kwargs, names, guessed = make_inputs(model, options, device, shapes_returned)
     if is_exported(source):
         args, kwargs = by_position(source, args, kwargs)
     run_options = RunOptions(
@@ -67,8 +74,23 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
-            graph = Run(countable(model), recorder, run_options)(args, kwargs, names)
-    return dataclasses.replace(graph, source=type_name(model))
+            graph = Run(countable(model, real=real), recorder, run_options)(args, kwargs, names)
+    label = type_name(model)
+    notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
+    return dataclasses.replace(graph, source=label, notes=notes)
+
+
+def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that a method hands back as features, found without data."""
+    found: list[tuple[int, ...]] = []
+
+    def asked(**arguments: Any) -> Any:
+        features = features_in(method(**arguments))
+        found.extend(tuple(tensor.shape) for tensor in features)
+        return features
+
+    load(asked, CountOptions(kwargs=given, real=False))
+    return found
 
 
 def _outside(tensor: torch.Tensor) -> torch.Tensor:

@@ -6,13 +6,15 @@ device may choose another of the same family (`aten::cudnn_batch_norm`). A famil
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Container, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from opcost.core.report import Row
 from opcost.recorders.torch.nesting import GRAPH_LAUNCH, Node, is_operator
 
+_Key = TypeVar("_Key")
 _Where: TypeAlias = "tuple[int | None, str, str]"
 """Step, phase and module in which an operator ran."""
 NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
@@ -40,45 +42,66 @@ _SAME = {
 """What a compiler puts in place of an operator when it fuses the next one into it, such as a sum into a product."""
 
 
+class _Visit(NamedTuple):
+    """A recorded node on the way down from a root: whether a compiled region is around it, and whether an operator is."""
+
+    node: Node
+    compiled: bool = False
+    inside: bool = False
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was met on the way down."""
+
+    outermost: list[Node] = field(default_factory=list)
+    """Operators that no operator is around."""
+    replayed: list[Node] = field(default_factory=list)
+    """Compiled regions that replay a CUDA graph."""
+    regions: set[_Where] = field(default_factory=set)
+    """Where compiled regions ran operators."""
+
+    def enter(self, visit: _Visit) -> _Visit:
+        """Note a node, and say what is around those inside it."""
+        node = visit.node
+        compiled = visit.compiled or node.event.name.startswith(_REGIONS)
+        if compiled and any(child.event.runtime and GRAPH_LAUNCH in child.event.name for child in node.children):
+            self.replayed.append(node)
+        if visit.inside or not is_operator(node.event.name):
+            return _Visit(node, compiled, visit.inside)
+        self.outermost.append(node)
+        if compiled:
+            self.regions.add(_where(node))
+        return _Visit(node, compiled, inside=True)
+
+
 class Matcher:
     """Hands out the rows of a report, each at most once per step."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
-        self._in_module: dict[tuple[str, str, int | str], list[Row]] = {}
-        self._anywhere: dict[tuple[str, int | str], list[Row]] = {}
-        for row in rows:
-            phase, family = row.op.phase, family_of(row.op.raw)
-            self._in_module.setdefault((phase, row.op.module, family), []).append(row)
-            self._anywhere.setdefault((phase, family), []).append(row)
-        self._used: dict[int | None, set[int]] = {}
+        self._in_module = _grouped(rows, lambda row: (row.op.phase, row.op.module, family_of(row.op.raw)))
+        self._anywhere = _grouped(rows, lambda row: (row.op.phase, family_of(row.op.raw)))
+        self._used: defaultdict[int | None, set[int]] = defaultdict(set)
+        """By step, the rows that are handed out."""
 
     def match(self, roots: Sequence[Node]) -> dict[int, tuple[Row, ...]]:
         """The counted rows of each recorded node, by the node's identity; below a matched node nothing is matched."""
         found: dict[int, tuple[Row, ...]] = {}
-        outermost: list[Node] = []
-        replayed: list[Node] = []
-        regions: set[_Where] = set()
-        waiting: list[tuple[Node, bool, bool]] = [(root, False, False) for root in reversed(roots)]
+        seen = _Seen()
+        waiting = [_Visit(root) for root in reversed(roots)]
         while waiting:
-            node, compiled, inside = waiting.pop()
-            if node.event.runtime:
+            visit = waiting.pop()
+            if visit.node.event.runtime:
                 continue
-            compiled = compiled or node.event.name.startswith(_REGIONS)
-            if compiled and any(child.event.runtime and GRAPH_LAUNCH in child.event.name for child in node.children):
-                replayed.append(node)
-            if not inside and is_operator(node.event.name):
-                outermost.append(node)
-                inside = True
-                if compiled:
-                    regions.add(_where(node))
+            node, compiled, inside = seen.enter(visit)
             row = self._take(node, compiled=compiled)
             if row is not None:
                 found[id(node)] = (row,)
             else:
-                waiting.extend((child, compiled, inside) for child in reversed(node.children))
-        self._place_rest([node for node in outermost if _where(node) not in regions], found)
-        self._place_replayed(replayed, found)
+                waiting.extend(_Visit(child, compiled, inside) for child in reversed(node.children))
+        self._place_rest([node for node in seen.outermost if _where(node) not in seen.regions], found)
+        self._place_replayed(seen.replayed, found)
         return found
 
     def _place_replayed(self, replayed: Sequence[Node], found: dict[int, tuple[Row, ...]]) -> None:
@@ -86,7 +109,7 @@ class Matcher:
         alone = Counter(_where(node) for node in replayed)
         for node in replayed:
             step, phase, module = place = _where(node)
-            used = self._used.setdefault(step, set())
+            used = self._used[step]
             if alone[place] == 1:
                 below = f"{module}." if module else ""
                 rows = [
@@ -121,7 +144,7 @@ class Matcher:
         """The rows with arithmetic that no step's operators took, each at the nearest module above it that ran any."""
         left: dict[_Where, list[Row]] = {}
         for step in {step for step, _, _ in there}:
-            used = self._used.setdefault(step, set())
+            used = self._used[step]
             for row in self._rows:
                 if row.op.id in used or row.cost is None or not row.cost.flops:
                     continue
@@ -137,27 +160,31 @@ class Matcher:
         return [row for row in self._rows if row.op.id not in shown and row.op.phase != "update"]
 
     def _take(self, node: Node, *, compiled: bool, any_shape: bool = False) -> Row | None:
-        place, family = node.place, family_of(node.event.name)
-        if compiled:
-            below = f"{place.module}." if place.module else ""
-            asked: Iterator[Row] = (
-                row
-                for row in self._anywhere.get((place.phase, family), ())
-                if row.op.module == place.module or row.op.module.startswith(below)
-            )
-        else:
-            asked = iter(self._in_module.get((place.phase, place.module, family), ()))
-        used = self._used.setdefault(place.step, set())
-        left = [row for row in asked if row.op.id not in used]
-        if not left:
-            return None
-        given = Counter(tensor_shapes(node))
-        row = next((row for row in left if _is_given(row, given)), None)
-        if row is None:
-            row = next((row for row in left if any_shape or _fits(row, given)), None)
+        """The first row that is left for this node: given exactly what it reads, else more than that, or anything."""
+        used = self._used[node.place.step]
+        left = [row for row in self._asked(node, compiled=compiled) if row.op.id not in used]
+        given = Counter(tensor_shapes(node)) if left else Counter()
+        exact = (row for row in left if _is_given(row, given))
+        row = next(exact, None) or next((row for row in left if any_shape or _fits(row, given)), None)
         if row is not None:
             used.add(row.op.id)
         return row
+
+    def _asked(self, node: Node, *, compiled: bool) -> Iterable[Row]:
+        """The rows of a node's family in its module; of a compiled one also in modules below, which are not called."""
+        phase, module, family = node.place.phase, node.place.module, family_of(node.event.name)
+        if not compiled:
+            return self._in_module.get((phase, module, family), ())
+        below = f"{module}." if module else ""
+        rows = self._anywhere.get((phase, family), ())
+        return [row for row in rows if row.op.module == module or row.op.module.startswith(below)]
+
+
+def _grouped(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
+    found: dict[_Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 def _where(node: Node) -> _Where:

@@ -14,7 +14,7 @@ from torch import nn
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch.ledger.subclass import has_data
-from opcost.frontends.torch.load import device_of, in_mode
+from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
 from opcost.frontends.torch.models.inputs import make_inputs
 from opcost.frontends.torch.models.lazy import is_waiting, settled_apart
 from opcost.frontends.torch.models.recognise import is_exported
@@ -59,7 +59,7 @@ class Runner:
                     f"{name} has no data (it lies on the meta device or is fake), so the model cannot run",
                     hint="make the model with its weights; the time on other data would be the same",
                 )
-        args, kwargs, _ = make_inputs(inner, options, self.device)
+        args, kwargs, *_ = make_inputs(inner, options, self.device, shapes_returned)
         generator = torch.Generator().manual_seed(0)
         self.args, self.kwargs = map_tensors((args, kwargs), lambda tensor: self._own(tensor, generator))
 

@@ -6,19 +6,20 @@ A large trace has millions of events, so no object is kept per event: arrays hol
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import groupby, islice
+from itertools import groupby
 from math import floor
-from operator import attrgetter, lt
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opcost.frontends.aten.known import known
 from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
-from opcost.traces.kineto.meaning import Asked
+from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
 
 if TYPE_CHECKING:
-    from opcost.traces.kineto.event import Event, Number
+    from opcost.traces.kineto.event import Event, Number, OperatorArgs
 
 CALLS, LEAVES, MODULES = range(3)
 """What a thread's intervals are: operators and annotations, which hold others; runtime calls, which do not; modules."""
@@ -26,7 +27,6 @@ _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES,
 
 MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
-NONE = -1
 APART = b"\0"
 """No JSON text has this byte in it."""
 LARGEST = 2**63
@@ -48,56 +48,31 @@ class Signature(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lane:
-    """Intervals of one sort on one thread, in the order of the file."""
-
-    start: array[int] = field(default_factory=lambda: array("q"))
-    duration: array[int] = field(default_factory=lambda: array("q"))
-    signature: array[int] = field(default_factory=lambda: array("i"))
-    link: array[int] = field(default_factory=lambda: array("q"))
-    """The sequence number of an operator, the correlation of a launch."""
-    external: array[int] = field(default_factory=lambda: array("q"))
-
-    def sort(self) -> None:
-        """Order by start, of two that start together the longer first; most profilers write them so."""
-        start, duration = self.start, self.duration
-        if all(map(lt, start, islice(start, 1, None))):
-            return
-        order = sorted(range(len(start)), key=start.__getitem__)
-        begun = [start[place] for place in order]
-        if not all(map(lt, begun, islice(begun, 1, None))):
-            first = 0
-            for _, run in groupby(begun):
-                last = first + sum(1 for _ in run)
-                if last - first > 1:
-                    order[first:last] = sorted(order[first:last], key=duration.__getitem__, reverse=True)
-                first = last
-        for name in ("start", "duration", "signature", "link", "external"):
-            column = getattr(self, name)
-            setattr(self, name, array(column.typecode, [column[place] for place in order]))
-
-    def extend(self, other: Lane) -> None:
-        """Add the intervals of another lane behind the own ones."""
-        for name in ("start", "duration", "signature", "link", "external"):
-            getattr(self, name).extend(getattr(other, name))
-
-
-@dataclass(slots=True)
 class DeviceColumns:
     """Work on devices, in the order of the file."""
 
-    start: array[int] = field(default_factory=lambda: array("q"))
-    duration: array[int] = field(default_factory=lambda: array("q"))
-    name: array[int] = field(default_factory=lambda: array("i"))
-    queue: array[int] = field(default_factory=lambda: array("i"))
-    correlation: array[int] = field(default_factory=lambda: array("q"))
-    external: array[int] = field(default_factory=lambda: array("q"))
+    start: array[int] = field(default_factory=LONGS)
+    duration: array[int] = field(default_factory=LONGS)
+    name: array[int] = field(default_factory=INTS)
+    queue: array[int] = field(default_factory=INTS)
+    correlation: array[int] = field(default_factory=LONGS)
+    external: array[int] = field(default_factory=LONGS)
+
+
+class _Spelled(dict[str, Callable[[Any], tuple[bytes, ...]]]):
+    """Of each operator, what of its arguments tells two calls of it apart; every event asks, a dictionary answers quickest."""
+
+    def __missing__(self, name: str) -> Callable[[Any], tuple[bytes, ...]]:
+        told = known(name)
+        values, strides = ("concrete",) * told.asks_values, ("strides",) * told.asks_strides
+        found = self[name] = attrgetter("dims", "old_dims", "types", *values, *strides)
+        return found
 
 
 class _Numbers(dict[tuple[str, bytes], int]):
     """The distinct signatures of one sort and their numbers, given when they are first asked for.
 
-    The key is the name and, with a zero byte between them, the arguments as the trace spells them.
+    The key is the name and, with a zero byte between them, what `_Spelled` picks of the arguments.
     """
 
     def __init__(self, sort: int, signatures: list[Signature]) -> None:
@@ -105,11 +80,17 @@ class _Numbers(dict[tuple[str, bytes], int]):
         self.signatures = signatures
 
     def __missing__(self, key: tuple[str, bytes]) -> int:
-        name, spelled = key
-        dims, old_dims, types, concrete, strides = spelled.split(APART, 4) if spelled else (b"",) * 5
         number = self[key] = len(self.signatures)
-        self.signatures.append(Signature(self.sort, name, dims or old_dims, types, concrete, strides))
+        self.signatures.append(self._signature(*key))
         return number
+
+    def _signature(self, name: str, spelled: bytes) -> Signature:
+        if not spelled:
+            return Signature(self.sort, name)
+        told = known(name)
+        dims, old_dims, types, *more = spelled.split(APART)
+        concrete = more.pop(0) if told.asks_values else b""
+        return Signature(self.sort, name, dims or old_dims, types, concrete, more.pop() if told.asks_strides else b"")
 
 
 class Columns:
@@ -131,7 +112,7 @@ class Columns:
         """Events with a duration below zero, which counts as none."""
         self.untimed = 0
         """Events without a beginning or a duration, which are left out."""
-        self._asked = Asked()
+        self._spelled = _Spelled()
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
@@ -179,14 +160,15 @@ class Columns:
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], array[int], array[int]]:
         """The events that have a beginning and a duration, and both in nanoseconds."""
-        begun, spent = [event.ts for event in events], [event.dur for event in events]
-        if None in begun or None in spent:
+        spent = [event.dur for event in events]
+        try:
+            starts = _nanoseconds([event.ts for event in events], LATEST)
+            durations = _nanoseconds(spent, LONGEST)
+        except TypeError:  # None is neither smaller nor larger than a time
             complete = [event for event in events if event.ts is not None and event.dur is not None]
             self.untimed += len(events) - len(complete)
             return self._timed(complete)
-        starts = _nanoseconds(begun, LATEST)
-        durations = _nanoseconds(spent, LONGEST)
-        if min(durations, default=0) < 0:
+        if min(spent, default=0) < 0:  # type: ignore[type-var, operator]
             self.negative += sum(duration < 0 for duration in durations)
             durations = array("q", [max(duration, 0) for duration in durations])
         return events, starts, durations
@@ -194,32 +176,16 @@ class Columns:
     def _add_operators(self, lane: Lane, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         from opcost.traces.kineto.event import NO_ARGS
 
-        numbers, asked, join = self._numbers[OPERATOR], self._asked, APART.join
-        arguments = [event.args or NO_ARGS for event in bucket]
+        numbers, spelled, join = self._numbers[OPERATOR], self._spelled, APART.join
+        arguments: list[OperatorArgs] = [event.args or NO_ARGS for event in bucket]
+        names = [event.name or "" for event in bucket]
+        found = [numbers[name, join(spelled[name](args))] for name, args in zip(names, arguments, strict=True)]
+        sequences = _identifiers([args.sequence for args in arguments])
         lane.start.extend(starts)
         lane.duration.extend(durations)
-        found = [
-            numbers[
-                name,
-                join(
-                    (
-                        args.dims,
-                        args.old_dims,
-                        args.types,
-                        args.concrete if asked[name].asks_values else b"",
-                        args.strides if asked[name].asks_strides else b"",
-                    )
-                ),
-            ]
-            for name, args in zip([event.name or "" for event in bucket], arguments, strict=True)
-        ]
         lane.signature.extend(array("i", found))
-        sequences = _identifiers([args.sequence for args in arguments])
-        if max(sequences, default=NONE) != NONE or min(sequences, default=NONE) != NONE:
-            threads = [args.forward_thread for args in arguments]
-            pairs = zip(sequences, threads, strict=True)
-            sequences = array("q", [_sequence(sequence, thread) for sequence, thread in pairs])
         lane.link.extend(sequences)
+        lane.backward.extend(_backward(sequences, arguments))
         lane.external.extend(_identifiers([args.external for args in arguments]))
 
     def _add_calls(self, lane: Lane, sort: int, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
@@ -229,6 +195,7 @@ class Columns:
         lane.signature.extend(array("i", [numbers[event.name or "", b""] for event in bucket]))
         nothing = array("q", [NONE]) * len(bucket)
         lane.external.extend(nothing)
+        lane.backward.extend(array("b", bytes(len(bucket))))
         if sort == RUNTIME:
             lane.link.extend(_identifiers([NONE if event.args is None else event.args.correlation for event in bucket]))
         else:
@@ -261,6 +228,7 @@ class Columns:
         columns.duration.extend(durations)
 
 
+_NO_THREAD = frozenset({None, 0, "0"})
 _SORT = attrgetter("sort")
 _THREAD = attrgetter("pid", "tid")
 
@@ -314,8 +282,10 @@ def _small(value: Number) -> int:
     return int(value) if value is not None and 0 <= value < LARGEST else NONE
 
 
-def _sequence(sequence: int, forward_thread: Number) -> int:
-    """The sequence number: as it is for a forward operator, below -1 for one that the backward pass ran for it."""
-    if sequence < 0:
-        return NONE
-    return -2 - sequence if forward_thread not in {None, 0, "0"} else sequence
+def _backward(sequences: array[int], arguments: list[OperatorArgs]) -> array[int]:
+    """Of each operator, whether the backward pass ran it: it has a sequence number and names the thread of its forward."""
+    if max(sequences, default=NONE) < 0:
+        return array("b", bytes(len(sequences)))
+    threads = [args.forward_thread for args in arguments]
+    pairs = zip(sequences, threads, strict=True)
+    return array("b", [sequence >= 0 and thread not in _NO_THREAD for sequence, thread in pairs])

@@ -6,7 +6,7 @@ from array import array
 from statistics import median, quantiles
 
 from opcost.core.answer import Busy
-from opcost.traces.kineto.link import GRAPH
+from opcost.traces.kineto.launches import GRAPH
 from opcost.traces.kineto.rows import Translated
 
 

@@ -12,7 +12,7 @@ from opcost.errors import SourceError
 from opcost.traces.file import REPAIR, TraceFile
 from opcost.traces.kineto.categories import CATEGORIES
 from opcost.traces.kineto.columns import Columns
-from opcost.traces.kineto.link import Linked
+from opcost.traces.kineto.link import Linked, link
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.stream import KinetoStream
 
@@ -56,7 +56,7 @@ def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, 
         )
     fields = stream.fields
     base = fields.get("baseTimeNanoseconds")
-    return stream, Translated(Linked(columns), base if type(base) is int else 0, rank_of(fields) or 0)
+    return stream, Translated(link(columns), base if type(base) is int else 0, rank_of(fields) or 0)
 
 
 def damage_notes(stream: KinetoStream) -> tuple[Note, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
 from opcost.frontends.aten import plan_of, translate
 from opcost.frontends.aten.call import flat
-from opcost.frontends.aten.known import FLAWS, Known, known
+from opcost.frontends.aten.known import FLAWS, known
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import like
 from opcost.frontends.aten.schema import Schema, overloads
@@ -24,14 +24,6 @@ class Meaning(NamedTuple):
     ins: tuple[TensorSpec, ...]
     outs: tuple[TensorSpec, ...] = ()
     attrs: Attrs = NO_ATTRS
-
-
-class Asked(dict[str, Known]):
-    """What the meaning of each operator depends on; every event asks twice, and a dictionary answers quickest."""
-
-    def __missing__(self, name: str) -> Known:
-        found = self[name] = known(name)
-        return found
 
 
 def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> Meaning:

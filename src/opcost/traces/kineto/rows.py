@@ -13,9 +13,11 @@ from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.kineto.categories import OPERATOR, PROVIDERS
-from opcost.traces.kineto.columns import NONE
-from opcost.traces.kineto.link import GRAPH, OUTSIDE, PHASES, Linked
+from opcost.traces.kineto.lane import NONE
+from opcost.traces.kineto.launches import GRAPH, OUTSIDE
+from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.meaning import Meaning, meaning
+from opcost.traces.kineto.training import PHASES
 
 UNTOLD = Meaning("", ())
 
@@ -50,16 +52,14 @@ class Translated:
         A contraction gives way to a contraction inside, and stays one around a sum that it needs. To a copy of its arguments,
         an empty result or a view nothing gives way but another such.
         """
-        linked = self.linked
-        nothing = len(linked.signatures)
         inside_out: dict[int, set[int]] = {}
-        for inner, outer in self._nested(nothing):
+        for inner, outer in self._nested():
             inside_out.setdefault(inner, set()).add(outer)
         found: set[int] = set()
         for inner, told in enumerate(self.meanings):
             if not told.kind:
                 continue
-            reached = _reached(inside_out, inner) - {nothing}
+            reached = _reached(inside_out, inner)
             if told.kind in MOVES:
                 found.update(outer for outer in reached if self.meanings[outer].kind == told.kind)
                 continue
@@ -67,14 +67,15 @@ class Translated:
             found.update(outer for outer in reached if contracts or self.meanings[outer].kind not in CONTRACTIONS)
         return frozenset(found)
 
-    def _nested(self, nothing: int) -> set[tuple[int, int]]:
+    def _nested(self) -> set[tuple[int, int]]:
         """The signatures of each row and of the one around it; a row that is joined to another is not inside that one."""
-        linked = self.linked
-        signatures, joined = linked.rows.signature, linked.joined
-        around = array("i", signatures)
-        around.append(nothing)  # where a row has no parent, -1 picks this one
-        pairs = zip(signatures, [around[parent] for parent in linked.parent], strict=True)
-        return {pair for row, pair in enumerate(pairs) if row not in joined} if joined else set(pairs)
+        rows, nothing = self.linked.rows, len(self.linked.signatures)
+        inner, around = array("i", rows.signature), array("i", rows.signature)
+        around.append(nothing)  # where a row has no parent, NONE picks this one
+        for row in self.linked.joined:
+            inner[row] = nothing
+        pairs = set(zip(inner, [around[parent] for parent in rows.parent], strict=True))
+        return {pair for pair in pairs if nothing not in pair}
 
     def bare(self, signature: int) -> Meaning:
         """What a signature means; of one that wraps another, only its tensors."""
@@ -108,36 +109,35 @@ class Translated:
         for place, owner in enumerate(linked.owner):
             if owner >= 0:
                 launched.setdefault(owner, []).append(self.kernel(place))
-        start = linked.rows.start
+        start, duration, steps = linked.rows.start, linked.rows.duration, [*linked.steps()]
         order = sorted(
             (row for row in range(len(linked)) if row not in linked.joined),
-            key=lambda row: (start[row], -linked.rows.duration[row], row),
+            key=lambda row: (start[row], -duration[row], row),
         )
-        return tuple(self._row(number, row, launched.get(row, [])) for number, row in enumerate(order))
+        return tuple(self._row(number, row, steps[row], launched.get(row, [])) for number, row in enumerate(order))
 
-    def _row(self, number: int, row: int, launched: list[Kernel]) -> ProfileRow:
-        linked = self.linked
-        signature_number = linked.rows.signature[row]
+    def _row(self, number: int, row: int, step: int | None, launched: list[Kernel]) -> ProfileRow:
+        linked, rows = self.linked, self.linked.rows
+        signature_number = rows.signature[row]
         signature = linked.signatures[signature_number]
         told = self.bare(signature_number)
-        module = linked.module[row]
+        module = rows.module[row]
         kernels = tuple(sorted(launched, key=lambda kernel: kernel.start_ns))
-        start = linked.rows.start[row]
         return ProfileRow(
             id=number,
             name=signature.name,
             type=signature.name,
             kind=told.kind,
-            module=linked.modules[module] if module >= 0 else "",
-            phase=PHASES[linked.phase[row]],
+            module="" if module == NONE else linked.modules[module],
+            phase=PHASES[rows.phase[row]],
             device=kernels[0].device if kernels else "cpu",
             stream=kernels[0].stream if kernels else self.thread(row),
             provider=PROVIDERS[signature.sort],
             rank=self.rank,
-            step=linked.step(start),
-            host_start_ns=self.base_ns + start,
-            host_ns=linked.rows.duration[row],
-            host_self_ns=linked.self_time[row],
+            step=step,
+            host_start_ns=self.base_ns + rows.start[row],
+            host_ns=rows.duration[row],
+            host_self_ns=rows.self_time[row],
             device_ns=linked.device[row] if self.has_device else None,
             device_total_ns=linked.device_total[row] if self.has_device else None,
             kernels=kernels,

@@ -1,7 +1,8 @@
 """A Kineto trace decoded block by block: the events stream by, the file's other fields are kept.
 
-msgspec decodes; this file only finds where a block of events may end. Whether a cut was right is not guessed: a block
-that was cut inside an event does not decode.
+The fields before the events are read first (`_header`). Then blocks are read into a window and decoded where they lie
+(`_straight`); where that fails, at the end of the list or at a cut inside an event, `_decode` finds out which. The fields
+behind the events come last (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from decimal import Decimal
-from functools import cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from opcost.core.parsing import mended, parse
-from opcost.errors import MissingFramework, SourceError
+from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
-from opcost.traces.kineto.categories import IGNORED
+from opcost.traces.kineto.cuts import end_of_event, separator_of
+from opcost.traces.kineto.decoding import EventDecoder, decoders
 from opcost.traces.kineto.window import Window
 
 if TYPE_CHECKING:
@@ -26,33 +26,37 @@ BLOCK_BYTES = 1 << 16
 """What is decoded at once; the events of so many bytes stay in a processor's cache."""
 LARGEST_HEAD = 1 << 24
 """If fields before the events are damaged, so much of the file is looked through before that is said."""
-LARGEST_FIRST = 1 << 22
-"""In so many bytes the first event must end."""
 LARGEST_EVENT = 1 << 24
 """In so many bytes an event must end; a text or a list that never does is not waited for."""
 LARGEST_TRAILER = 1 << 26
 SMALLEST_EVENT = 32
 """Bytes that an event has at the least, taken over many: with a name and a time it has twice as many."""
-LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-"""The key, and not a text that holds its name."""
-BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-"""A list of events without an object around it."""
 TRIES = 16
 """How many cuts of one block are tried before it counts as damaged."""
 
-EXACT_BELOW = 2.0**43
-UNSURE = (2.0**42 - 1e11, 2.0**52 / 1000 + 1e11)
-"""Microseconds as a float, times 1000 and rounded, are the right nanoseconds below 2**43: what the float is off is less than
-half a nanosecond. Only from 2**42 to 2**52 nanoseconds does the product add half a step of its own. A day more on either
-side, because only some events are looked at."""
-
-SAMPLES = 8
-STRANGE = 4
-"""The quick decoder is no longer tried if it failed in more than one of so many blocks, and more often than this."""
-
-_NOT_FINITE = re.compile(rb"([:\[,]\s*)(-?(?:nan|inf|infinity))(?=\s*[,}\]])", re.IGNORECASE)
+_LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+"""The key, and not a text that holds its name."""
+_BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+"""A list of events without an object around it."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+class _Decoded(NamedTuple):
+    """Events, how many bytes they took, and whether the list of events ended with them."""
+
+    events: list[Event]
+    used: int
+    ended: bool
+
+
+class _Damage(Exception):
+    """The file cannot be read beyond here; `saved` are events of the last block that stand before the damage."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.saved: list[Event] = []
 
 
 class KinetoStream:
@@ -67,13 +71,13 @@ class KinetoStream:
         self.fields: dict[str, Any] = {}
         self.damage = ""
         self.events = 0
+        self._decoder = EventDecoder(decoders())
+        self._faults = self._decoder.by.faults
         self._position = 0
-        """Offset of the buffer's first byte in the unpacked file, for messages."""
+        """Offset of the window's first byte in the unpacked file, for messages."""
         self._read = 0
         self._broken = ""
-        self._decoders = _decoders()
-        self._exact = False
-        self._strange = self._decoded_blocks = 0
+        """Why the file cannot be unpacked further."""
 
     def blocks(self) -> Iterator[list[Event]]:
         """The events, in the order of the file."""
@@ -91,40 +95,21 @@ class KinetoStream:
     def _blocks(self, stream: BinaryIO) -> Iterator[list[Event]]:
         window = Window(self._header(stream), BLOCK_BYTES)
         separator = b""
-        while True:
+        ended = False
+        while not ended:
             read, broken = self._more(stream, window)
-            cut = window.rfind(separator) if separator else -1
-            if cut >= 0 and (found := self._straight(window, cut + separator.index(b"}") + 1)):
-                self._count(len(found))
-                yield found
-                used = cut + len(separator) - 1
-                self._position += used
-                window.drop(used)
-                continue
-            buffer = window.content()
-            separator = separator or _separator(buffer)
-            if read:
-                cut = buffer.rfind(separator) if separator else -1
-                if cut < 0:
-                    if len(buffer) > LARGEST_EVENT:
-                        raise _Damage(
-                            f"no event ends in the {len(buffer)} bytes after event {self.events}, at byte {self._position}",
-                            REPAIR,
-                        )
-                    continue
-                events, used, ended = self._decode(buffer, cut, separator)
-            else:
-                events, used, ended = self._last(buffer, separator, broken)
-            if events:
-                self._count(len(events))
-                yield events
-            if broken and not ended:
-                raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
-            self._position += used
-            window.drop(used)
-            if ended:
-                self._trailer(window.content(), stream)
-                return
+            found = self._straight(window, separator)
+            if found is None:
+                buffer = window.content()
+                separator = separator or separator_of(buffer)
+                found = self._decode(buffer, separator) if read else self._last(buffer, separator, broken)
+            if found.events:
+                self._count(len(found.events))
+                yield found.events
+            ended = found.ended
+            self._position += found.used
+            window.drop(found.used)
+        self._trailer(window.content(), stream)
 
     def _count(self, events: int) -> None:
         """Count the events of a block; more than such bytes can hold are made to keep a reader busy."""
@@ -132,16 +117,20 @@ class KinetoStream:
         if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:
             raise _Damage(f"{self.events} events stand in the first {self._position} bytes", REPAIR)
 
-    def _straight(self, window: Window, end: int) -> list[Event]:
-        """The events before `end`, decoded where they lie.
+    def _straight(self, window: Window, separator: bytes) -> _Decoded | None:
+        """The events before the last cut, decoded where they lie.
 
-        Nothing where the cut was wrong or the list has ended: then the slower way finds out which.
+        None where there is no cut yet, it was wrong or the list has ended: then the slower way finds out which.
         """
-        with window.closed(end) as text:
+        cut = window.last(separator) if separator else None
+        if cut is None:
+            return None
+        with window.closed(cut + separator.index(b"}") + 1) as text:
             try:
-                return self._decoded(text)
-            except self._decoders.errors:
-                return []
+                events = self._decoder.decode(text)
+            except self._faults:
+                return None
+        return _Decoded(events, cut + len(separator) - 1, ended=False) if events else None
 
     def _more(self, stream: BinaryIO, window: Window) -> tuple[int, str]:
         """Read another block: how many bytes came, and why none if the file is broken there."""
@@ -167,11 +156,11 @@ class KinetoStream:
         while True:
             read, broken = self._more(stream, window)
             buffer = window.content()
-            if bare := BARE.match(buffer):
+            if bare := _BARE.match(buffer):
                 self._position = bare.end()
                 return buffer[bare.end() :]
             fault: _Damage | None = None
-            for found in LIST.finditer(buffer):
+            for found in _LIST.finditer(buffer):
                 try:
                     self._keep(buffer[: found.start()].lstrip(b"\xef\xbb\xbf").rstrip().removesuffix(b",") + b"}", 0)
                 except _Damage as exc:
@@ -183,90 +172,66 @@ class KinetoStream:
                 fault = fault or _Damage('the list "traceEvents" is missing', REPAIR)
                 raise _Damage(broken, TRUNCATED) if broken else fault
 
-    def _decode(self, buffer: bytes, cut: int, separator: bytes) -> tuple[list[Event], int, bool]:
-        """Events up to a cut, how many bytes they took, and whether the list of events ended before the cut."""
-        closing = separator.index(b"}") + 1
+    def _decode(self, buffer: bytes, separator: bytes) -> _Decoded:
+        """The events up to the last cut that is right, or to the end of the list before it; none where no event has ended."""
+        cut = buffer.rfind(separator) if separator else -1
+        if cut < 0:
+            if len(buffer) > LARGEST_EVENT:
+                place = f"after event {self.events}, at byte {self._position}"
+                raise _Damage(f"no event ends in the {len(buffer)} bytes {place}", REPAIR)
+            return _Decoded([], 0, ended=False)
         fault: Exception | None = None
         for _ in range(TRIES):
+            try:
+                events = self._events(buffer, cut + separator.index(b"}") + 1)
+            except self._faults as exc:
+                if (end := _end_of_list(exc)) is not None:
+                    return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
+                fault = fault or exc
+                if isinstance(exc, self._decoder.by.invalid):
+                    break
+            else:
+                return _Decoded(events, cut + len(separator) - 1, ended=False)
+            cut = buffer.rfind(separator, 0, cut)
             if cut < 0:
                 break
-            try:
-                return self._events(buffer, cut + closing, b"]"), cut + len(separator) - 1, False
-            except self._decoders.errors as exc:
-                if (found := _TRAILING.search(str(exc))) is not None:
-                    end = _end(found)
-                    return self._events(buffer, end, b""), end, True
-                fault = fault or exc
-                if isinstance(exc, self._decoders.invalid):
-                    break
-            cut = buffer.rfind(separator, 0, cut)
         raise self._damaged(buffer, separator, fault)
 
-    def _last(self, buffer: bytes, separator: bytes, broken: str) -> tuple[list[Event], int, bool]:
+    def _last(self, buffer: bytes, separator: bytes, broken: str) -> _Decoded:
         """The events that are left when the file has no more blocks."""
         try:
-            return self._events(buffer, len(buffer), b""), len(buffer), True
-        except self._decoders.errors as exc:
-            if (found := _TRAILING.search(str(exc))) is not None:
-                end = _end(found)
-                return self._events(buffer, end, b""), end, True
+            return _Decoded(self._events(buffer, len(buffer), close=b""), len(buffer), ended=True)
+        except self._faults as exc:
+            if (end := _end_of_list(exc)) is not None:
+                return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
             if self.partial:
                 self.damage = broken or self._where(exc)
-                return self._whole(buffer, separator), len(buffer), True
+                return _Decoded(self._whole(buffer, separator), len(buffer), ended=True)
             if broken:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED) from exc
             raise self._damaged(buffer, separator, exc) from exc
 
-    def _events(self, buffer: bytes, end: int, close: bytes) -> list[Event]:
+    def _events(self, buffer: bytes, end: int, *, close: bytes = b"]") -> list[Event]:
         """Decode the events before `end`; the opening bracket is put in front."""
-        return self._decoded(b"".join((b"[", memoryview(buffer)[:end], close)))
-
-    def _decoded(self, text: bytes | memoryview) -> list[Event]:
-        """The events of a text; a number that is none, which some writers put into arguments, counts as missing."""
-        try:
-            return self._typed(text)
-        except self._decoders.malformed as exc:
-            finite = _NOT_FINITE.sub(_blank, bytes(text))
-            if isinstance(exc, self._decoders.invalid) or finite == text:
-                raise
-        return self._typed(finite)
-
-    def _typed(self, text: bytes | memoryview) -> list[Event]:
-        if self._strange <= STRANGE or self._strange * STRANGE < self._decoded_blocks:
-            self._decoded_blocks += 1
-            try:
-                return self._timed(text, self._decoders.quick, self._decoders.quick_exact)
-            except self._decoders.invalid:
-                self._strange += 1  # an event of a phase or a category that nobody knows
-        return self._timed(text, self._decoders.plain, self._decoders.plain_exact)
-
-    def _timed(self, text: bytes | memoryview, decoder: Any, exact: Any) -> list[Event]:
-        if not self._exact:
-            events: list[Event] = decoder.decode(text)
-            sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
-            if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
-                return events
-            self._exact = True
-        found: list[Event] = exact.decode(text)
-        return found
+        return self._decoder.decode(b"".join((b"[", memoryview(buffer)[:end], close)))
 
     def _whole(self, buffer: bytes, separator: bytes) -> list[Event]:
         """Of a damaged buffer, the events before the damage, found by halving."""
         closing = separator.find(b"}") + 1
         cuts = [found.start() for found in re.finditer(re.escape(separator), buffer)] if separator else []
-        low, high = 0, len(cuts)
+        right, wrong = 0, len(cuts) + 1  # so many cuts are known to be right, and of so many the last is wrong
         best: list[Event] = []
-        while low < high:
-            middle = (low + high + 1) // 2
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
             try:
-                best = self._events(buffer, cuts[middle - 1] + closing, b"]")
-                low = middle
-            except self._decoders.errors:
-                high = middle - 1
-        last = _one_more(buffer, cuts[low - 1] + len(separator) - 1 if low else 0)
+                best = self._events(buffer, cuts[middle - 1] + closing)
+                right = middle
+            except self._faults:
+                wrong = middle
+        end = end_of_event(buffer, cuts[right - 1] + len(separator) - 1 if right else 0)
         try:
-            return self._events(buffer, last, b"]") if last else best
-        except self._decoders.errors:
+            return best if end is None else self._events(buffer, end)
+        except self._faults:
             return best
 
     def _damaged(self, buffer: bytes, separator: bytes, fault: Exception | None) -> Exception:
@@ -323,83 +288,10 @@ class KinetoStream:
         self.fields.update(found)
 
 
-class _Damage(Exception):
-    """The file cannot be read beyond here; `saved` are events of the last block that stand before the damage."""
+def _end_of_list(fault: Exception) -> int | None:
+    """Where the list of events ended, if something behind it is all that is wrong.
 
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.saved: list[Event] = []
-
-
-class _Decoders:
-    """msgspec's decoders of a list of events: the quick ones know all phases and categories, the exact ones keep decimals."""
-
-    def __init__(self) -> None:
-        import msgspec
-
-        from opcost.traces.kineto import event
-
-        def decoder(of: Any) -> Any:
-            return msgspec.json.Decoder(list[of])
-
-        self.quick, self.quick_exact = decoder(event.quick(int | float)), decoder(event.quick(Decimal))
-        self.plain, self.plain_exact = decoder(event.Event), decoder(event.DecimalEvent)
-        self.errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-        self.invalid = msgspec.ValidationError
-        self.malformed = msgspec.DecodeError
-
-
-def _decoders() -> _Decoders:
-    try:
-        import msgspec  # noqa: F401
-    except ModuleNotFoundError as exc:
-        raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install msgspec") from exc
-    return _made()
-
-
-@cache
-def _made() -> _Decoders:
-    """Their types are put together once: that takes as long as a small trace."""
-    return _Decoders()
-
-
-def _blank(found: re.Match[bytes]) -> bytes:
-    """An empty text as long as what it stands for, so that everything behind stays where it is."""
-    return found[1] + b'""'.ljust(len(found[2]))
-
-
-def _needs_decimals(time: float | None) -> bool:
-    """Whether a float may be the wrong nanosecond, as on a clock that counts from 1970."""
-    return type(time) is float and (time >= EXACT_BELOW or UNSURE[0] <= time < UNSURE[1])
-
-
-def _end(found: re.Match[str]) -> int:
-    """Where the list ended: msgspec counts bytes from one, and the bracket put in front is not in the buffer."""
-    return int(found[1]) - 2
-
-
-def _one_more(buffer: bytes, start: int) -> int:
-    """Where the event ends that begins here; 0 where it does not end."""
-    text = buffer[start:].decode("utf-8", "replace")
-    try:
-        _, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
-    except (ValueError, RecursionError):
-        return 0
-    return start + len(text[:end].encode("utf-8", "replace"))
-
-
-def _separator(buffer: bytes) -> bytes:
-    """What stands between two events of this file, from the end of one to the beginning of the next."""
-    text = buffer[:LARGEST_FIRST].decode("utf-8", "replace")
-    start = len(text) - len(text.lstrip())
-    try:
-        _, end = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return b""
-    found = re.compile(r"\s*,\s*\{").match(text, end)
-    if found is None:
-        return b""
-    line = text[:end].rpartition("}")[0].rpartition("\n")
-    indent = "\n" + line[2] if line[1] and not line[2].strip() else ""
-    return (indent + "}" + found[0]).encode()
+    msgspec counts bytes from one, and the bracket put in front is not in the buffer.
+    """
+    found = _TRAILING.search(str(fault))
+    return None if found is None else int(found[1]) - 2

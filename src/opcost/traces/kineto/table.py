@@ -22,10 +22,11 @@ from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.categories import PROVIDERS
 from opcost.traces.kineto.device_use import device_uses
-from opcost.traces.kineto.link import GRAPH, OUTSIDE, PHASES
+from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.load import damage_notes, is_kineto, meta_of, rank_of, translate, wall_of
 from opcost.traces.kineto.meaning import Meaning
-from opcost.traces.kineto.rows import Translated
+from opcost.traces.kineto.rows import REASONS, Translated
+from opcost.traces.kineto.training import PHASES
 
 
 class Times:
@@ -191,7 +192,7 @@ class _Members(dict[Any, "array[int]"]):
 def _groups(translated: Translated) -> tuple[Group, ...]:
     linked = translated.linked
     rows, joined = linked.rows, linked.joined
-    steps = map(linked.step, rows.start) if linked.columns.steps else repeat(None)
+    steps = linked.steps() if linked.columns.steps else repeat(None)
     # What launched nothing is no execution on the device, and so in another group than what did.
     launching = bytearray(len(linked))
     for owner in set(linked.owner):
@@ -200,14 +201,14 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
     numbers: dict[tuple[int, int, int, int | None, str, int], int] = {}
     number_of = numbers.setdefault
     threads = translated.thread_of_rows()
-    keys = zip(rows.signature, linked.module, linked.phase, steps, threads, launching, strict=False)
+    keys = zip(rows.signature, rows.module, rows.phase, steps, threads, launching, strict=False)
     group_of = array("i", [number_of(key, len(numbers)) for key in keys])
     members: list[array[int]] = [array("i") for _ in numbers]
     add = [own.append for own in members]
     for row, number in enumerate(group_of):
         add[number](row)
-    if joined:
-        members = [array("i", [row for row in own if row not in joined]) for own in members]
+    for number in {group_of[row] for row in joined}:
+        members[number] = array("i", [row for row in members[number] if row not in joined])
     kernels: list[dict[Queue, Times]] = [{} for _ in members]
     work = linked.columns.device
     launched = _Members()
@@ -221,13 +222,13 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
             type=linked.signatures[signature].name,
             provider=PROVIDERS[linked.signatures[signature].sort],
             meaning=translated.bare(signature),
-            module=linked.modules[module] if module >= 0 else "",
+            module="" if module == NONE else linked.modules[module],
             phase=PHASES[phase],
             step=step,
             thread=thread,
             device_total=sum([linked.device_total[row] for row in own]) if translated.has_device else 0,
             host=_picked(rows.duration, own),
-            host_self=_picked(linked.self_time, own),
+            host_self=_picked(rows.self_time, own),
             device=_picked(linked.device, own) if queues else Times(array("q", bytes(8 * len(own)))),
             kernels=queues,
         )
@@ -243,11 +244,10 @@ def _picked(column: array[int], places: array[int]) -> Times:
 def _unattributed(translated: Translated) -> dict[tuple[Queue, str], Times]:
     work = translated.linked.columns.device
     found: dict[tuple[Queue, str], Times] = {}
-    reasons = {GRAPH: "graph", OUTSIDE: "outside"}
     for place, owner in enumerate(translated.linked.owner):
         if owner < 0:
             queue = Queue(translated.kernel_names[work.name[place]], *translated.queues[work.queue[place]])
-            found.setdefault((queue, reasons.get(owner, "none")), Times()).values.append(work.duration[place])
+            found.setdefault((queue, REASONS.get(owner, "none")), Times()).values.append(work.duration[place])
     return found
 
 

@@ -34,8 +34,10 @@ class Window:
         self._bytes[self._end : self._end + len(more)] = more
         self._end += len(more)
 
-    def rfind(self, text: bytes) -> int:
-        return self._bytes.rfind(text, 1, self._end) - 1
+    def last(self, text: bytes) -> int | None:
+        """Where this text stands for the last time."""
+        place = self._bytes.rfind(text, 1, self._end)
+        return None if place < 0 else place - 1
 
     def __len__(self) -> int:
         return self._end - 1

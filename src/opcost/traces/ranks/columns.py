@@ -1,9 +1,13 @@
-"""One rank's trace reduced to plain columns, and such columns made into a profile again."""
+"""One rank's trace reduced to plain columns, and such columns made into a profile again.
+
+A row of the columns is an operator, a kernel, a note and so on: `what` says which, and the other columns mean what that has.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from opcost.core.document import write_attrs
@@ -12,7 +16,7 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.reader import KinetoReader
 from opcost.traces.kineto.rows import REASONS
-from opcost.traces.kineto.table import Table, Times, tabulate
+from opcost.traces.kineto.table import Group, Table, Times, tabulate
 from opcost.traces.registry import reader_of
 
 CACHE_VERSION = "5"
@@ -26,6 +30,7 @@ NUMBERS = (
 
 DAMAGES = ("partial", "untimed", "negative", "incomplete")
 """Notes that are told of every rank; what the others count is in the rows."""
+_WORDS = ("type", "kind", "module", "phase", "provider", "device", "stream")
 _TIMES = ("count", "host_ns", "host_self_ns", "device_ns", "device_total_ns")
 
 
@@ -48,47 +53,53 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _of_table(table: Table) -> Iterable[dict[str, Any]]:
-    rank = {"rank": table.rank}
-    yield {**rank, "what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
+def _of_table(table: Table) -> Iterator[dict[str, Any]]:
+    """What a table holds, each with the rank."""
+    for row in _parts(table):
+        yield {"rank": table.rank, **row}
+
+
+def _parts(table: Table) -> Iterator[dict[str, Any]]:
+    yield {"what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
     for note in table.notes:
-        yield {**rank, "what": "note", "type": note.code, "kind": note.text}
+        yield {"what": "note", "type": note.code, "kind": note.text}
     for place, group in enumerate(table.groups):
-        queue = next(iter(group.kernels), None)
-        has_device = bool(table.devices)
-        yield {
-            **rank,
-            "what": "operator",
-            "type": group.type,
-            "kind": group.meaning.kind,
-            "module": group.module,
-            "phase": group.phase,
-            "provider": group.provider,
-            "device": queue.device if queue else "cpu",
-            "stream": queue.stream if queue else group.thread,
-            "ins": _specs(group.meaning.ins),
-            "outs": _specs(group.meaning.outs),
-            "attrs": json.dumps(write_attrs(group.meaning.attrs)),
-            "step": group.step,
-            "place": place,
-            "count": group.host.count,
-            "host_ns": group.host.total,
-            "host_self_ns": group.host_self.total,
-            "device_ns": group.device.total if has_device else None,
-            "device_total_ns": group.device_total if has_device else None,
-            **_spread(group.device if queue else group.host),
-        }
+        yield {"what": "operator", "place": place, **_of_group(group, has_device=bool(table.devices))}
         for queue, times in group.kernels.items():
-            yield {**rank, "what": "kernel", "place": place, **_of_kernel(queue, times)}
+            yield {"what": "kernel", "place": place, **_of_kernel(queue, times)}
     for (queue, reason), times in table.unattributed.items():
-        yield {**rank, "what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
+        yield {"what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
     for device, use in table.devices.items():
         spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
-        yield {**rank, "what": "device", "device": device, **spent, "attrs": json.dumps(use._asdict())}
-    seen: dict[tuple[str, str], int] = {}
+        yield {"what": "device", "device": device, **spent, "attrs": json.dumps(use._asdict())}
+    seen: Counter[tuple[str, str]] = Counter()
     for name, group_name, _, duration in table.collectives:
-        place = seen[name, group_name] = seen.get((name, group_name), -1) + 1
-        yield {**rank, "what": "collective", "type": name, "stream": group_name, "place": place, "device_ns": duration}
+        place = seen[name, group_name]
+        seen[name, group_name] += 1
+        yield {"what": "collective", "type": name, "stream": group_name, "place": place, "device_ns": duration}
+
+
+def _of_group(group: Group, *, has_device: bool) -> dict[str, Any]:
+    queue = next(iter(group.kernels), None)
+    return {
+        "type": group.type,
+        "kind": group.meaning.kind,
+        "module": group.module,
+        "phase": group.phase,
+        "provider": group.provider,
+        "device": queue.device if queue else "cpu",
+        "stream": queue.stream if queue else group.thread,
+        "ins": _specs(group.meaning.ins),
+        "outs": _specs(group.meaning.outs),
+        "attrs": json.dumps(write_attrs(group.meaning.attrs)),
+        "step": group.step,
+        "count": group.host.count,
+        "host_ns": group.host.total,
+        "host_self_ns": group.host_self.total,
+        "device_ns": group.device.total if has_device else None,
+        "device_total_ns": group.device_total if has_device else None,
+        **_spread(group.device if queue else group.host),
+    }
 
 
 def _of_kernel(queue: tuple[str, str, str], times: Times) -> dict[str, Any]:
@@ -106,7 +117,7 @@ def _spread(times: Times) -> dict[str, int]:
     }
 
 
-def _of_profile(profile: Profile) -> Iterable[dict[str, Any]]:
+def _of_profile(profile: Profile) -> Iterator[dict[str, Any]]:
     """The rows of a format that has one file of ordinary size for each rank."""
     yield {"what": "run", "host_ns": profile.wall_ns}
     for note in profile.notes:
@@ -114,10 +125,7 @@ def _of_profile(profile: Profile) -> Iterable[dict[str, Any]]:
     for place, row in enumerate(profile.rows):
         yield {
             "what": "operator",
-            **{
-                name: getattr(row, name) for name in ("type", "kind", "module", "phase", "provider", "device", "stream")
-            },
-            **{name: getattr(row, name) for name in ("step", *_TIMES)},
+            **{name: getattr(row, name) for name in (*_WORDS, "step", *_TIMES)},
             "ins": _specs(row.ins),
             "outs": _specs(row.outs),
             "attrs": json.dumps(write_attrs(row.attrs)),
@@ -137,56 +145,51 @@ def _specs(specs: tuple[TensorSpec, ...]) -> str:
 
 def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Profile:
     """The columns of all ranks, row by row, as one profile."""
-    operators: dict[tuple[int, int], Mapping[str, Any]] = {}
-    kernels: dict[tuple[int, int], list[Kernel]] = {}
-    lost: list[Kernel] = []
+    of: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     sources: dict[int, str] = {}
-    wall: list[int] = []
-    uses: list[dict[str, Any]] = []
-    faults: list[Note] = []
     for row in rows:
-        what, key = row["what"], (row["rank"], row["place"])
+        of[row["what"]].append(row)
         sources.setdefault(row["rank"], row["source"])
-        if what == "operator":
-            operators[key] = row
-        elif what == "run" and row["host_ns"] is not None:
-            wall.append(row["host_ns"])
-        elif what == "note" and row["type"] in DAMAGES:
-            faults.append(Note(row["type"], f"rank {row['rank']}: {row['kind']}"))
-        elif what == "device":
-            uses.append({**json.loads(row["attrs"]), "rank": row["rank"]})
-        elif what in {"kernel", "unattributed"}:
-            why = row["kind"] if what == "unattributed" and row["kind"] in REASONS.values() else ""
-            rank = row["rank"] if what == "unattributed" else None
-            queue = (row["type"], row["device"], row["stream"])
-            kernel = Kernel(*queue, 0, row["device_ns"], why=why, count=row["count"], rank=rank)
-            (kernels.setdefault(key, []) if what == "kernel" else lost).append(kernel)
-    found = tuple(
-        ProfileRow(
-            id=number,
-            name=row["type"],
-            **{name: row[name] for name in ("type", "kind", "module", "phase", "provider", "device", "stream")},
-            **{name: row[name] for name in ("rank", "step", *_TIMES)},
-            kernels=tuple(kernels.get(key, ())),
-            ins=_read_specs(row["ins"]),
-            outs=_read_specs(row["outs"]),
-            attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
-        )
-        for number, (key, row) in enumerate(operators.items())
-    )
-    meta = {
-        "source": ", ".join(sources[rank] for rank in sorted(sources)),
-        "format": "ranks",
-        "ranks": str(len(sources)),
-    }
+    kernels: defaultdict[tuple[int, int], list[Kernel]] = defaultdict(list)
+    for row in of["kernel"]:
+        kernels[row["rank"], row["place"]].append(_read_kernel(row))
+    faults = [Note(row["type"], f"rank {row['rank']}: {row['kind']}") for row in of["note"] if row["type"] in DAMAGES]
     return Profile(
-        meta=meta,
-        rows=found,
-        unattributed=tuple(lost),
-        wall_ns=max(wall, default=None),
+        meta={
+            "source": ", ".join(sources[rank] for rank in sorted(sources)),
+            "format": "ranks",
+            "ranks": str(len(sources)),
+        },
+        rows=tuple(
+            _read_row(number, row, kernels[row["rank"], row["place"]]) for number, row in enumerate(of["operator"])
+        ),
+        unattributed=tuple(_read_lost(row) for row in of["unattributed"]),
+        wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
         notes=(*notes, *faults),
-        extra={"devices": uses},
+        extra={"devices": [{**json.loads(row["attrs"]), "rank": row["rank"]} for row in of["device"]]},
     )
+
+
+def _read_row(number: int, row: Mapping[str, Any], kernels: list[Kernel]) -> ProfileRow:
+    return ProfileRow(
+        id=number,
+        name=row["type"],
+        **{name: row[name] for name in (*_WORDS, "rank", "step", *_TIMES)},
+        kernels=tuple(kernels),
+        ins=_read_specs(row["ins"]),
+        outs=_read_specs(row["outs"]),
+        attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
+    )
+
+
+def _read_kernel(row: Mapping[str, Any]) -> Kernel:
+    return Kernel(row["type"], row["device"], row["stream"], 0, row["device_ns"], count=row["count"])
+
+
+def _read_lost(row: Mapping[str, Any]) -> Kernel:
+    """Device work that belongs to no operator, with the reason and the rank."""
+    why = row["kind"] if row["kind"] in REASONS.values() else ""
+    return _read_kernel(row)._replace(why=why, rank=row["rank"])
 
 
 def _read_specs(text: str) -> tuple[TensorSpec, ...]:

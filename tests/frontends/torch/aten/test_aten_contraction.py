@@ -244,3 +244,8 @@ def test_a_linear_layer_with_cross_entropy_counts_logits_and_gradients(record: A
     )  # fmt: skip
     fused = [s for s in seen if s.name.startswith("torch_nn::")]
     assert [s.cost.macs for s in fused] == [3 * tokens * features * classes]
+
+
+def test_a_chain_that_begins_with_a_vector_has_one_row(translated: Any, meta: Any) -> None:
+    seen = translated(aten.linalg_multi_dot.default, [meta(M), meta(M, K), meta(K, N)], outs=((N,),))
+    assert (seen.kind, seen.attrs["depth"], seen.cost.macs) == ("matmul", K, M * K + K * N)

@@ -29,6 +29,7 @@ UNKNOWN = {
 
 ELSEWHERE = {
     "ao": "registered when activations are offloaded",
+    "bitsandbytes": "of bitsandbytes",
     "bucketing": "registered by compilation",
     "c10d_functional": "of an earlier PyTorch",
     "flash_attn": "of flash-attn",
@@ -45,6 +46,7 @@ ELSEWHERE = {
     "symm_mem": "only in builds with distributed support",
     "torch_attn": "registered when first used",
     "torch_nn": "registered when first used",
+    "torchao": "of torchao",
     "torchvision": "of torchvision",
     "transformers": "of transformers",
 }

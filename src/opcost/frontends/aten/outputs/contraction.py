@@ -7,7 +7,7 @@ from typing import Any
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call, per_axis
-from opcost.frontends.aten.outputs.table import like, made, on, only
+from opcost.frontends.aten.outputs.table import like, made, on, on_each, only
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 
 
@@ -49,16 +49,6 @@ def _linear_backward(call: Call) -> tuple[Tensor, ...]:
     grad, weight = call["grad_output"], call["weight"]
     grads = like(call["self"]), like(weight), made(grad.shape[-1:], type_name(grad))
     return only(grads, call["output_mask"])
-
-
-@on("outer", "ger")
-def _outer(call: Call) -> tuple[Described, ...]:
-    return (made((*call["self"].shape, *call.get("vec2").shape), type_name(call["self"])),)
-
-
-@on("addr")
-def _addr(call: Call) -> tuple[Described, ...]:
-    return (made((*call["vec1"].shape, *call["vec2"].shape), type_name(call["self"])),)
 
 
 @on("linalg_vecdot")
@@ -140,17 +130,17 @@ def _conv_tbc(call: Call) -> tuple[Described, ...]:
     return (made((steps, x.shape[1], weight.shape[2]), type_name(x)),)
 
 
-@on("convolution_backward", "convolution_backward_overrideable")
-def _convolution_backward(call: Call) -> tuple[Any, ...]:
-    return _conv_grads(call, "input")
-
-
-@on("_slow_conv2d_backward")
-def _slow_backward(call: Call) -> tuple[Any, ...]:
-    return _conv_grads(call, "self")
-
-
 def _conv_grads(call: Call, x: str) -> tuple[Any, ...]:
     grad, weight = call["grad_output"], call["weight"]
     grads = like(call[x]), like(weight), made(grad.shape[1:2], type_name(grad))
     return only(grads, call["output_mask"])
+
+
+on_each(
+    {
+        "outer ger": lambda call: (made((*call["self"].shape, *call.get("vec2").shape), type_name(call["self"])),),
+        "addr": lambda call: (made((*call["vec1"].shape, *call["vec2"].shape), type_name(call["self"])),),
+        "convolution_backward convolution_backward_overrideable": lambda call: _conv_grads(call, "input"),
+        "_slow_conv2d_backward": lambda call: _conv_grads(call, "self"),
+    }
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.outputs.table import axis_of, like, made, on
+from opcost.frontends.aten.outputs.table import axis_of, like, made, on, on_each
 from opcost.frontends.aten.promotion import complex_of, floating, is_integer, promoted, real_of
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 from opcost.frontends.aten.told import UNTOLD, NotTold
@@ -43,16 +43,6 @@ def common_shape(operands: list[Tensor]) -> tuple[int, ...]:
     return broadcast([operand.shape for operand in operands])
 
 
-@on("add", "sub", "rsub", "subtract", "pow", "clamp", "clip", "gelu", "gelu_backward", "clamp_min", "clamp_max")
-def _arithmetic(call: Call) -> tuple[Tensor, ...]:
-    return elementwise(call, "")
-
-
-@on("div", "divide")
-def _division(call: Call) -> tuple[Tensor, ...]:
-    return elementwise(call, "div" if call.get("rounding_mode") is None else "floor_divide")
-
-
 @on("float_power")
 def _float_power(call: Call) -> tuple[Tensor, ...]:
     (y,) = elementwise(call, "")
@@ -67,25 +57,10 @@ def _where(call: Call) -> tuple[Tensor, ...]:
     return (made(shape, promoted(*operands[1:])),)
 
 
-@on("masked_fill")
-def _masked_fill(call: Call) -> tuple[Tensor, ...]:
-    return (made(common_shape([call["self"], call["mask"]]), type_name(call["self"])),)
-
-
 @on("lerp")
 def _lerp(call: Call) -> tuple[Tensor, ...]:
     operands = [value for value in call.args.values() if isinstance(value, Tensor)]
     return (made(common_shape(operands), type_name(call["self"])),)
-
-
-@on("polar")
-def _polar(call: Call) -> tuple[Tensor, ...]:
-    return (made(common_shape([call["abs"], call["angle"]]), complex_of(type_name(call["abs"]))),)
-
-
-@on("complex")
-def _complex(call: Call) -> tuple[Tensor, ...]:
-    return (made(common_shape([call["real"], call["imag"]]), complex_of(type_name(call["real"]))),)
 
 
 @on("glu")
@@ -99,3 +74,18 @@ def _glu(call: Call) -> tuple[Described, ...]:
 def _log_sigmoid(call: Call) -> tuple[Tensor, ...]:
     """The second result is a buffer that only the CPU fills."""
     return like(call["self"]), like(call["self"])
+
+
+on_each(
+    {
+        "add sub rsub subtract pow clamp clip gelu gelu_backward clamp_min clamp_max": lambda call: elementwise(
+            call, ""
+        ),
+        "div divide": lambda call: elementwise(call, "div" if call.get("rounding_mode") is None else "floor_divide"),
+        "masked_fill": lambda call: (made(common_shape([call["self"], call["mask"]]), type_name(call["self"])),),
+        "polar": lambda call: (made(common_shape([call["abs"], call["angle"]]), complex_of(type_name(call["abs"]))),),
+        "complex": lambda call: (
+            made(common_shape([call["real"], call["imag"]]), complex_of(type_name(call["real"]))),
+        ),
+    }
+)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.frontends.aten.call import Call, per_axis
-from opcost.frontends.aten.outputs.table import default_type, like, made, on, only
+from opcost.frontends.aten.outputs.table import default_type, like, made, on, on_each, only
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 
 _HALF = ("float16", "bfloat16")
@@ -68,11 +68,6 @@ def _softmax(call: Call) -> tuple[Described, ...]:
     return (like(x, default_type(call, type_name(x)) if "dtype" in call.args else ""),)
 
 
-@on("_softmax_backward_data", "_log_softmax_backward_data")
-def _softmax_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["grad_output"], call["input_dtype"]),)
-
-
 def _windows(call: Call, axes: int) -> tuple[int, ...]:
     """How many windows fit along each axis."""
     x = call["self"]
@@ -126,11 +121,6 @@ def _adaptive(call: Call) -> tuple[Described, ...]:
 def _adaptive_with_places(call: Call) -> tuple[Described, ...]:
     y = _over(call["self"], per_axis(call["output_size"], _axes(call)))
     return y, like(y, "int64")
-
-
-@on("max_unpool2d", "max_unpool3d")
-def _unpool(call: Call) -> tuple[Described, ...]:
-    return (_over(call["self"], call["output_size"]),)
 
 
 _RESIZED = tuple(
@@ -203,6 +193,12 @@ def _gru_cell(call: Call) -> tuple[Tensor, ...]:
     return like(call["hx"]), made((rows, 5 * width), type_name(call["hx"]))
 
 
-@on("lstm_cell")
-def _whole_lstm_cell(call: Call) -> tuple[Described, ...]:
-    return tuple(like(state) for state in call["hx"])
+on_each(
+    {
+        "_softmax_backward_data _log_softmax_backward_data": lambda call: (
+            like(call["grad_output"], call["input_dtype"]),
+        ),
+        "max_unpool2d max_unpool3d": lambda call: (_over(call["self"], call["output_size"]),),
+        "lstm_cell": lambda call: tuple(like(state) for state in call["hx"]),
+    }
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.outputs.table import like, made, on, replaced
+from opcost.frontends.aten.outputs.table import like, made, on, on_each, replaced
 from opcost.frontends.aten.promotion import complex_of, promoted, real_of
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 
@@ -21,11 +21,6 @@ def _reduced(call: Call, each: Described) -> tuple[Described, ...]:
 def _pointwise(call: Call) -> tuple[Described, ...]:
     x, target = call["self"], call["target"]
     return _reduced(call, made(broadcast([x.shape, target.shape]), promoted(x, target)))
-
-
-@on("multi_margin_loss")
-def _by_sample(call: Call) -> tuple[Described, ...]:
-    return _reduced(call, made(call["target"].shape, type_name(call["self"])))
 
 
 @on("multilabel_margin_loss_forward")
@@ -82,16 +77,6 @@ def _info(x: Tensor) -> Described:
     return made(_batch(x), "int32")
 
 
-@on("linalg_cholesky_ex")
-def _cholesky(call: Call) -> tuple[Described, ...]:
-    return like(call["self"]), _info(call["self"])
-
-
-@on("linalg_inv_ex")
-def _inverse(call: Call) -> tuple[Described, ...]:
-    return like(call["A"]), _info(call["A"])
-
-
 @on("linalg_lu_factor_ex")
 def _lu(call: Call) -> tuple[Described, ...]:
     a = call["A"]
@@ -137,3 +122,12 @@ def _householder(call: Call) -> tuple[Tensor, ...]:
         a = call["self"]
         return like(a), made((*_batch(a), min(a.shape[-2:])), type_name(a))
     return (like(call["input"]),)
+
+
+on_each(
+    {
+        "multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"]))),
+        "linalg_cholesky_ex": lambda call: (like(call["self"]), _info(call["self"])),
+        "linalg_inv_ex": lambda call: (like(call["A"]), _info(call["A"])),
+    }
+)

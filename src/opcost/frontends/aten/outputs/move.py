@@ -6,7 +6,7 @@ from math import ceil
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call, per_axis
-from opcost.frontends.aten.outputs.table import axis_of, default_type, like, made, on, replaced
+from opcost.frontends.aten.outputs.table import axis_of, default_type, like, made, on, on_each, replaced
 from opcost.frontends.aten.promotion import promoted
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 from opcost.frontends.aten.told import NotTold
@@ -24,25 +24,10 @@ def _embedding_backward(call: Call) -> tuple[Described, ...]:
     return (made((call["num_weights"], grad.shape[-1]), type_name(grad)),)
 
 
-@on("gather")
-def _gather(call: Call) -> tuple[Described, ...]:
-    return (like(call["index"], type_name(call["self"])),)
-
-
-@on("take")
-def _take(call: Call) -> tuple[Described, ...]:
-    return (like(call["index"], type_name(call["self"])),)
-
-
 @on("index_select")
 def _index_select(call: Call) -> tuple[Described, ...]:
     x, index = call["self"], call["index"]
     return (made(replaced(x, call["dim"], index.numel()), type_name(x)),)
-
-
-@on("nonzero_static")
-def _nonzero(call: Call) -> tuple[Described, ...]:
-    return (made((call["size"], call["self"].dim()), "int64"),)
 
 
 # -- put into a tensor, or beside it: as large as that ----------------------------------------------------------------
@@ -51,16 +36,6 @@ def _nonzero(call: Call) -> tuple[Described, ...]:
 @on("select_backward", "slice_backward", "diagonal_backward")
 def _backward(call: Call) -> tuple[Described, ...]:
     return (made(call["input_sizes"], type_name(call["grad_output"])),)
-
-
-@on("unfold_backward")
-def _unfold_backward(call: Call) -> tuple[Described, ...]:
-    return (made(call["input_sizes"], type_name(call["grad_in"])),)
-
-
-@on("trace_backward")
-def _trace_backward(call: Call) -> tuple[Described, ...]:
-    return (made(call["sizes"], type_name(call["grad"])),)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------
@@ -186,36 +161,6 @@ def _transpose_copy(call: Call) -> tuple[Described, ...]:
 # -- tensors filled with something ------------------------------------------------------------------------------------
 
 
-@on("zeros", "ones", "rand", "randn", "_efficientzerotensor")
-def _sized(call: Call) -> tuple[Described, ...]:
-    return (made(call["size"], default_type(call)),)
-
-
-@on("full")
-def _full(call: Call) -> tuple[Described, ...]:
-    return (made(call["size"], default_type(call, promoted(call["fill_value"]))),)
-
-
-@on("randint")
-def _randint(call: Call) -> tuple[Described, ...]:
-    return (made(call["size"], default_type(call, "int64")),)
-
-
-@on("randperm")
-def _randperm(call: Call) -> tuple[Described, ...]:
-    return (made((call["n"],), default_type(call, "int64")),)
-
-
-@on("new_zeros", "new_ones", "new_full")
-def _new(call: Call) -> tuple[Described, ...]:
-    return (made(call["size"], default_type(call, type_name(call["self"]))),)
-
-
-@on("scalar_tensor")
-def _scalar(call: Call) -> tuple[Described, ...]:
-    return (made((), default_type(call)),)
-
-
 @on("eye")
 def _eye(call: Call) -> tuple[Described, ...]:
     rows = call["n"]
@@ -230,11 +175,6 @@ def _arange(call: Call) -> tuple[Described, ...]:
     return (made((max(0, ceil((call["end"] - start) / step)),), default_type(call, "int64" if whole else "float32")),)
 
 
-@on("linspace", "logspace")
-def _linspace(call: Call) -> tuple[Described, ...]:
-    return (made((call["steps"],), default_type(call)),)
-
-
 @on("normal")
 def _normal(call: Call) -> tuple[Described, ...]:
     """Drawn for each mean and deviation, or as many as asked for."""
@@ -244,11 +184,6 @@ def _normal(call: Call) -> tuple[Described, ...]:
     return (made(broadcast([x.shape for x in parameters]), type_name(parameters[0])),)
 
 
-@on("multinomial")
-def _multinomial(call: Call) -> tuple[Described, ...]:
-    return (made((*call["self"].shape[:-1], call["num_samples"]), "int64"),)
-
-
 @on("native_dropout", "_fused_dropout")
 def _dropout(call: Call) -> tuple[Described, ...]:
     """What is left, and which elements those are; without training nothing is drawn."""
@@ -256,3 +191,21 @@ def _dropout(call: Call) -> tuple[Described, ...]:
     if "train" in call.args and call["train"] is False:
         raise NotTold("what a dropout that does nothing hands out")
     return like(x), like(x, "bool" if call.base == "native_dropout" else "uint8")
+
+
+on_each(
+    {
+        "gather take": lambda call: (like(call["index"], type_name(call["self"])),),
+        "nonzero_static": lambda call: (made((call["size"], call["self"].dim()), "int64"),),
+        "unfold_backward": lambda call: (made(call["input_sizes"], type_name(call["grad_in"])),),
+        "trace_backward": lambda call: (made(call["sizes"], type_name(call["grad"])),),
+        "zeros ones rand randn _efficientzerotensor": lambda call: (made(call["size"], default_type(call)),),
+        "full": lambda call: (made(call["size"], default_type(call, promoted(call["fill_value"]))),),
+        "randint": lambda call: (made(call["size"], default_type(call, "int64")),),
+        "randperm": lambda call: (made((call["n"],), default_type(call, "int64")),),
+        "new_zeros new_ones new_full": lambda call: (made(call["size"], default_type(call, type_name(call["self"]))),),
+        "scalar_tensor": lambda call: (made((), default_type(call)),),
+        "linspace logspace": lambda call: (made((call["steps"],), default_type(call)),),
+        "multinomial": lambda call: (made((*call["self"].shape[:-1], call["num_samples"]), "int64"),),
+    }
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.outputs.table import Outputs, axis_of, default_type, like, made, on, replaced
+from opcost.frontends.aten.outputs.table import Outputs, axis_of, default_type, like, made, on, on_each, replaced
 from opcost.frontends.aten.promotion import floating, real_of, summed
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 
@@ -25,11 +25,6 @@ def _shape(call: Call) -> tuple[int, ...]:
 
 def _to(dtype: str) -> Outputs:
     return lambda call: (made(_shape(call), dtype or type_name(call["self"])),)
-
-
-@on("sum", "nansum", "prod")
-def _sum(call: Call) -> tuple[Described, ...]:
-    return (made(_shape(call), default_type(call, summed(type_name(call["self"])))),)
 
 
 @on("mean", "nanmean", "logsumexp")
@@ -77,36 +72,6 @@ def _both_extremes(call: Call) -> tuple[Described, ...]:
     return y, like(y)
 
 
-@on("trace")
-def _trace(call: Call) -> tuple[Described, ...]:
-    return (made((), summed(type_name(call["self"]))),)
-
-
-@on("dist")
-def _dist(call: Call) -> tuple[Described, ...]:
-    return (made((), real_of(type_name(call["self"]))),)
-
-
-@on("hash_tensor")
-def _hash(call: Call) -> tuple[Described, ...]:
-    return (made(_shape(call), "uint64"),)
-
-
-@on("histc")
-def _histogram(call: Call) -> tuple[Described, ...]:
-    return (made((call["bins"],), type_name(call["self"])),)
-
-
-@on("cumsum", "cumprod")
-def _running(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"], default_type(call, summed(type_name(call["self"])))),)
-
-
-@on("logcumsumexp", "_logcumsumexp")
-def _running_float(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"], floating(type_name(call["self"]))),)
-
-
 @on("topk")
 def _topk(call: Call) -> tuple[Described, ...]:
     y = made(replaced(call["self"], call["dim"], call["k"]), type_name(call["self"]))
@@ -124,3 +89,16 @@ def _searched(call: Call) -> tuple[Described, ...]:
 def _isin(call: Call) -> tuple[Described, ...]:
     elements = call.get("elements", "element")
     return (like(elements, "bool") if isinstance(elements, Tensor) else made((), "bool"),)
+
+
+on_each(
+    {
+        "sum nansum prod": lambda call: (made(_shape(call), default_type(call, summed(type_name(call["self"])))),),
+        "trace": lambda call: (made((), summed(type_name(call["self"]))),),
+        "dist": lambda call: (made((), real_of(type_name(call["self"]))),),
+        "hash_tensor": lambda call: (made(_shape(call), "uint64"),),
+        "histc": lambda call: (made((call["bins"],), type_name(call["self"])),),
+        "cumsum cumprod": lambda call: (like(call["self"], default_type(call, summed(type_name(call["self"])))),),
+        "logcumsumexp _logcumsumexp": lambda call: (like(call["self"], floating(type_name(call["self"]))),),
+    }
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from opcost.frontends.aten.call import Call
@@ -26,6 +26,12 @@ def on(*names: str) -> Callable[[Outputs], Outputs]:
         return infer
 
     return register
+
+
+def on_each(table: Mapping[str, Outputs]) -> None:
+    """Register what operators make by a table; the names of several stand in one text."""
+    for names, infer in table.items():
+        on(*names.split())(infer)
 
 
 def made(shape: Iterable[int], dtype: str) -> Described:

@@ -49,10 +49,6 @@ def _shapes(node: Node) -> list[Shape]:
     return [after.shape(source[before.batch], found.out_channels, node.windows(before.plane(source), found.kernel))]
 
 
-def _meaning(node: Node) -> Meaning:
-    return _conv(node, inputs=tuple(range(len(node.shapes))), then=())
-
-
 def _biased_meaning(node: Node) -> Meaning:
     """Convolution, bias, a second tensor added, and an activation in one."""
     then = _then(node)
@@ -244,10 +240,6 @@ def _share_shapes(node: Node) -> list[Shape]:
     return [(x[0], channels, *node.windows(x[2:], kernel))]
 
 
-def _share_meaning(node: Node) -> Meaning:
-    return _told(node, _share_filter(node)[1])
-
-
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
@@ -286,7 +278,7 @@ def _first_two(node: Node) -> Meaning:
 
 
 RULES = {
-    "Convolution": Rule(_shapes, _meaning, _sums),
+    "Convolution": Rule(_shapes, lambda node: _conv(node, inputs=tuple(range(len(node.shapes))), then=()), _sums),
     "ConvBias": Rule(_shapes, _biased_meaning, _sums),
     "ConvolutionBackwardData": Rule(_transposed_shapes, _transposed_meaning, _sums),
     "ConvolutionBackwardFilter": Rule(alike(2), _weight_gradient),
@@ -297,7 +289,7 @@ RULES = {
     "BatchConvBias": Rule(_batch_shapes, _batch_meaning, _sums),
     "Local": Rule(_local_shapes, _local_meaning),
     "GroupLocal": Rule(_local_shapes, _local_meaning),
-    "LocalShare": Rule(_share_shapes, _share_meaning),
+    "LocalShare": Rule(_share_shapes, lambda node: _told(node, _share_filter(node)[1])),
     "MaskConvolution": Rule(_shapes, _first_two),
     "RegionRestrictedConvolution": Rule(_shapes, _first_two),
 }

@@ -67,10 +67,6 @@ def _dtypes(node: Node) -> list[str]:
 # -- types -------------------------------------------------------------------------------------------------------------
 
 
-def _converted(node: Node) -> list[str]:
-    return [node.word("dtype") or node.dtypes[0]]
-
-
 def _conversion(node: Node) -> Meaning:
     """Between numbers and their quantized form something is computed, between other types not."""
     quantized = {node.dtypes[0], node.out_dtypes[0]} & QUANTIZED
@@ -98,7 +94,7 @@ RULES = {
     "Elemwise": Rule(stretched, _meaning, _dtypes),
     "ElemwiseMultiType": Rule(stretched, _multi_type_meaning, _multi_type_dtypes),
     "PowC": Rule(same, means("elementwise", fn="pow")),
-    "TypeCvt": Rule(same, _conversion, _converted),
+    "TypeCvt": Rule(same, _conversion, lambda node: [node.word("dtype") or node.dtypes[0]]),
     "AddUpdate": Rule(same, means("elementwise", fn="mul_mul_add")),
     "AffineInt": Rule(stretched, means("elementwise", fn="fma")),
     "FakeQuant": Rule(same, FAKE_QUANTIZE),

@@ -116,14 +116,6 @@ def _put(fn: str) -> Translator:
     return meaning
 
 
-def _one_hot_shapes(node: Node) -> list[Shape]:
-    return [reduced(node.dims(0), [node.whole("axis")], keepdims=True)]
-
-
-def _remap_shapes(node: Node) -> list[Shape]:
-    return [node.dims(1)[:-1]]
-
-
 def _diagonal(node: Node) -> list[Shape]:
     """A vector becomes a matrix, a matrix gives its diagonal."""
     dims, offset = node.ranked(0, 1, 2), node.whole("k")
@@ -148,8 +140,8 @@ RULES = {
     "BatchedSetMeshIndexing": Rule(same, _put("copy")),
     "IncrMeshIndexing": Rule(same, _put("add")),
     "BatchedIncrMeshIndexing": Rule(same, _put("add")),
-    "IndexingOneHot": Rule(_one_hot_shapes, _PICK),
+    "IndexingOneHot": Rule(lambda node: [reduced(node.dims(0), [node.whole("axis")], keepdims=True)], _PICK),
     "IndexingSetOneHot": Rule(same, lambda node: Meaning("scatter", inputs=(0, 1, 2))),
-    "IndexingRemap": Rule(_remap_shapes, _PICK),
+    "IndexingRemap": Rule(lambda node: [node.dims(1)[:-1]], _PICK),
     "Diag": Rule(_diagonal, _PICK),
 }

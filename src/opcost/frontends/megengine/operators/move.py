@@ -33,10 +33,6 @@ def _reshape_shapes(node: Node) -> list[Shape]:
     return [reshaped(x, target)]
 
 
-def _broadcast_shapes(node: Node) -> list[Shape]:
-    return [expanded(node.dims(0), node.target(1))]
-
-
 def _dimshuffle_shapes(node: Node) -> list[Shape]:
     """The axes in a new order; -1 stands for a new axis."""
     x, pattern = node.dims(0), node.op.get("pattern")
@@ -60,10 +56,6 @@ def _axis_shapes(node: Node) -> list[Shape]:
         # MegEngine has no tensor without axes.
         shape = inserted(shape, place) if method == "add" else squeezed(shape, [place]) or (1,)
     return [shape]
-
-
-def _concat_shapes(node: Node) -> list[Shape]:
-    return [concat(node.every(), node.whole("axis"))]
 
 
 def _split_shapes(node: Node) -> list[Shape]:
@@ -97,10 +89,10 @@ _VIEW = means("view")
 
 RULES = {
     "Reshape": Rule(_reshape_shapes, _VIEW),
-    "Broadcast": Rule(_broadcast_shapes, _VIEW),
+    "Broadcast": Rule(lambda node: [expanded(node.dims(0), node.target(1))], _VIEW),
     "Dimshuffle": Rule(_dimshuffle_shapes, _VIEW),
     "AxisAddRemove": Rule(_axis_shapes, _VIEW),
-    "Concat": Rule(_concat_shapes, means("copy")),
+    "Concat": Rule(lambda node: [concat(node.every(), node.whole("axis"))], means("copy")),
     "Split": Rule(_split_shapes, _VIEW),
     "Padding": Rule(_padding_shapes, means("copy")),
     "GetVarShape": Rule(_shape_shapes, _VIEW, lambda node: ["int32"]),

@@ -41,14 +41,6 @@ def _general_shapes(node: Node) -> list[Shape]:
     return _kept(node, (*x[: node.whole("axis_start")], *x[node.whole("axis_end") :]))
 
 
-def _group_shapes(node: Node) -> list[Shape]:
-    return _kept(node, (node.dims(0)[0], node.whole("group")))
-
-
-def _instance_shapes(node: Node) -> list[Shape]:
-    return _kept(node, node.dims(0)[:2])
-
-
 def _kept_dtypes(node: Node) -> list[str]:
     return [node.dtypes[0], "float32", "float32"]
 
@@ -57,17 +49,13 @@ def _affine(fn: str) -> Translator:
     return lambda node: Meaning("norm", {"fn": fn, "affine": 2 if node.flag("affine") else 0}, outputs=(0,))
 
 
-def _local_response(node: Node) -> Meaning:
-    return Meaning("norm", {"fn": "local_response", "window": node.whole("n")})
-
-
 RULES = {
     "BatchNorm": Rule(_batch_shapes, _batch_meaning, _batch_dtypes),
     "LayerNorm": Rule(_layer_shapes, _affine("layer"), _kept_dtypes),
     "GeneralNorm": Rule(_general_shapes, _affine("layer"), _kept_dtypes),
-    "GroupNorm": Rule(_group_shapes, _affine("group"), _kept_dtypes),
-    "InstanceNorm": Rule(_instance_shapes, _affine("instance"), _kept_dtypes),
-    "LRN": Rule(same, _local_response),
+    "GroupNorm": Rule(lambda node: _kept(node, (node.dims(0)[0], node.whole("group"))), _affine("group"), _kept_dtypes),
+    "InstanceNorm": Rule(lambda node: _kept(node, node.dims(0)[:2]), _affine("instance"), _kept_dtypes),
+    "LRN": Rule(same, lambda node: Meaning("norm", {"fn": "local_response", "window": node.whole("n")})),
     "Softmax": Rule(same, means("softmax")),
     "SoftmaxBackward": Rule(alike(0), means("softmax", grad=True)),
 }

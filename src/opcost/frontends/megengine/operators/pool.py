@@ -60,10 +60,6 @@ def _region_shapes(node: Node) -> list[Shape]:
     return [shape, shape]
 
 
-def _region_dtypes(node: Node) -> list[str]:
-    return [node.dtypes[0], "int32"]
-
-
 def _region_meaning(node: Node) -> Meaning:
     """Regions lie in data; a window is taken as its share of the whole image."""
     x, y = node.dims(0), node.out_shapes[0]
@@ -77,5 +73,5 @@ RULES = {
     "PoolingBackward": Rule(alike(0), _gradient),
     "AdaptivePooling": Rule(_adaptive_shapes, _adaptive_meaning),
     "AdaptivePoolingBackward": Rule(alike(0), means("unknown")),
-    "ROIPooling": Rule(_region_shapes, _region_meaning, _region_dtypes),
+    "ROIPooling": Rule(_region_shapes, _region_meaning, lambda node: [node.dtypes[0], "int32"]),
 }

@@ -23,10 +23,6 @@ def _meaning(node: Node) -> Meaning:
     return Meaning("reduce", {"fn": fn}, (0,)) if fn else Meaning("unknown")
 
 
-def _dtypes(node: Node) -> list[str]:
-    return [_RESULTS.get(node.word("data_type"), node.dtypes[0])]
-
-
 def _along(node: Node) -> list[Shape]:
     """One axis to extent 1."""
     return [reduced(node.dims(0), [node.whole("axis")], keepdims=True)]
@@ -37,7 +33,7 @@ def _places(node: Node) -> list[str]:
 
 
 RULES = {
-    "Reduce": Rule(_shapes, _meaning, _dtypes),
+    "Reduce": Rule(_shapes, _meaning, lambda node: [_RESULTS.get(node.word("data_type"), node.dtypes[0])]),
     "Argmax": Rule(_along, means("reduce", fn="argmax"), _places),
     "Argmin": Rule(_along, means("reduce", fn="argmin"), _places),
     "Cumsum": Rule(same, means("reduce", fn="cumsum")),

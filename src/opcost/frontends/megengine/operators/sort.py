@@ -45,10 +45,6 @@ def _taken(node: Node) -> list[Shape]:
     return [(None,), (None,)]
 
 
-def _nonzero_shapes(node: Node) -> list[Shape]:
-    return [(len(node.dims(0)), None)]
-
-
 def _kept_boxes(node: Node) -> list[Shape]:
     """Boxes (batch, count, 4): the places of those that are kept, up to a maximum, and their number."""
     batch = node.ranked(0, 3)[0]
@@ -63,6 +59,6 @@ RULES = {
     "Argsort": Rule(_sort_shapes, _sorted, _pair),
     "TopK": Rule(_top_shapes, _top, _pair),
     "CondTake": Rule(_taken, means("gather"), _pair),
-    "NonZero": Rule(_nonzero_shapes, means("gather"), lambda node: ["int32"]),
+    "NonZero": Rule(lambda node: [(len(node.dims(0)), None)], means("gather"), lambda node: ["int32"]),
     "NMSKeepMGB": Rule(_kept_boxes, _suppression, lambda node: ["int32", "int32"]),
 }

@@ -24,10 +24,6 @@ def _resized(node: Node, target: Dims, batch: Extent) -> Shape:
     return layout.resized(replaced(x, layout.batch, batch), target)
 
 
-def _resize_shapes(node: Node) -> list[Shape]:
-    return [_resized(node, node.target(1), node.dims(0)[0])]
-
-
 def _resize_meaning(node: Node) -> Meaning:
     mode = node.word("imode")
     if mode == "LANCZOS4":
@@ -89,10 +85,6 @@ def _align_meaning(node: Node) -> Meaning:
     samples = node.whole("sample_height") * node.whole("sample_width")
     attrs: dict[str, Attr] = {"taps": _BILINEAR_TAPS * max(samples, 1)}
     return Meaning("sample", attrs, (0, 1), (0,))
-
-
-def _with_places(node: Node) -> list[str]:
-    return [node.dtypes[0], "int32"]
 
 
 def _part_shapes(node: Node) -> list[Shape]:
@@ -207,13 +199,13 @@ def _transform_meaning(node: Node) -> Meaning:
 
 
 RULES = {
-    "Resize": Rule(_resize_shapes, _resize_meaning),
+    "Resize": Rule(lambda node: [_resized(node, node.target(1), node.dims(0)[0])], _resize_meaning),
     "ResizeBackward": Rule(alike(1), means("unknown")),
     "Resize3D": Rule(_resize_3d_shapes, _resize_3d_meaning),
     "WarpPerspective": Rule(_warp_shapes, _warp_meaning),
     "WarpAffine": Rule(_warp_shapes, _warp_meaning),
     "Remap": Rule(_remap_shapes, _remap_meaning),
-    "ROIAlign": Rule(_align_shapes, _align_meaning, _with_places),
+    "ROIAlign": Rule(_align_shapes, _align_meaning, lambda node: [node.dtypes[0], "int32"]),
     "DeformablePSROIPooling": Rule(_part_shapes, _part_meaning),
     "Images2Neibs": Rule(_window_shapes, means("copy")),
     "SlidingWindowTranspose": Rule(_overlap_shapes, _overlap_meaning),

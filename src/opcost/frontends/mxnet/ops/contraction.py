@@ -147,10 +147,6 @@ def _matmul(call: Call) -> None:
     call.put_out(0, matmul(*call.every()))
 
 
-def _matmuled(call: Call) -> Translation:
-    return Translation("matmul", {"depth": call.x()[-1]})
-
-
 def _np_dot(call: Call) -> None:
     """NumPy's dot: the last axis of the first with the last but one of the second; a scalar multiplies."""
     call.put_out(0, dot(*call.every()))
@@ -196,10 +192,6 @@ def _einsum(call: Call) -> None:
     call.put_out(0, einsum(_equation(call), call.every()))
 
 
-def _einsummed(call: Call) -> Translation:
-    return Translation("einsum", {"equation": _equation(call)})
-
-
 def _khatri_rao(call: Call) -> None:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
@@ -225,8 +217,8 @@ define(
     _intgemm_types,
     slots="data weight scaling bias",
 )
-define("_npi_matmul", _matmul, _matmuled, slots="a b")
+define("_npi_matmul", _matmul, lambda call: Translation("matmul", {"depth": call.x()[-1]}), slots="a b")
 define("_np_dot _npi_dot", _np_dot, _np_dotted, slots="a b")
 define("_npi_tensordot _npi_tensordot_int_axes", _tensordot, _tensordotted, same_types, slots="a b")
-define("_npi_einsum", _einsum, _einsummed)
+define("_npi_einsum", _einsum, lambda call: Translation("einsum", {"equation": _equation(call)}))
 define("khatri_rao", _khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"}))

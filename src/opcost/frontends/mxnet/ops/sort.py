@@ -39,10 +39,6 @@ def _topk(call: Call) -> None:
     call.put_all((kept,) if axis is None else replaced(x, axis, kept))
 
 
-def _topk_outputs(attrs: Attributes) -> int:
-    return 2 if _returns(attrs) == "both" else 1
-
-
 def _topk_types(call: Call) -> None:
     returns = _returns(call.attrs)
     indices = call.attrs.dtype("dtype", "float32")
@@ -71,6 +67,6 @@ def _sorted(call: Call) -> Translation:
     return Translation("sort", {"length": _length(call)})
 
 
-define("topk _npx_topk", _topk, _selected, _topk_types, _topk_outputs)
+define("topk _npx_topk", _topk, _selected, _topk_types, lambda attrs: 2 if _returns(attrs) == "both" else 1)
 define("sort _npi_sort", _sort, _sorted)
 define("argsort _npi_argsort", _sort, _sorted, output_type("dtype", "float32"))

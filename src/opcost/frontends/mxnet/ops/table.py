@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
@@ -38,47 +38,22 @@ class InferGraph(Protocol):
     ) -> Inferred: ...
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One node with what is known of the tensors around it. A rule refines `ins` and `outs`, it never forgets."""
 
-    __slots__ = (
-        "attrs",
-        "in_types",
-        "infer",
-        "ins",
-        "np_shape",
-        "out_types",
-        "outs",
-        "subgraphs",
-        "training",
-        "version",
-    )
-
-    def __init__(
-        self,
-        attrs: Attributes,
-        ins: list[Shape],
-        outs: list[Shape],
-        in_types: list[Type],
-        out_types: list[Type],
-        *,
-        np_shape: bool = False,
-        version: int = 10901,
-        training: bool = False,
-        subgraphs: tuple[Symbol, ...] = (),
-        infer: InferGraph | None = None,
-    ) -> None:
-        self.attrs = attrs
-        self.ins = ins
-        self.outs = outs
-        self.in_types = in_types
-        self.out_types = out_types
-        self.np_shape = np_shape
-        self.version = version
-        self.training = training
-        self.subgraphs = subgraphs
-        self.infer = infer
-        """For the graphs inside; there when shapes are asked for."""
+    attrs: Attributes
+    ins: list[Shape]
+    outs: list[Shape]
+    in_types: list[Type]
+    out_types: list[Type]
+    _: KW_ONLY
+    np_shape: bool = False
+    version: int = 10901
+    training: bool = False
+    subgraphs: tuple[Symbol, ...] = ()
+    infer: InferGraph | None = None
+    """For the graphs inside; there when shapes are asked for."""
 
     def put_in(self, index: int, shape: Shape) -> None:
         """Say what the shape of an input must be."""

@@ -53,6 +53,8 @@ class Ledger(TorchDispatchMode):
         self._references = sys.getrefcount(self.mark)
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
+        self.told: dict[Any, Callable[..., None]] = {}
+        """Who is told of the operators that only say what runs (see `scripted`)."""
         self.ops: list[OpRecord] = []
         self.specs: list[TensorSpec] = []
         self.storages: list[int] = []
@@ -77,8 +79,12 @@ class Ledger(TorchDispatchMode):
 
     def leaf(self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False) -> Leaf:
         """The record of a tensor of the user's; tensors that are the same memory share a storage."""
+        if type(tensor) is Recorded:
+            return self._made_leaf(tensor, (name, role, trainable))
         found = self._leaf_of.get(id(tensor))
         if found is not None:
+            if role != "const" and self.leaves[found.origin][1] == "const":  # seen before the model registered it
+                self.leaves[found.origin] = (name, role, trainable)
             return found
         sig = self.signatures.of(tensor, self.device if tensor.device.type == "meta" else tensor.device)
         vid = len(self.specs)
@@ -90,6 +96,12 @@ class Ledger(TorchDispatchMode):
         leaf = Leaf(tensor, sig, vid, _content(tensor, role))
         self._leaf_of[id(tensor)] = leaf
         return leaf
+
+    def _made_leaf(self, tensor: Recorded, role: tuple[str, Role, bool]) -> Leaf:
+        """The record of a parameter that forward itself made: an operator's result, which the model keeps."""
+        if role[1] != "const":
+            self.leaves[tensor.vid] = role
+        return Leaf(tensor, tensor.sig, tensor.vid, None)
 
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """The tensor without data that takes the place of an input of the user's."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import TensorSpec
 from opcost.errors import ForwardError
@@ -115,18 +117,10 @@ def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layo
 class Mark:
     """What the tensors of one ledger have in common: by it the ledger is known, and who still holds one of them."""
 
-    __slots__ = ("__weakref__", "ledger")
+    __slots__ = ("ledger",)
 
     def __init__(self, ledger: Any) -> None:
         self.ledger = ref(ledger)
-        _marks[id(self)] = self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A tensor that is copied or pickled while the model runs is its ledger's as well."""
-        return _marks.__getitem__, (id(self),)
-
-
-_marks: WeakValueDictionary[int, Mark] = WeakValueDictionary()
 
 
 class Recorded(torch.Tensor):
@@ -164,25 +158,56 @@ class Recorded(torch.Tensor):
         if isinstance(source, Recorded):
             self.sig, self.vid, self.content = source.sig, source.vid, source.content
 
+    # What Python asks of a tensor without the dispatcher: a content that is known answers as a real tensor does.
+
     def tolist(self) -> Any:
-        """Python reads small known contents; `item` goes through the dispatcher."""
-        return self._content().tolist()
+        return self.answer(torch.Tensor.tolist)
 
     def numpy(self, *, force: bool = False) -> Any:
-        return self._content().numpy(force=force)
+        return self.answer(lambda content: content.numpy(force=force))
 
-    def __array__(self, dtype: Any = None) -> Any:
-        return self._content().__array__(dtype)
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.answer(lambda content: content.__array__(*args, **kwargs))
 
-    def _content(self) -> torch.Tensor:
-        """What Python asks to see; where nobody knows it, an error that says so."""
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.answer(lambda content: content.__dlpack__(**kwargs))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.answer(lambda content: content.detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol))
+
+    def __format__(self, spec: str) -> str:
+        if self.dim() == 0 and (spec or self._is_known()):
+            return str(self.answer(lambda content: format(content, spec)))
+        return str(super().__format__(spec))
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        if self._is_known():
+            return str(self.answer(repr))
+        return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
+
+    def __copy__(self) -> torch.Tensor:
+        return self.detach().requires_grad_(self.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        made = memo.get(id(self))
+        if made is None:
+            if not self.is_leaf:
+                raise RuntimeError("only tensors that are no result of a differentiated operator can be copied deeply")
+            made = memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
+        return made  # type: ignore[no-any-return]
+
+    def _is_known(self) -> bool:
+        ledger = self.mark.ledger()
+        return ledger is not None and ledger.knows(self)  # type: ignore[no-any-return]
+
+    def answer(self, question: Callable[[torch.Tensor], Any]) -> Any:
+        """The answer of the content, which no operator of the run sees; where nobody knows it, an error that says so."""
         ledger = self.mark.ledger()
         if ledger is None:
             raise RuntimeError("a tensor without data was asked for its numbers after the count had ended")
-        return ledger.content_asked(self)  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:  # type: ignore[override]
-        return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
+        content = ledger.content_asked(self)
+        with _disable_current_modes():
+            return question(content)
 
 
 def reshape(tensor: Recorded, sig: Signature) -> None:

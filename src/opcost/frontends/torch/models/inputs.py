@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, parse_dtype
+from opcost.frontends.torch.guessing.families import guess
+from opcost.frontends.torch.guessing.guess import Maker, Probe
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in
 from opcost.wording import some
 
-Inputs = tuple[tuple[Any, ...], dict[str, Any], dict[int, str]]
+
+class Inputs(NamedTuple):
+    """What a model is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: dict[int, str]
+    """A name for every tensor among them, by its id."""
+    guessed: str = ""
+    """Where they come from, if nobody gave them."""
 
 
-def make_inputs(model: nn.Module, options: Asks, device: torch.device) -> Inputs:
-    """Positional arguments, keyword arguments, and a name for every tensor among them (by its id)."""
+def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Probe) -> Inputs:
+    """The inputs that were given, or made from shapes, or else what the model itself says it takes."""
     kwargs = dict(options.kwargs)
+    guessed = ""
     check_one(options)
     if options.inputs is not None:
         args, given = _given(model, options.inputs)
@@ -28,12 +40,17 @@ def make_inputs(model: nn.Module, options: Asks, device: torch.device) -> Inputs
     elif options.shapes is not None:
         args, made = _from_shapes(model, options.shapes, options.dtypes, device)
         kwargs = {**made, **kwargs}
-    elif kwargs:
+    elif tensors_in(kwargs):
         args = ()
     else:
-        args, kwargs = _from_model(model, device)
+        args, made, guessed = _from_model(model, options, probe)
+        kwargs = {**made, **kwargs}
+    if any(options.sizes) and not guessed:
+        raise InputError(
+            "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
+        )
     _check_fit(model, args, kwargs)
-    return args, kwargs, _names(model, args, kwargs)
+    return Inputs(args, kwargs, _names(model, args, kwargs), guessed)
 
 
 def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -132,57 +149,37 @@ def argument_names(model: nn.Module) -> list[str]:
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
         return [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind in named]
-    except (TypeError, ValueError):
-        return []
+    except (TypeError, ValueError):  # a method of a traced module, which has a schema instead
+        schema = getattr(model.forward, "schema", None)
+        return [argument.name for argument in schema.arguments][1:] if schema is not None else []
 
 
-def _from_model(model: nn.Module, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the model itself says it takes."""
-    if (named := _hugging_face(model, device)) is not None:
-        return (), named
-    for config in ("pretrained_cfg", "default_cfg"):  # timm
-        size = (getattr(model, config, None) or {}).get("input_size")
-        if size is not None:
-            return (_tensor(model, "", (1, *size), None, device),), {}
-    example = getattr(model, "example_input_array", None)  # Lightning
-    if example is not None:
-        return (example if isinstance(example, tuple) else (example,)), {}
-    needed = [
-        p.name
-        for p in inspect.signature(model.forward).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if needed:
+def _from_model(model: nn.Module, options: Asks, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any], str]:
+    """What the model itself, or its library, says it takes, and who says so."""
+    found = guess(model, Maker(model, options.sizes, probe))
+    if found is not None:
+        return found
+    if any(options.sizes):
+        raise InputError(
+            f"what {type_name(model)} takes is not known, so no size of it can be changed",
+            hint="pass shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
+        )
+    if needed := [name for name in _needed(model) if name not in options.kwargs]:
         raise InputError(
             f"{type_name(model)}.forward needs {', '.join(some(needed))}, and nothing was given",
             hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
-    return (), {}
+    return (), {}, ""
 
 
-def _hugging_face(model: nn.Module, device: torch.device) -> dict[str, Any] | None:
-    """The example of a Hugging Face model, if it has its main input; an image of the size in the configuration else."""
-    dummy = getattr(model, "dummy_inputs", None)
-    if not isinstance(dummy, Mapping):
-        return None
-    main = getattr(model, "main_input_name", None)
-    if main is None or main in dummy:
-        return dict(dummy)
-    if main == "pixel_values" and (shape := _image_shape(getattr(model, "config", None))) is not None:
-        return {main: _tensor(model, main, shape, None, device)}
-    raise InputError(
-        f"{type_name(model)} takes {main}, which its own example inputs ({', '.join(some(list(dummy)))}) do not have",
-        hint=f"pass kwargs={{{main!r}: ...}}, or its shape (on the command line --input {main}:SHAPE)",
-    )
-
-
-def _image_shape(config: Any) -> tuple[int, ...] | None:
-    size = getattr(config, "image_size", None)
-    height, width = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
-    if not isinstance(height, int) or not isinstance(width, int):
-        return None
-    channels = getattr(config, "num_channels", 3)
-    return (1, channels if isinstance(channels, int) else 3, height, width)
+def _needed(model: nn.Module) -> list[str]:
+    """The names of forward's arguments that have no default."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return argument_names(model)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
 
 
 def _names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,11 +13,15 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, Unin
 from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.frontends.torch.tree import map_tensors
+from opcost.frontends.torch.unchanged.replaced import replaced
 
 
-def countable(model: nn.Module) -> nn.Module:
-    """The model itself, or, where something in it is lazy, a copy that shares every tensor that already exists."""
-    return settled_apart(model, model, "meta") if is_waiting(model) else model
+def countable(model: nn.Module, *, real: bool = False) -> nn.Module:
+    """The model itself, or, where something in it is lazy, a copy that shares every tensor that already exists.
+
+    What is lazy settles without memory, unless the run is to be `real`.
+    """
+    return settled_apart(model, model, None if real else "meta") if is_waiting(model) else model
 
 
 def is_waiting(model: nn.Module) -> bool:
@@ -36,6 +41,17 @@ def settled_apart(source: Any, model: nn.Module, device: str | None = None) -> A
         else:
             memo[id(tensor)] = tensor
     return copy.deepcopy(source, memo)
+
+
+def settling_unseen() -> AbstractContextManager[None]:
+    """Let forward give shapes to parameters and buffers itself: the call looks at a tensor that has none yet."""
+    settle_one = UninitializedTensorMixin.materialize
+
+    def materialize(tensor: Any, *args: Any, **kwargs: Any) -> None:
+        with _disable_current_modes():
+            settle_one(tensor, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+    return replaced(UninitializedTensorMixin, "materialize", materialize)
 
 
 def is_unsettled(tensor: torch.Tensor) -> bool:

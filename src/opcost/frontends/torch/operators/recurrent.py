@@ -11,6 +11,7 @@ from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.describe import record
 from opcost.frontends.torch.operators.packed import readable
+from opcost.frontends.torch.operators.without_data import work_out
 
 _LAYERS = {
     name: (getattr(torch.ops.aten, name).input, getattr(torch.ops.aten, name).data)
@@ -77,6 +78,11 @@ def cudnn_gradient(call: Call) -> Any:
     of_states = [None if given[name] is None else torch.empty_like(given[name]) for name in ("hx", "cx")]
     of_weights = [torch.empty_like(weight) for weight in given["weight"]] if given["output_mask"][3] else []
     return record(call, trial, (torch.empty_like(given["input"]), *of_states, of_weights))
+
+
+def onednn_gradient(call: Call) -> Any:
+    """The gradients of oneDNN's layer, worked out anew each time: what is asked of it, no argument tells."""
+    return call.ledger.emit(work_out(call), call.states)
 
 
 def _by_name(call: Call, trial: Trial) -> dict[str, Any]:

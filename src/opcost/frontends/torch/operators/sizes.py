@@ -9,6 +9,7 @@ import torch
 
 from opcost.frontends.torch.ledger.entry import Leaf, State
 from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.operators import values
 from opcost.frontends.torch.operators.call import META, Call
 from opcost.frontends.torch.operators.describe import record
 
@@ -51,6 +52,8 @@ def by_mask(call: Call) -> Any:
         return NotImplemented
     for mask in masks:
         _must_be_known(call, mask)
+    if _all_known(call):
+        return values.run(call)
     trial = call.on_meta()
     return record(call, trial, call.func(trial.tensors[0], list(_indices(call, trial.tensors))))
 
@@ -71,13 +74,20 @@ def _indices(call: Call, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | N
 
 def masked_select(call: Call) -> Any:
     """`masked_select`: as many elements as the mask has true, in one row."""
-    values, mask = call.states
+    source, mask = call.states
     if mask.sig.dtype not in _MASKS:
         return NotImplemented
     _must_be_known(call, mask)
+    if _all_known(call):
+        return values.run(call)
     assert mask.content is not None
-    chosen = int(mask.content.expand(torch.broadcast_shapes(values.sig.shape, mask.sig.shape)).sum())
-    return record(call, call.on_meta(), torch.empty((chosen,), dtype=values.sig.dtype, device=META))
+    chosen = int(mask.content.expand(torch.broadcast_shapes(source.sig.shape, mask.sig.shape)).sum())
+    return record(call, call.on_meta(), torch.empty((chosen,), dtype=source.sig.dtype, device=META))
+
+
+def _all_known(call: Call) -> bool:
+    """Whether the result can be computed, and not only its size."""
+    return all(call.ledger.knows(state) for state in call.states)
 
 
 def _must_be_known(call: Call, mask: State) -> None:

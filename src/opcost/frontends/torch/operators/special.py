@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from opcost.frontends.torch.ledger.entry import SMALL
+from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.operators import assumed, jagged, recurrent, sizes, values
 from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.describe import record
@@ -47,7 +49,19 @@ def _look_at(call: Call) -> Any:
     sig = call.states[0].sig
     size = call.args[3] if len(call.args) > 3 else (call.args[1].nbytes() // sig.dtype.itemsize,)
     tensor = sig.meta().resize_(size)
-    return record(call, Trial([tensor], (tensor, *call.args[1:]), call.kwargs), tensor)
+    content = _content_of(call.args[1:], sig.dtype, tensor.numel())
+    trial = Trial([tensor], (tensor, *call.args[1:]), call.kwargs)
+    result = record(call, trial, tensor, None if content is None else [content])
+    if type(result) is Recorded:
+        result.content = content
+    return result
+
+
+def _content_of(memory: Any, dtype: torch.dtype, elements: int) -> torch.Tensor | None:
+    """Memory that is really there tells what is in it, where that is little: so a tensor that was pickled comes back."""
+    if memory[0].device.type != "cpu" or elements > SMALL:
+        return None
+    return torch.empty(0, dtype=dtype).set_(*memory).clone()
 
 
 HANDLERS: dict[Any, Callable[[Call], Any]] = {
@@ -79,6 +93,7 @@ HANDLERS: dict[Any, Callable[[Call], Any]] = {
     **dict.fromkeys(recurrent.WHOLE_LAYERS, recurrent.whole_layer),
     _aten._cudnn_rnn.default: recurrent.cudnn,
     _aten._cudnn_rnn_backward.default: recurrent.cudnn_gradient,
+    _aten.mkldnn_rnn_layer_backward.default: recurrent.onednn_gradient,
     _aten._grouped_mm.default: _grouped,
     _aten.copy_.default: _copy_to_itself,
     _aten.set_.source_Storage: _look_at,

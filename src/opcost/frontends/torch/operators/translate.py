@@ -10,6 +10,7 @@ import torch
 from opcost.frontends import aten
 from opcost.frontends.aten.schema import parse
 from opcost.frontends.aten.tensor import Tensor
+from opcost.frontends.torch.operators.asked import unasked_of_layer
 from opcost.frontends.torch.operators.ranks import group_size
 
 Tensor.register(torch.Tensor)
@@ -28,6 +29,8 @@ def translate(
     found = aten.translate(plan, call)
     if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
         found.attrs["group"] = size
+    if found.kind == "recurrent" and "grad" in found.attrs:
+        found.attrs.update(unasked_of_layer(call))
     return found
 
 

@@ -12,7 +12,10 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
+from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.models.lazy import settling_unseen
 from opcost.frontends.torch.operators.packed import pad_packed
+from opcost.frontends.torch.recording.constructors import reading_contents
 from opcost.frontends.torch.recording.nested import attention_apart
 from opcost.frontends.torch.recording.sharded import as_one_rank
 from opcost.frontends.torch.unchanged.generators import random_state
@@ -36,7 +39,11 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
+        undo.enter_context(reading_contents())
+        undo.enter_context(settling_unseen())
         undo.enter_context(checkpoints_for_grad())
+        undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
+        undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))
         undo.enter_context(no_sharing())
         undo.enter_context(no_inference_mode())
         undo.enter_context(as_one_rank())
@@ -60,6 +67,23 @@ def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
             return function(*args)
     with set_checkpoint_early_stop(False):
         return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
+
+
+def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """A copy by an operator that is seen; PyTorch's own copies the memory, and there may be none."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return memo[id(tensor)]  # type: ignore[no-any-return]
+
+
+_make_subclass = torch.Tensor._make_subclass
+
+
+def _subclassed(cls: type, data: torch.Tensor, require_grad: bool = False, **options: Any) -> torch.Tensor:  # noqa: FBT001, FBT002
+    """A parameter of a class of the model's own made in forward; a tensor without data stays of its own class."""
+    if type(data) is Recorded:
+        return data.detach().requires_grad_(require_grad)
+    return _make_subclass(cls, data, require_grad, **options)
 
 
 _HOOKS_OF_ALL_MODULES = tuple(

@@ -89,6 +89,8 @@ class RealRecorder(Recorder):
         kwargs = kwargs or {}
         if func is _ITEM:
             return func(*args)
+        if self.told and (tell := self.told.get(func)) is not None:
+            return tell(*args)
         if higher_order.is_control_flow(func):
             return higher_order.run(self, func, args, kwargs)
         if func not in special.HANDLERS and isinstance(func, torch._ops.OpOverload) and is_composite(func):

@@ -9,6 +9,7 @@ written to.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ class Recorder(Ledger):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.told and (tell := self.told.get(func)) is not None:
+            return tell(*args)
         states: list[State] = []
         parts: list[Any] = [id(func)]  # operators live as long as the process, and their own hash is slow
         key: list[Any] | None = parts
@@ -74,7 +77,8 @@ class Recorder(Ledger):
             if key is not None:
                 self._memo[hashed] = entry
         if known and values.is_small(entry):
-            return values.run(Call(self, func, args, kwargs, states), entry)
+            with suppress(NotImplementedError):  # a library may have no kernel for the CPU
+                return values.run(Call(self, func, args, kwargs, states), entry)
         result = self.emit(entry, states)
         if self.packages:
             self.add_packed(args)

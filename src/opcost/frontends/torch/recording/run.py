@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, OpcostError
+from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
@@ -26,6 +27,7 @@ from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.scripted import marked, markers
 from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of, shared_gradients
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
@@ -57,6 +59,11 @@ class Run:
         self.path = ""
         self.failed: Place | None = None
         self._registered: dict[str, _Held] = {}
+        self._scripts: dict[int, Callable[..., Any]] = {}
+        self._open: list[tuple[str, list[Any]]] = []
+        """The calls inside scripted modules that have not ended, with the path around each."""
+        self._settled: dict[str, int] = {}
+        """How many parameters each module had when it was registered."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         recorder.where = self._where_forward
@@ -92,6 +99,7 @@ class Run:
         call: list[Any] = [path, self._specs((args, kwargs)), (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self.path = path
+        running = len(self._open)
         try:
             if lazy.is_lazy(module):
                 lazy.settle(module, args, kwargs)
@@ -99,6 +107,8 @@ class Run:
             if isinstance(module, nn.RNNBase):
                 with whole_layers(self.recorder, apart=self.options.backward):
                     result = module._call_impl(*args, **kwargs)
+            elif isinstance(module, torch.jit.ScriptModule):
+                result = self._scripted(module)(*args, **kwargs)
             else:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
@@ -108,8 +118,32 @@ class Run:
         finally:
             self.path = outer
             call[4] = len(self.recorder.ops)
+            for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
+                unfinished[4] = call[4]
+            del self._open[running:]
         call[2] = self._specs(result)
         return result
+
+    def _scripted(self, module: torch.jit.ScriptModule) -> Callable[..., Any]:
+        """What runs a scripted module so that the calls of its submodules are told."""
+        found = self._scripts.get(id(module))
+        if found is None:
+            with _disable_current_modes():
+                found = self._scripts[id(module)] = marked(module) or module._call_impl
+            self.recorder.told = {markers().enter: self._begin, markers().leave: self._end}
+        return found
+
+    def _begin(self, below: str, given: list[torch.Tensor]) -> None:
+        """A submodule of a scripted module is called."""
+        outer = self.path
+        self.path = f"{outer}.{below}" if outer else below
+        call: list[Any] = [self.path, self._specs(given), (), len(self.recorder.ops), 0]
+        self.calls.append(call)
+        self._open.append((outer, call))
+
+    def _end(self, made: list[torch.Tensor]) -> None:
+        self.path, call = self._open.pop()
+        call[2], call[4] = self._specs(made), len(self.recorder.ops)
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         if is_strided(tensor):
@@ -177,6 +211,7 @@ class Run:
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
+            self._register_made()
             return self.graph_of(outputs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -235,16 +270,22 @@ class Run:
         """Make a value of every parameter and buffer of a module, used or not."""
         stem = f"{path}." if path else ""
         recorder = self.recorder
-        params = [
-            (part, recorder.leaf(tensor, stem + part, "param", trainable=p.requires_grad).origin)
-            for name, p in module._parameters.items()
-            if p is not None and not lazy.is_unsettled(p)
-            for part, tensor in parts(name, p)
-        ]
+        params: list[tuple[str, int]] = []
+        buffers: list[tuple[str, int]] = []
+        for name, p in module._parameters.items():
+            if p is None or lazy.is_unsettled(p):
+                continue
+            for part in held(name, p):
+                is_param = part.role == "param"
+                trainable = is_param and p.requires_grad
+                vid = recorder.leaf(part.tensor, stem + part.name, part.role, trainable=trainable).origin
+                if part.spec is not None:
+                    recorder.specs[vid] = part.spec
+                (params if is_param else buffers).append((part.name, vid))
         params += recorder.packages.register(
             path, module, lambda tensor, name: recorder.leaf(tensor, name, "param").origin
         )
-        buffers = [
+        buffers += [
             (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
             if b is not None and not lazy.is_unsettled(b)
@@ -252,6 +293,14 @@ class Run:
         ]
         if params or buffers:
             self._registered[path] = params, buffers
+            self._settled[path] = _settled(module)
+
+    def _register_made(self) -> None:
+        """The modules and parameters that forward made are the model's, as they are after any run."""
+        self.paths.take_in_made()
+        for path, module in self.paths.all:
+            if module._parameters and _settled(module) > self._settled.get(path, 0):
+                self._register_late(path, module)
 
     def _register_late(self, path: str, module: nn.Module) -> None:
         """The same while the run is on: looking at the tensors must not be recorded."""
@@ -314,6 +363,11 @@ class Run:
                 inputs=opening.inputs if opening else (),
                 outputs=opening.outputs if opening else (),
             )
+
+
+def _settled(module: nn.Module) -> int:
+    """How many parameters of its own a module has that have a shape."""
+    return sum(p is not None and not lazy.is_unsettled(p) for p in module._parameters.values())
 
 
 def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:

@@ -77,9 +77,14 @@ class Paths:
         self._of: dict[int, list[str]] = {}
         self.adopted: Callable[[str, nn.Module], None] = lambda path, module: None
         """Told of every module that the model does not register."""
+        self._at: dict[str, nn.Module] = {}
         for path, module in model.named_modules(remove_duplicate=False):
-            self.all.append((path, module))
-            self._of.setdefault(id(module), []).append(path)
+            self._add(path, module)
+
+    def _add(self, path: str, module: nn.Module) -> None:
+        self.all.append((path, module))
+        self._at[path] = module
+        self._of.setdefault(id(module), []).append(path)
 
     def path(self, module: nn.Module, running: str) -> str:
         """The path under which `module` is called from inside `running`.
@@ -87,6 +92,9 @@ class Paths:
         A module that the model does not register (one kept in a plain list) gets a path below the one that calls it.
         """
         found = self._of.get(id(module))
+        if found is None:
+            self._take_in(running, self._at[running])
+            found = self._of.get(id(module))
         if found is None:
             return self._adopt(module, running)
         if len(found) == 1:
@@ -96,6 +104,26 @@ class Paths:
                 return path
         return next((path for path in found if path.startswith(f"{running}.")), found[0])
 
+    def take_in_made(self) -> None:
+        """Give a path to every module that forward made and registered."""
+        for path, module in list(self.all):
+            self._take_in(path, module)
+
+    def _take_in(self, path: str, module: nn.Module) -> None:
+        for name, child in module._modules.items():
+            inside = f"{path}.{name}" if path else name
+            if child is None:
+                continue
+            if id(child) not in self._of:
+                self._add_tree(inside, child)
+            elif isinstance(child, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
+                self._take_in(inside, child)
+
+    def _add_tree(self, path: str, module: nn.Module) -> None:
+        for below, inner in module.named_modules(prefix=path, remove_duplicate=False):
+            self._add(below, inner)
+            self.adopted(below, inner)
+
     def _adopt(self, module: nn.Module, running: str) -> str:
         stem = f"{running}." if running else ""
         taken = {path for path, _ in self.all}
@@ -104,8 +132,5 @@ class Paths:
         while f"{stem}{name}" in taken:
             serial += 1
             name = f"<{type(module).__name__} {serial}>"
-        for path, inner in module.named_modules(prefix=f"{stem}{name}", remove_duplicate=False):
-            self.all.append((path, inner))
-            self._of.setdefault(id(inner), []).append(path)
-            self.adopted(path, inner)
+        self._add_tree(f"{stem}{name}", module)
         return f"{stem}{name}"

@@ -1,9 +1,12 @@
-"""What is said of an answer beside its lines: what they must be seen against."""
+"""An answer on a page: its lines, and what they must be seen against."""
 
 from __future__ import annotations
 
 from opcost.core.answer import Answer, Busy
 from opcost.core.units import format_time
+from opcost.views.answer_listing import list_answer
+from opcost.views.options import AnswerOptions
+from opcost.views.page import Page
 from opcost.views.summary import LONG_LINE, Summary, held
 from opcost.wording import shortened, some
 
@@ -11,10 +14,11 @@ MANY_SAID = 64
 """Lines about devices, and notes: as many as eight machines of eight devices have."""
 
 
-def summarize_answer(answer: Answer) -> Summary:
-    """Where the answer is from, and what its lines must be seen against."""
+def answer_page(answer: Answer, options: AnswerOptions) -> Page:
+    """The lines, where they are from, and what they must be seen against."""
     heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')})"
-    return Summary(heading=(heading,), seen_against=tuple(summary_lines(answer)))
+    summary = Summary(heading=(heading,), seen_against=tuple(summary_lines(answer)))
+    return Page(list_answer(answer, options.columns), summary)
 
 
 def summary_lines(answer: Answer) -> list[str]:

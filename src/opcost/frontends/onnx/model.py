@@ -1,0 +1,316 @@
+"""An ONNX model as data: graphs of nodes, tensors of which only small ones have content, and what is declared of values."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.core.checked import Bad
+from opcost.core.shapes import Shape
+from opcost.frontends.onnx.wire import Field, Piece, Span, fields, floats, integers, piece, size_of, text, whole
+
+DTYPES = dict(
+    enumerate(
+        """
+        undefined float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64 complex128
+        bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz uint4 int4 float4_e2m1fn float8_e8m0fnu uint2 int2
+        """.split()
+    )
+)
+MOST_CONTENT = 4096
+"""Elements of a tensor whose content is read: shapes, axes, scales, and tables of such."""
+MOST_AXES = 64
+MOST_DEPTH = 32
+"""Graphs inside graphs."""
+
+_RAW = {
+    "float32": "f", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "int32": "i", "int64": "q", "bool": "?",
+    "float16": "e", "float64": "d", "uint32": "I", "uint64": "Q",
+}  # fmt: skip
+
+Number: TypeAlias = "int | float | bool | None"
+
+
+class Content(NamedTuple):
+    """The elements of a small tensor, in order; None where one depends on data."""
+
+    shape: tuple[int, ...]
+    items: tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor that the file holds, or says where another file does."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    content: Content | None = None
+
+
+class Declared(NamedTuple):
+    """What a file says of a value: its element type, and its shape, whose extents may be names."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+    tensor: bool = True
+    """It is a tensor, and not a sequence, a mapping or something that may be absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator as the file has it; an empty name stands for an input or output that is left out."""
+
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    props: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.name!r}" if self.name else f"the {self.op} that makes {', '.join(self.outputs[:1])!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxGraph:
+    """Nodes in the order in which they run."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    stored: Mapping[str, Stored]
+    inputs: tuple[Declared, ...]
+    outputs: tuple[Declared, ...]
+    declared: Mapping[str, Declared]
+
+
+class Function(NamedTuple):
+    """An operator that the model itself defines by others."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    nodes: tuple[Node, ...]
+
+
+class Reference(NamedTuple):
+    """In a function: the attribute of the call that has this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A graph, the functions it calls, and the versions of the operators."""
+
+    graph: OnnxGraph
+    functions: Mapping[tuple[str, str], Function]
+    opsets: Mapping[str, int]
+    producer: str
+    ir: int
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The fields of one message by number."""
+
+    found: dict[int, list[Field]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, message: Piece) -> _Parts:
+        parts = cls()
+        for number, value in fields(message):
+            parts.found.setdefault(number, []).append(value)
+        return parts
+
+    def all(self, number: int) -> list[Field]:
+        return self.found.get(number, [])
+
+    def text(self, number: int) -> str:
+        return text(self.found[number][-1]) if number in self.found else ""
+
+    def whole(self, number: int, default: int = 0) -> int:
+        return whole(self.found[number][-1]) if number in self.found else default
+
+    def integers(self, number: int) -> list[int]:
+        return [value for each in self.all(number) for value in integers(each)]
+
+    def messages(self, number: int) -> list[_Parts]:
+        return [_Parts.of(piece(each)) for each in self.all(number)]
+
+
+def read_model(message: Piece) -> Model:
+    """The model in these bytes."""
+    parts = _Parts.of(message)
+    if 7 not in parts.found:
+        raise Bad("there is no graph in it")
+    opsets = {each.text(1) or "ai.onnx": each.whole(2) for each in parts.messages(8)}
+    functions = {}
+    for each in parts.messages(25):
+        defaults = dict(_attribute(piece(one), 0) for one in each.all(11))
+        nodes = tuple(_node(piece(one), 0) for one in each.all(7))
+        names = [tuple(map(text, each.all(number))) for number in (4, 5)]
+        functions[each.text(10), each.text(1)] = Function(names[0], names[1], defaults, nodes)
+    producer = " ".join(filter(None, (parts.text(2), parts.text(3))))
+    return Model(_graph(piece(parts.all(7)[-1]), 0), functions, opsets, producer, parts.whole(1))
+
+
+def _graph(message: Piece, depth: int) -> OnnxGraph:
+    if depth > MOST_DEPTH:
+        raise Bad(f"graphs lie in one another, more than {MOST_DEPTH} deep")
+    nodes: list[Node] = []
+    stored: dict[str, Stored] = {}
+    values: dict[int, list[Declared]] = {11: [], 12: [], 13: []}
+    name = ""
+    for number, value in fields(message):
+        match number:
+            case 1:
+                nodes.append(_node(piece(value), depth))
+            case 2:
+                name = text(value)
+            case 5:
+                tensor = _tensor(piece(value))
+                stored[tensor.name] = tensor
+            case 15:
+                tensor = _sparse(piece(value))
+                stored[tensor.name] = tensor
+            case 11 | 12 | 13:
+                values[number].append(_declared(_Parts.of(piece(value))))
+    declared = {each.name: each for each in (*values[13], *values[12])}
+    return OnnxGraph(name, tuple(nodes), stored, tuple(values[11]), tuple(values[12]), declared)
+
+
+def _node(message: Piece, depth: int) -> Node:
+    parts = _Parts.of(message)
+    return Node(
+        op=parts.text(4),
+        domain=parts.text(7).replace("ai.onnx.ml", "ml").replace("ai.onnx", ""),
+        name=parts.text(3),
+        inputs=tuple(map(text, parts.all(1))),
+        outputs=tuple(map(text, parts.all(2))),
+        attrs=dict(_attribute(piece(each), depth) for each in parts.all(5)),
+        props={each.text(1): each.text(2) for each in parts.messages(9)},
+    )
+
+
+def _attribute(message: Piece, depth: int) -> tuple[str, Any]:
+    parts = _Parts.of(message)
+    name = parts.text(1)
+    if 21 in parts.found:
+        return name, Reference(parts.text(21))
+    match parts.whole(20):
+        case 1:
+            value: Any = floats(parts.all(2)[-1])[0] if 2 in parts.found else 0.0
+        case 2:
+            value = parts.whole(3)
+        case 3:
+            value = parts.text(4)
+        case 4:
+            value = _tensor(piece(parts.all(5)[-1])) if 5 in parts.found else None
+        case 5:
+            value = _graph(piece(parts.all(6)[-1]), depth + 1) if 6 in parts.found else None
+        case 6:
+            value = tuple(value for each in parts.all(7) for value in floats(each))
+        case 7:
+            value = tuple(parts.integers(8))
+        case 8:
+            value = tuple(map(text, parts.all(9)))
+        case 10:
+            value = tuple(_graph(piece(each), depth + 1) for each in parts.all(11))
+        case 11:
+            value = _sparse(piece(parts.all(22)[-1])) if 22 in parts.found else None
+        case _:
+            value = _untyped(parts)
+    return name, value
+
+
+def _untyped(parts: _Parts) -> Any:
+    """An attribute of the first versions, whose kind is told by what it holds."""
+    if 3 in parts.found:
+        return parts.whole(3)
+    if 2 in parts.found:
+        return floats(parts.all(2)[-1])[0]
+    if 4 in parts.found:
+        return parts.text(4)
+    if 8 in parts.found:
+        return tuple(parts.integers(8))
+    return tuple(value for each in parts.all(7) for value in floats(each)) or None
+
+
+def _tensor(message: Piece) -> Stored:
+    parts = _Parts.of(message)
+    shape = tuple(parts.integers(1))
+    if len(shape) > MOST_AXES or any(extent < 0 for extent in shape):
+        raise Bad(f"a stored tensor has the shape {shape[:MOST_AXES]}")
+    dtype = _dtype(parts.whole(2))
+    elements = prod(shape)
+    content = None
+    if elements <= MOST_CONTENT and parts.whole(14) != 1:  # else its data lies in another file
+        items = _items(parts, dtype, elements)
+        content = Content(shape, tuple(items)) if len(items) == elements else None
+    return Stored(parts.text(8), shape, dtype, content)
+
+
+def _items(parts: _Parts, dtype: str, elements: int) -> list[Any]:
+    """The elements, where they are of a type that shapes and scales are made of."""
+    if 9 in parts.found:
+        raw = piece(parts.all(9)[-1])
+        form = _RAW.get(dtype)
+        if form is None or isinstance(raw, Span) or size_of(raw) != elements * struct.calcsize(form):
+            return []
+        return list(struct.unpack(f"<{elements}{form}", raw))
+    match dtype:
+        case "float32":
+            return [value for each in parts.all(4) for value in floats(each)]
+        case "float64":
+            return [value for each in parts.all(10) for value in floats(each, "d")]
+        case "int64":
+            return parts.integers(7)
+        case "int32" | "int16" | "int8" | "uint16" | "uint8" | "bool":
+            return parts.integers(5)
+        case "uint32" | "uint64":
+            return parts.integers(11)
+    return []
+
+
+def _sparse(message: Piece) -> Stored:
+    parts = _Parts.of(message)
+    values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else Stored("", (0,), "float32")
+    return Stored(values.name, tuple(parts.integers(3)), values.dtype)
+
+
+def _declared(parts: _Parts) -> Declared:
+    """What is said of a value; only a tensor has a shape."""
+    for kind in parts.messages(2):
+        for tensor in (*kind.messages(1), *kind.messages(8)):
+            shapes = tensor.messages(2)
+            shape = tuple(_extent(each) for each in shapes[-1].messages(1)) if shapes else None
+            return Declared(parts.text(1), _dtype(tensor.whole(1)), shape)
+        if kind.found:
+            return Declared(parts.text(1), "float32", None, tensor=False)
+    return Declared(parts.text(1), "float32", None)
+
+
+def _extent(parts: _Parts) -> int | str | None:
+    if 1 in parts.found:
+        extent = parts.whole(1)
+        return extent if extent >= 0 else None
+    return parts.text(2) or None
+
+
+def _dtype(number: int) -> str:
+    if number not in DTYPES:
+        raise Bad(f"an element type has the number {number}")
+    return DTYPES[number]
+
+
+def known_shape(declared: Declared, sizes: Mapping[str, int]) -> Shape:
+    """The declared shape, with names replaced by what they stand for."""
+    if declared.shape is None:
+        return None
+    return tuple(sizes.get(extent) if isinstance(extent, str) else extent for extent in declared.shape)

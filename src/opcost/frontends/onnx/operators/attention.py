@@ -1,0 +1,152 @@
+"""Attention in the forms that ONNX and ONNX Runtime have, and mixtures of experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opcost.core.graph import NO_ATTRS, Attr
+from opcost.core.shapes import Dims, Extent, Mismatch, divided, known, total
+from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, handles, numel
+
+
+def _heads(call: Call, x: Made, heads: int) -> Made:
+    """(batch, length, heads × features) seen as (batch, heads, length, features)."""
+    if len(x.dims) == 4:
+        return x
+    batch, length, width = x.dims
+    shape = (batch, heads, length, divided(width, heads, "features", "heads"))
+    return call.step("view", NO_ATTRS, [x], [Out(shape, x.dtype, home=x)])[0]
+
+
+def _longer(call: Call, x: Made, past: Made | None) -> Made:
+    """Keys or values with those of earlier steps before them."""
+    if past is None or len(past.dims) < 4:
+        return x
+    batch, heads, length, features = x.dims
+    shape: Dims = (batch, heads, total((past.dims[2], length)), features)
+    return call.step("copy", NO_ATTRS, [past, x], [Out(shape, x.dtype)])[0]
+
+
+def _attend(
+    call: Call, q: Made, k: Made, v: Made, shape: Dims, mask: Made | None, *, causal: bool, presents: bool = True
+) -> Meaning:
+    attrs: dict[str, Attr] = {"causal": True} if causal else {}
+    outs = [Out(shape, q.dtype), *[Out(made.shape, made.dtype, home=made) for made in (k, v)] * presents]
+    outs += [Out((*q.dims[:-1], k.dims[-2]), q.dtype)] * (len(call.node.outputs) - len(outs))  # the scores
+    return Meaning("attention", attrs, outs[: len(call.node.outputs)], [q, k, v, mask])
+
+
+@handles("Attention")
+def _attention(call: Call) -> Meaning:
+    """Of ONNX itself: queries, keys and values are given."""
+    heads, groups = call.whole("q_num_heads"), call.whole("kv_num_heads")
+    q = _heads(call, call[0], heads)
+    k = _longer(call, _heads(call, call[1], groups), call.at(4))
+    v = _longer(call, _heads(call, call[2], groups), call.at(5))
+    features = v.dims[-1]
+    whole: Extent = None if features is None else features * known((q.dims[1],))[0]
+    shape: Dims = (*q.dims[:-1], features) if len(call[0].dims) == 4 else (q.dims[0], q.dims[2], whole)
+    return _attend(call, q, k, v, shape, call.at(3), causal=call.flag("is_causal"))
+
+
+@handles("Attention", "QAttention", domains=(MICROSOFT,))
+def _projected_attention(call: Call) -> Meaning:
+    """Of ONNX Runtime: the product with the weights of queries, keys and values comes first."""
+    quantized = call.node.op == "QAttention"
+    x, weight, bias = call[0], call[1], call.at(2)
+    heads = call.whole("num_heads", 1)
+    mask, past = (call.at(5), call.at(8)) if quantized else (call.at(3), call.at(4))
+    batch, length, _ = x.dims
+    dtype = bias.dtype if bias is not None else x.dtype
+    both: dict[str, Any] = {"depth": known((weight.dims[0],))[0], **({"bias": True} if bias is not None else {})}
+    width = known((weight.dims[1],))[0]
+    sizes = call.integers("qkv_hidden_sizes") or (width // 3,) * 3
+    made = call.step("matmul", both, [x, weight, bias], [Out((batch, length, width), dtype)])[0]
+    parts = [
+        call.step("view", NO_ATTRS, [made], [Out((batch, heads, length, size // heads), dtype, home=made)])[0]
+        for size in sizes
+    ]
+    if past is not None and len(past.dims) == 5:
+        half = call.step("view", NO_ATTRS, [past], [Out(past.dims[1:], past.dtype, home=past)])[0]
+        parts[1:] = [_longer(call, part, half) for part in parts[1:]]
+    q, k, v = parts
+    present = Out((2, *k.dims), dtype)
+    found = _attend(
+        call, q, k, v, (batch, length, sizes[2]), _squares(mask), causal=call.flag("unidirectional"), presents=False
+    )
+    return found._replace(outs=[found.outs[0], present][: len(call.node.outputs)])
+
+
+def _squares(mask: Made | None) -> Made | None:
+    """A mask that is added to scores; lengths of sequences are none."""
+    return mask if mask is not None and mask.shape is not None and len(mask.shape) > 2 else None
+
+
+@handles("MultiHeadAttention", "DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
+def _multi_head(call: Call) -> Meaning:
+    heads = call.whole("num_heads", 1)
+    x = call[0]
+    if len(x.dims) == 5:  # packed: (batch, length, heads, 3, features)
+        batch, length, _, _, features = x.dims
+        q, k, v = (
+            call.step("view", NO_ATTRS, [x], [Out((batch, heads, length, features), x.dtype, home=x)])[0]
+            for _ in range(3)
+        )
+    else:
+        if call.at(2) is None:
+            raise Mismatch("keys and values that are packed together are not read")
+        q, k, v = (_heads(call, call[place], heads) for place in range(3))
+    if (bias := call.at(3)) is not None:
+        q, k, v = (
+            call.step("elementwise", {"fn": "add"}, [each, bias], [Out(each.shape, each.dtype)])[0]
+            for each in (q, k, v)
+        )
+    k, v = _longer(call, k, call.at(6)), _longer(call, v, call.at(7))
+    batch, _, length, _ = q.dims
+    shape = (batch, length, numel((heads, v.dims[-1])))
+    return _attend(call, q, k, v, shape, call.at(5), causal=call.flag("unidirectional"))
+
+
+@handles("GroupQueryAttention", domains=(MICROSOFT,))
+def _grouped(call: Call) -> Meaning:
+    """Causal, with the keys and values of earlier steps; where they are packed with the queries, one product made all three."""
+    heads, groups = call.whole("num_heads", 1), call.whole("kv_num_heads", 1)
+    x, batch, length = call[0], call[0].dims[0], call[0].dims[1]
+    if call.at(1) is None:
+        features = divided(x.dims[2], heads + 2 * groups, "features", "heads")
+        q, k, v = (
+            call.step("view", NO_ATTRS, [x], [Out((batch, count, length, features), x.dtype, home=x)])[0]
+            for count in (heads, groups, groups)
+        )
+    else:
+        q, k, v = (_heads(call, call[place], count) for place, count in ((0, heads), (1, groups), (2, groups)))
+    if call.flag("do_rotary"):
+        q, k = (
+            call.step(
+                "elementwise", {"fn": "mul_mul_add"}, [each, call.at(7), call.at(8)], [Out(each.shape, each.dtype)]
+            )[0]
+            for each in (q, k)
+        )
+    k, v = _longer(call, k, call.at(3)), _longer(call, v, call.at(4))
+    shape = (batch, length, numel((heads, v.dims[-1])))
+    return _attend(call, q, k, v, shape, None, causal=True)
+
+
+@handles("MoE", "QMoE", domains=(MICROSOFT,))
+def _experts(call: Call) -> Meaning:
+    """Each token goes through `k` of the experts: two products, three where the activation has a gate."""
+    x, router = call[0], call[1]
+    quantized = call.node.op == "QMoE"
+    first, second = (call[2], call[5]) if quantized else (call[2], call[4])
+    third = call.at(8 if quantized else 6)
+    rows = numel(x.dims[:-1]) * call.whole("k", 1)
+    width = known((x.dims[-1],))[0]
+    pack = 8 // (call.whole("expert_weight_bits", 4) if quantized else 8)
+    inner = known((second.dims[1] if not quantized else second.dims[2],))[0] * (pack if quantized else 1)
+    gated = call.text("activation_type") == "swiglu" or third is not None
+    up = call.step("matmul", {"depth": width}, [x, first, router], [Out((rows, inner * (1 + gated)), x.dtype)])[0]
+    fn = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu"}.get(
+        call.text("activation_type", "relu"), "relu"
+    )
+    act = call.step("elementwise", {"fn": fn}, [up], [Out((rows, inner), x.dtype)])[0]
+    return Meaning("matmul", {"depth": inner, "macs": rows * inner * width}, [Out(x.shape, x.dtype)], [act, second])

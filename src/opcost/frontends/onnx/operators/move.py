@@ -1,0 +1,417 @@
+"""Elements in other shapes, orders and places; with what is known of their content, because shapes are computed this way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from opcost.core.graph import NO_ATTRS
+from opcost.core.shapes import (
+    Dims,
+    Extent,
+    Mismatch,
+    Shape,
+    Unknown,
+    axes_of,
+    axis_of,
+    broadcast,
+    concat,
+    flattened,
+    gathered,
+    inserted,
+    known,
+    padded,
+    permuted,
+    replaced,
+    reshaped,
+    slice_length,
+    squeezed,
+    tiled,
+    times,
+)
+from opcost.frontends.onnx import content
+from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, alias, fitting, handles, numel, result
+from opcost.frontends.onnx.model import DTYPES, MOST_CONTENT, Content, Stored
+
+# -- the same memory ---------------------------------------------------------------------------------------------------
+
+
+@handles("Identity", "Dropout")
+@handles("Identity", "MemcpyFromHost", "MemcpyToHost", domains=(MICROSOFT,))
+def _identity(call: Call) -> Meaning:
+    x = call[0]
+    found = alias(call, x.shape, x.content)
+    outs = [found.outs[0]._replace(items=x.items), *[Out(x.shape, "bool")] * (len(call.node.outputs) > 1)]
+    return found._replace(outs=outs)
+
+
+@handles("Reshape")
+def _reshape(call: Call) -> Meaning:
+    x, target = call[0], call.integers("shape") if "shape" in call.attrs else call[1].numbers
+    copies = not call.flag("allowzero")
+    wanted: list[Extent] = [None if n is None else int(n) for n in target or ()]
+    if x.shape is None:  # what is written out is known all the same
+        shape: Shape = tuple([None if n is None or n < 0 or (n == 0 and copies) else n for n in wanted])
+    else:
+        shape = reshaped(x.shape, wanted, zero_copies=copies)
+    return alias(call, shape, fitting(shape, x.content.items if x.content else None))
+
+
+@handles("Flatten", "Squeeze", "Unsqueeze")
+@handles("ExpandDims", domains=(MICROSOFT,))
+def _axes(call: Call) -> Meaning:
+    x, name = call[0], call.node.op
+    if name == "Flatten":
+        rank = len(x.dims)
+        axis = call.whole("axis", 1)
+        shape: Dims = flattened(x.dims, axis + rank if axis < 0 else axis)
+    elif name == "Squeeze":
+        axes = call.integers("axes", 1)
+        if axes is None and None in x.dims:
+            raise Unknown
+        shape = squeezed(x.dims, [at for at, n in enumerate(x.dims) if n == 1] if axes is None else axes)
+    else:
+        added = call.integers("axes", 1) or ()
+        shape = x.dims
+        for axis in sorted(axis_of(at, len(x.dims) + len(added)) for at in added):
+            shape = inserted(shape, axis)
+    return alias(call, shape, fitting(shape, x.content.items if x.content else None))
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+
+def _copied(call: Call, shape: Shape, found: Content | None = None) -> Meaning:
+    return Meaning("copy", NO_ATTRS, [Out(shape, call[0].dtype, found)], [call[0]])
+
+
+@handles("Transpose")
+def _transpose(call: Call) -> Meaning:
+    x = call[0]
+    order = axes_of(call.integers("perm") or None, len(x.dims))
+    if "perm" not in call.attrs:
+        order = order[::-1]
+    return _copied(call, permuted(x.dims, order), content.permuted(x.content, order) if x.content else None)
+
+
+@handles("Concat")
+@handles("QLinearConcat", domains=(MICROSOFT,))
+def _concat(call: Call) -> Meaning:
+    parts = call.given if call.node.op == "Concat" else call.given[2::3]
+    if any(made.shape is None for made in parts):
+        return Meaning("copy", NO_ATTRS, [Out(None, parts[0].dtype)])
+    shape = concat([made.dims for made in parts], call.whole("axis"))
+    found = None
+    if any(made.content for made in parts) and None not in shape and numel(shape) <= MOST_CONTENT:
+        known_parts = [made.content or content.unknown(known(made.shape)) for made in parts]
+        found = content.joined(filter(None, known_parts), axis_of(call.whole("axis"), len(shape)))
+    return Meaning("copy", NO_ATTRS, [Out(shape, parts[0].dtype, found)], parts)
+
+
+@handles("Split")
+def _split(call: Call) -> Meaning:
+    x, count = call[0], len(call.node.outputs)
+    axis = axis_of(call.whole("axis"), len(x.dims))
+    lengths: Sequence[Extent] | None = call.integers("split", 1)
+    if lengths is None:
+        count = call.whole("num_outputs", count)
+        extent = x.dims[axis]
+        size = None if extent is None else -(-extent // count)
+        lengths = [None] * count if size is None else [min(size, extent - at * size) for at in range(count)]  # type: ignore[operator]
+    outs, begin = [], 0
+    for length in lengths:
+        part = content.taken(x.content, axis, range(begin, begin + (length or 0))) if x.content else None
+        outs.append(Out(replaced(x.dims, axis, length), x.dtype, part))
+        begin += length or 0
+    return Meaning("copy", NO_ATTRS, outs, [x])
+
+
+@handles("Slice")
+def _slice(call: Call) -> Meaning:
+    x = call[0]
+    begins, ends = call.integers("starts", 1), call.integers("ends", 2)
+    if begins is None or ends is None:
+        raise Mismatch("its starts or ends are missing")
+    axes = axes_of(call.integers("axes", 3) or tuple(range(len(begins))), len(x.dims))
+    steps = call.integers("steps", 4) or (1,) * len(begins)
+    shape = x.dims
+    found = x.content
+    for axis, begin, last, step in zip(axes, begins, ends, steps, strict=True):
+        extent = shape[axis]
+        # Backwards, ONNX ends before the first element where Python would count from behind.
+        end = None if extent is not None and step < 0 and last < -extent else last
+        shape = replaced(shape, axis, slice_length(extent, begin, end, step))
+        if found is not None and extent is not None:
+            found = content.taken(found, axis, range(extent)[begin:end:step])
+    return _copied(call, shape, found)
+
+
+@handles("Expand")
+def _expand(call: Call) -> Meaning:
+    x, target = call[0], call[1].numbers
+    shape = broadcast([x.dims, tuple([None if n is None else int(n) for n in target])])
+    small = x.content is not None and None not in shape and numel(shape) <= 1024
+    return _copied(call, shape, content.stretched(x.content, known(shape)) if x.content and small else None)
+
+
+@handles("Tile")
+def _tile(call: Call) -> Meaning:
+    return _copied(call, tiled(call[0].dims, call.integers("repeats", 1) or ()))
+
+
+@handles("Pad")
+def _pad(call: Call) -> Meaning:
+    x = call[0]
+    pads = call.integers("pads", 1) or call.integers("paddings") or ()
+    axes = axes_of(call.integers("axes", 3), len(x.dims))
+    widths = [(0, 0)] * len(x.dims)
+    for place, axis in enumerate(axes):
+        widths[axis] = (pads[place], pads[place + len(axes)])
+    return _copied(call, padded(x.dims, widths))
+
+
+@handles("CenterCropPad")
+def _center(call: Call) -> Meaning:
+    shape = list(call[0].dims)
+    for axis, extent in zip(axes_of(call.integers("axes"), len(shape)), call[1].integers, strict=True):
+        shape[axis] = extent
+    return _copied(call, tuple(shape))
+
+
+@handles("DepthToSpace", "SpaceToDepth")
+def _blocks(call: Call) -> Meaning:
+    batch, channels, *space = call[0].dims
+    size = call.whole("blocksize", 1)
+    if call.node.op == "DepthToSpace":
+        deep = None if channels is None else channels // (size * size)
+        return _copied(call, (batch, deep, *[times(n, size) for n in space]))
+    return _copied(call, (batch, times(channels, size * size), *[None if n is None else n // size for n in space]))
+
+
+@handles("ReverseSequence", "Trilu")
+@handles("Trilu", domains=(MICROSOFT,))
+def _same(call: Call) -> Meaning:
+    return _copied(call, call[0].shape)
+
+
+@handles("Col2Im")
+def _col2im(call: Call) -> Meaning:
+    batch, channels, _ = call[0].dims
+    image, block = call[1].integers, call[2].integers
+    deep = None if channels is None else channels // prod(block)
+    attrs: dict[str, Any] = {"fn": "add", "elements": numel(call[0].shape)}
+    return Meaning("scatter", attrs, [Out((batch, deep, *image), call[0].dtype)], [call[0]])
+
+
+# -- by index ----------------------------------------------------------------------------------------------------------
+
+
+@handles("Gather")
+def _gather(call: Call) -> Meaning:
+    x, indices = call[0], call[1]
+    axis = axis_of(call.whole("axis"), len(x.dims))
+    shape = gathered(x.dims, indices.dims, axis)
+    found = None
+    if x.content and indices.content and None not in indices.numbers:
+        found = fitting(shape, content.taken(x.content, axis, indices.integers).items)
+    if x.stored and axis == 0 and len(x.dims) > 1:  # a table of weights
+        return Meaning("embedding", NO_ATTRS, [Out(shape, x.dtype)], [x, indices])
+    return Meaning("gather", NO_ATTRS, [Out(shape, x.dtype, found)])
+
+
+@handles("GatherBlockQuantized", domains=(MICROSOFT,))
+def _gather_quantized(call: Call) -> Meaning:
+    shape = gathered(call[0].dims, call[1].dims, axis_of(call.whole("gather_axis"), len(call[0].dims)))
+    return Meaning("embedding", NO_ATTRS, [Out(shape, call[2].dtype)], call.given)
+
+
+@handles("GatherElements")
+def _gather_elements(call: Call) -> Meaning:
+    return Meaning("gather", NO_ATTRS, [Out(call[1].shape, call[0].dtype)])
+
+
+@handles("GatherND")
+@handles("GatherND", domains=(MICROSOFT,))
+def _gather_nd(call: Call) -> Meaning:
+    x, indices = call[0].dims, call[1].dims
+    depth = known(indices[-1:])[0]
+    return result(call, "gather", NO_ATTRS, (*indices[:-1], *x[call.whole("batch_dims") + depth :]))
+
+
+@handles("Scatter", "ScatterElements", "ScatterND", "TensorScatter")
+def _scatter(call: Call) -> Meaning:
+    name = call.text("reduction", "none")
+    x, indices, updates = (
+        (call[0], call.at(2), call[1]) if call.node.op == "TensorScatter" else (call[0], call[1], call[2])
+    )
+    attrs = {} if name in ("none", "linear", "circular") else {"fn": name}
+    return Meaning("scatter", attrs, [Out(x.shape, x.dtype)], [x, indices, updates])
+
+
+@handles("Compress")
+def _compress(call: Call) -> Meaning:
+    if "axis" not in call.attrs:
+        return result(call, "gather", NO_ATTRS, (None,))
+    return result(
+        call, "gather", NO_ATTRS, replaced(call[0].dims, axis_of(call.whole("axis"), len(call[0].dims)), None)
+    )
+
+
+@handles("NonZero")
+def _nonzero(call: Call) -> Meaning:
+    x = call[0]
+    shape: Dims = (len(x.dims), None)
+    if x.content is not None and None not in x.numbers:
+        hits = [at for at, number in enumerate(x.numbers) if number]
+        shape = (len(x.dims), len(hits))
+        if len(x.dims) == 1:
+            return Meaning("gather", NO_ATTRS, [Out(shape, "int64", fitting(shape, hits))])
+    return Meaning("gather", NO_ATTRS, [Out(shape, "int64")])
+
+
+# -- sequences ---------------------------------------------------------------------------------------------------------
+
+
+def _list(made: Made) -> list[Made]:
+    if made.items is None:
+        raise Unknown
+    return made.items
+
+
+def _sequence(call: Call, items: list[Made] | None) -> Meaning:
+    return Meaning("view", NO_ATTRS, [Out(None, items[0].dtype if items else "float32", items=items)], [])
+
+
+@handles("SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SplitToSequence", "Optional")
+def _make_sequence(call: Call) -> Meaning:
+    match call.node.op:
+        case "SequenceInsert":
+            items = list(_list(call[0]))
+            place = call.at(2)
+            items.insert(len(items) if place is None else place.integers[0], call[1])
+            return _sequence(call, items)
+        case "SequenceErase":
+            items = list(_list(call[0]))
+            items.pop(call[1].integers[0] if call.at(1) else -1)
+            return _sequence(call, items)
+        case "SplitToSequence":
+            return _sequence(call, _pieces(call))
+        case "Optional":
+            return alias(call, call[0].shape) if call.given else _sequence(call, None)
+    return _sequence(call, call.given)
+
+
+def _pieces(call: Call) -> list[Made]:
+    x = call[0]
+    axis = axis_of(call.whole("axis"), len(x.dims))
+    extent = known(x.dims[axis : axis + 1])[0]
+    given = call.at(1)
+    if given is None:
+        lengths = [1] * extent
+    elif given.dims:
+        lengths = list(given.integers)
+    else:
+        size = given.integers[0]
+        lengths = [min(size, extent - begin) for begin in range(0, extent, size)]
+    if len(lengths) > 4096:
+        raise Unknown
+    shapes = [replaced(x.dims, axis, length) for length in lengths]
+    if given is None and not call.flag("keepdims", 1):
+        shapes = [replaced(x.dims, axis) for _ in lengths]
+    return call.step("copy", NO_ATTRS, [x], [Out(shape, x.dtype) for shape in shapes])
+
+
+@handles("SequenceAt", "OptionalGetElement", "SequenceLength", "OptionalHasElement", "ConcatFromSequence")
+def _from_sequence(call: Call) -> Meaning:
+    match call.node.op:
+        case "SequenceAt":
+            found = _list(call[0])[call[1].integers[0]]
+            return Meaning("view", NO_ATTRS, [Out(found.shape, found.dtype, found.content, found)], [found])
+        case "OptionalGetElement":
+            return alias(call, call[0].shape, call[0].content)
+        case "OptionalHasElement":
+            return Meaning("create", NO_ATTRS, [Out((), "bool")], [])
+        case "SequenceLength":
+            items = call[0].items
+            return Meaning(
+                "create", NO_ATTRS, [Out((), "int64", fitting((), [len(items)] if items is not None else None))], []
+            )
+    parts = _list(call[0])
+    axis = call.whole("axis")
+    shapes = [made.dims for made in parts]
+    if call.flag("new_axis"):
+        shapes = [inserted(shape, axis) for shape in shapes]
+    return Meaning("copy", NO_ATTRS, [Out(concat(shapes, axis), parts[0].dtype)], parts)
+
+
+# -- from nothing ------------------------------------------------------------------------------------------------------
+
+
+@handles("Shape", "Size")
+def _shape(call: Call) -> Meaning:
+    x = call[0]
+    if call.node.op == "Size":
+        return Meaning(
+            "create",
+            NO_ATTRS,
+            [Out((), "int64", fitting((), [numel(x.shape)] if x.shape is not None and None not in x.shape else None))],
+            [],
+        )
+    dims = x.dims
+    chosen = dims[slice(call.whole("start"), call.whole("end", len(dims)))]
+    return Meaning("create", NO_ATTRS, [Out((len(chosen),), "int64", Content((len(chosen),), chosen))], [])
+
+
+@handles("ConstantOfShape")
+def _constant_of_shape(call: Call) -> Meaning:
+    wanted = call[0].numbers
+    shape: Dims = tuple([None if n is None else int(n) for n in wanted])
+    if any(n is not None and n < 0 for n in shape):
+        raise Mismatch(f"its shape would be {shape}")
+    value = call.attrs.get("value")
+    dtype = value.dtype if isinstance(value, Stored) else "float32"
+    number: Any = value.content.items[0] if isinstance(value, Stored) and value.content and value.content.items else 0
+    items = [number] * numel(shape) if None not in shape and numel(shape) <= 1024 else None
+    return Meaning("create", NO_ATTRS, [Out(shape, dtype, fitting(shape, items))], [])
+
+
+@handles("Range")
+def _range(call: Call) -> Meaning:
+    try:
+        begin, end, step = (made.numbers[0] for made in call.given)
+    except Unknown:
+        begin = end = step = None
+    if begin is None or end is None or step is None or not step:
+        return Meaning("create", NO_ATTRS, [Out((None,), call[0].dtype)], [])
+    count = max(-int((begin - end) // step), 0)
+    items = [begin + at * step for at in range(count)] if count <= 1024 else None
+    return Meaning("create", NO_ATTRS, [Out((count,), call[0].dtype, fitting((count,), items))], [])
+
+
+@handles(
+    "EyeLike",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    "RandomNormal",
+    "RandomUniform",
+    "Multinomial",
+    "OneHot",
+)
+def _created(call: Call) -> Meaning:
+    dtype = DTYPES.get(call.whole("dtype"), "") if call.whole("dtype") else ""
+    match call.node.op:
+        case "RandomNormal" | "RandomUniform":
+            return Meaning("random", NO_ATTRS, [Out(call.integers("shape"), dtype or "float32")], [])
+        case "Multinomial":
+            shape: Shape = (call[0].dims[0], call.whole("sample_size", 1))
+            return Meaning("random", NO_ATTRS, [Out(shape, dtype or "int32")])
+        case "OneHot":
+            depth = call[1].content.items[0] if call[1].content else None
+            axis = axis_of(call.whole("axis", -1), len(call[0].dims) + 1)
+            shape = inserted(call[0].dims, axis, None if depth is None else int(depth))
+            return Meaning("create", NO_ATTRS, [Out(shape, call[2].dtype)], [])
+        case "EyeLike":
+            return Meaning("create", NO_ATTRS, [Out(call[0].shape, dtype or call[0].dtype)], [])
+    return Meaning("random", NO_ATTRS, [Out(call[0].shape, dtype or call[0].dtype)], [])

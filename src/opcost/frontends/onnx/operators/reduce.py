@@ -1,0 +1,304 @@
+"""Reductions, normalizations, pools, interpolations, sorting, transforms and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from opcost.core.graph import NO_ATTRS, Attr
+from opcost.core.shapes import Dims, Extent, Shape, axes_of, axis_of, known, reduced, replaced
+from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, fitting, handles, numel, result
+from opcost.frontends.onnx.operators.contraction import Window
+from opcost.frontends.onnx.operators.elementwise import common
+
+_REDUCTIONS = {
+    "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod", "ReduceL1": "norm",
+    "ReduceL2": "norm", "ReduceLogSum": "sum", "ReduceLogSumExp": "logsumexp", "ReduceSumSquare": "norm",
+}  # fmt: skip
+
+
+@handles(*_REDUCTIONS)
+def _reduce(call: Call) -> Meaning:
+    x, name = call[0], call.node.op
+    axes = call.integers("axes", 1)
+    if not axes and call.flag("noop_with_empty_axes"):
+        return Meaning("view", NO_ATTRS, [Out(x.shape, x.dtype, x.content, x)], [x])
+    shape = reduced(x.dims, axes or None, keepdims=call.flag("keepdims", 1))
+    items = None
+    if x.content is not None and len(x.dims) == 1 and None not in x.numbers:
+        folded: dict[str, Any] = {"ReduceProd": prod, "ReduceSum": sum, "ReduceMax": max, "ReduceMin": min}
+        items = [folded[name](x.numbers)] if name in folded and x.numbers else None
+    return Meaning("reduce", {"fn": _REDUCTIONS[name]}, [Out(shape, x.dtype, fitting(shape, items))], [x])
+
+
+@handles("ArgMax", "ArgMin")
+def _argmax(call: Call) -> Meaning:
+    shape = reduced(call[0].dims, (call.whole("axis"),), keepdims=call.flag("keepdims", 1))
+    return result(call, "reduce", {"fn": call.node.op.lower()}, shape, "int64")
+
+
+@handles("CumSum", "CumProd")
+def _running(call: Call) -> Meaning:
+    return Meaning("reduce", {"fn": call.node.op.lower()}, [Out(call[0].shape, call[0].dtype)], [call[0]])
+
+
+# -- normalizations ----------------------------------------------------------------------------------------------------
+
+
+@handles("BatchNormalization")
+def _batch_norm(call: Call) -> Meaning:
+    x = call[0]
+    attrs: dict[str, Attr] = {"fn": "batch"}
+    if call.flag("training_mode"):
+        attrs["training"] = True
+    count = len(call.node.outputs)
+    return Meaning("norm", attrs, [Out(x.shape, x.dtype), *[Out(call[3].shape, call[3].dtype)] * (count - 1)])
+
+
+_NORMS = {
+    "InstanceNormalization": "instance", "GroupNormalization": "group", "LayerNormalization": "layer", "RMSNormalization": "rms",
+    "SimplifiedLayerNormalization": "rms", "LRN": "local_response", "LpNormalization": "lp",
+    "MeanVarianceNormalization": "instance", "GroupNorm": "group",
+}  # fmt: skip
+
+
+@handles(*_NORMS, domains=("", MICROSOFT))
+def _norm(call: Call) -> Meaning:
+    x = call[0]
+    attrs: dict[str, Attr] = {"fn": _NORMS[call.node.op]}
+    if call.node.op == "LRN":
+        attrs["window"] = call.whole("size", 1)
+    outs = [Out(x.shape, x.dtype)]
+    if len(call.node.outputs) > 1:  # mean and inverse deviation
+        axis = axis_of(call.whole("axis", -1), len(x.dims))
+        kept = reduced(x.dims, range(axis, len(x.dims)), keepdims=True)
+        outs += [Out(kept, "float32")] * (len(call.node.outputs) - 1)
+    return Meaning("norm", attrs, outs)
+
+
+@handles("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domains=(MICROSOFT,))
+def _skip_norm(call: Call) -> Meaning:
+    """The sum of two tensors, and a bias, normalized."""
+    x, skip = call[0], call[1]
+    simple = call.node.op == "SkipSimplifiedLayerNormalization"
+    bias = call.at(3 if simple else 4)
+    affine = [made for made in (call.at(2), None if simple else call.at(3)) if made is not None]
+    added = _summed(call, [x, skip, bias])
+    kept = reduced(x.dims, (-1,), keepdims=True)
+    outs = [Out(x.shape, x.dtype), Out(kept, "float32"), Out(kept, "float32"), Out(x.shape, x.dtype, home=added)]
+    return Meaning("norm", {"fn": "rms" if simple else "layer"}, outs[: len(call.node.outputs)], [added, *affine])
+
+
+@handles("EmbedLayerNormalization", domains=(MICROSOFT,))
+def _embed_norm(call: Call) -> Meaning:
+    """Rows of up to three tables looked up, added and normalized."""
+    words, segments, table = call[0], call.at(1), call[2]
+    shape = (*words.dims, table.dims[-1])
+    parts = []
+    for place, rows in ((2, words), (3, words), (4, segments)):
+        made = call.at(place)
+        if made is not None and rows is not None:
+            parts += call.step("embedding", NO_ATTRS, [made, rows], [Out(shape, made.dtype)])
+    added = _summed(call, parts)
+    affine = [made for made in (call.at(5), call.at(6)) if made is not None]
+    outs = [Out(shape, table.dtype), Out((words.dims[0],), "int32"), Out(shape, table.dtype, home=added)]
+    return Meaning("norm", {"fn": "layer"}, outs[: max(len(call.node.outputs), 1)], [added, *affine])
+
+
+def _summed(call: Call, parts: Sequence[Made | None]) -> Made:
+    ins = [made for made in parts if made is not None]
+    shape = common(ins)
+    attrs: dict[str, Attr] = {"fn": "add"}
+    if len(ins) > 2:
+        attrs["elements"] = numel(shape) * (len(ins) - 1)
+    return call.step("elementwise", attrs, ins, [Out(shape, ins[0].dtype)])[0]
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+_POOLS = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp", "QLinearAveragePool": "avg", "NhwcMaxPool": "max"}
+
+
+@handles(*_POOLS, domains=("", MICROSOFT))
+def _pool(call: Call) -> Meaning:
+    x = call[0]
+    last = call.node.op.startswith("Nhwc") or call.flag("channels_last")
+    kernel = call.integers("kernel_shape") or ()
+    window = Window(call, kernel, x.dims[1:-1] if last else x.dims[2:])
+    space = window.swept(ceil=call.flag("ceil_mode"))
+    shape = (x.dims[0], *space, x.dims[-1]) if last else (*x.dims[:2], *space)
+    attrs = {"fn": _POOLS[call.node.op], "window": prod(kernel), **window.geometry}
+    outs = [Out(shape, x.dtype), *[Out(shape, "int64")] * (len(call.node.outputs) > 1)]
+    return Meaning("pool", attrs, outs, [x])
+
+
+@handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+@handles("QLinearGlobalAveragePool", domains=(MICROSOFT,))
+def _global_pool(call: Call) -> Meaning:
+    x = call[0]
+    last = call.flag("channels_last")
+    space = x.dims[1:-1] if last else x.dims[2:]
+    ones = (1,) * len(space)
+    shape = (x.dims[0], *ones, x.dims[-1]) if last else (*x.dims[:2], *ones)
+    fn = {"GlobalMaxPool": "adaptive_max", "GlobalLpPool": "lp"}.get(call.node.op, "adaptive_avg")
+    return Meaning("pool", {"fn": fn, "window": prod(known(space))}, [Out(shape, x.dtype)], [x])
+
+
+@handles("MaxUnpool")
+def _unpool(call: Call) -> Meaning:
+    x, target = call[0], call.at(2)
+    kernel = call.integers("kernel_shape") or ()
+    stride, pads = call.integers("strides") or (1,) * len(kernel), call.integers("pads") or (0,) * 2 * len(kernel)
+    if target is not None:
+        shape: Shape = target.integers
+    else:
+        around = [pads[at] + pads[at + len(kernel)] for at in range(len(kernel))]
+        axes = zip(known(x.dims[2:]), stride, kernel, around, strict=True)
+        shape = (*x.dims[:2], *[(n - 1) * s + k - p for n, s, k, p in axes])
+    return Meaning("pool", {"fn": "unpool", "window": prod(kernel)}, [Out(shape, x.dtype)], [x, call[1]])
+
+
+@handles("RoiAlign", "MaxRoiPool")
+def _roi(call: Call) -> Meaning:
+    x, regions = call[0], call[1]
+    if call.node.op == "RoiAlign":
+        height, width = call.whole("output_height", 1), call.whole("output_width", 1)
+        taps = 4 * max(call.whole("sampling_ratio"), 1) ** 2
+        shape: Shape = (regions.dims[0], x.dims[1], height, width)
+        return Meaning("sample", {"taps": taps}, [Out(shape, x.dtype)])
+    shape = (regions.dims[0], x.dims[1], *(call.integers("pooled_shape") or ()))
+    return Meaning("pool", {"fn": "adaptive_max", "window": 1}, [Out(shape, x.dtype)])
+
+
+@handles("GridSample")
+def _grid_sample(call: Call) -> Meaning:
+    x, grid = call[0], call[1]
+    rank = len(x.dims) - 2
+    taps = {"nearest": 1, "bicubic": 4**rank, "cubic": 4**rank}.get(call.text("mode", "linear"), 2**rank)
+    return Meaning("sample", {"taps": taps}, [Out((*x.dims[:2], *grid.dims[1:-1]), x.dtype)])
+
+
+@handles("AffineGrid")
+def _affine_grid(call: Call) -> Meaning:
+    batch, _, *space = call[1].integers
+    rank = len(space)
+    return Meaning("matmul", {"depth": rank + 1}, [Out((batch, *space, rank), call[0].dtype)], [call[0]])
+
+
+@handles("Resize", "Upsample")
+def _resize(call: Call) -> Meaning:
+    x = call[0]
+    shape = _resized(call, x)
+    moved = sum(a != b for a, b in zip(x.dims, shape, strict=True))
+    mode = call.text("mode", "nearest")
+    smooth = {0: "linear", 1: "linear", 2: "bilinear"}.get(moved, "trilinear")
+    fn = {"nearest": "nearest", "cubic": "bicubic"}.get(mode, smooth)
+    return Meaning("resize", {"fn": fn}, [Out(shape, x.dtype)], [x])
+
+
+def _resized(call: Call, x: Made) -> Dims:
+    axes = axes_of(call.integers("axes"), len(x.dims))
+    shape: list[Extent] = list(x.dims)
+    sizes = call.at(3)
+    if sizes is not None and sizes.shape != (0,):
+        given = sizes.integers
+        if call.text("keep_aspect_ratio_policy", "stretch") == "stretch":
+            for axis, wanted in zip(axes, given, strict=True):
+                shape[axis] = wanted
+            return tuple(shape)
+        pick = min if call.text("keep_aspect_ratio_policy") == "not_larger" else max
+        scale = pick(extent / known((x.dims[axis],))[0] for axis, extent in zip(axes, given, strict=True))
+        for axis in axes:
+            shape[axis] = int(known((x.dims[axis],))[0] * scale + 0.5)
+        return tuple(shape)
+    place = 1 if call.node.op == "Upsample" or call.opset < 11 else 2
+    scales = call.attrs.get("scales") or call[place].numbers
+    for axis, factor in zip(axes, scales, strict=True):
+        extent = shape[axis]
+        shape[axis] = None if extent is None or factor is None else int(extent * factor)
+    return tuple(shape)
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+@handles("TopK")
+def _topk(call: Call) -> Meaning:
+    x = call[0]
+    axis = axis_of(call.whole("axis", -1), len(x.dims))
+    count = call.integers("k", None if "k" in call.attrs else 1)
+    shape = replaced(x.dims, axis, count[0] if count else None)
+    length = known((x.dims[axis],))[0]
+    attrs: dict[str, Attr] = {"length": length, **({"selected": count[0]} if count else {})}
+    return Meaning("sort", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])
+
+
+@handles("Unique")
+@handles("Unique", domains=(MICROSOFT,))
+def _unique(call: Call) -> Meaning:
+    x = call[0]
+    first: Dims = (None,)
+    if "axis" in call.attrs:
+        first = replaced(x.dims, axis_of(call.whole("axis"), len(x.dims)), None)
+    outs = [Out(first, x.dtype), *[Out((None,), "int64")] * (len(call.node.outputs) - 1)]
+    return Meaning("sort", {"length": max(numel(x.shape), 1)}, outs)
+
+
+@handles("Det")
+@handles("Inverse", domains=(MICROSOFT,))
+def _linalg(call: Call) -> Meaning:
+    shape = call[0].dims[:-2] if call.node.op == "Det" else call[0].dims
+    return result(call, "linalg", {"fn": call.node.op.lower()}, shape)
+
+
+@handles("CDist", domains=(MICROSOFT,))
+def _distance(call: Call) -> Meaning:
+    return result(call, "distance", NO_ATTRS, (call[0].dims[0], call[1].dims[0]))
+
+
+@handles("DFT")
+def _dft(call: Call) -> Meaning:
+    x = call[0]
+    at = call.at(2)
+    axis = axis_of(call.whole("axis", 1) if at is None else at.integers[0], len(x.dims))
+    length = call[1].integers[0] if call.at(1) is not None else known((x.dims[axis],))[0]
+    half, back = call.flag("onesided"), call.flag("inverse")
+    if half and back and call.at(1) is None:
+        length = 2 * (length - 1)
+    shape = (*replaced(x.dims, axis, length // 2 + 1 if half and not back else length)[:-1], 1 if half and back else 2)
+    attrs: dict[str, Attr] = {"lengths": (length,), "real": x.dims[-1] == 1 or half}
+    return Meaning("fft", attrs, [Out(shape, x.dtype)], [x])
+
+
+@handles("STFT")
+def _stft(call: Call) -> Meaning:
+    """Frames are multiplied by a window, then transformed."""
+    x, step = call[0], call[1].integers[0]
+    window, given = call.at(2), call.at(3)
+    length = given.integers[0] if given is not None else known(window.dims)[0] if window is not None else 0
+    batch, samples = x.dims[0], known((x.dims[1],))[0]
+    frames = (samples - length) // step + 1
+    cut = call.step("elementwise", {"fn": "mul"}, [x, window], [Out((batch, frames, length), x.dtype)])[0]
+    bins = length // 2 + 1 if call.flag("onesided", 1) else length
+    return Meaning("fft", {"lengths": (length,), "real": True}, [Out((batch, frames, bins, 2), x.dtype)], [cut])
+
+
+@handles("HannWindow", "HammingWindow", "BlackmanWindow")
+def _window(call: Call) -> Meaning:
+    return Meaning("elementwise", {"fn": "cos"}, [Out((call[0].integers[0],), "float32")], [])
+
+
+@handles("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+def _loss(call: Call) -> Meaning:
+    x, target = call[0], call[1]
+    fn = "nll" if call.node.op == "NegativeLogLikelihoodLoss" else "cross_entropy"
+    shape = target.shape if call.text("reduction", "mean") == "none" else ()
+    return Meaning("loss", {"fn": fn}, [Out(shape, x.dtype), *[Out(x.shape, x.dtype)] * (len(call.node.outputs) > 1)])
+
+
+@handles("NonMaxSuppression")
+def _suppress(call: Call) -> Meaning:
+    """Boxes are sorted by their scores; how many overlaps are compared depends on data and is left out."""
+    boxes = call[0].dims[1]
+    return Meaning("sort", {"length": max(known((boxes,))[0], 1)}, [Out((None, 3), "int64")], [call[1], call[0]])

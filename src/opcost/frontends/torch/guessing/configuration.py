@@ -1,0 +1,91 @@
+"""Questions to a Hugging Face configuration, which may hold others: of the text, of images, of sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+_TEXT = ("text_config", "llm_config", "language_config", "decoder", "text_encoder")
+_IMAGES = ("vision_config", "vit_config", "backbone_config", "encoder", "image_encoder", "perceptual_encoder")
+_SOUND = ("audio_config", "audio_encoder", "speech_config", "encoder_config", "audio_encoder_config")
+_POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "max_seq_length", "n_ctx", "seq_length",
+    "max_target_positions",
+)  # fmt: skip
+
+
+class Configuration:
+    """The configuration of a model, and those inside of it, as far as they are there."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.own: Any = getattr(model, "config", None)
+        self.text = [*self._inner(_TEXT), self.own]
+        self.images = [*self._inner(_IMAGES), self.own]
+        self.sound = [*self._inner(_SOUND), self.own]
+
+    def _inner(self, names: tuple[str, ...]) -> Iterator[Any]:
+        for name in names:
+            found = getattr(self.own, name, None)
+            if found is not None and hasattr(found, "to_dict"):
+                yield from (
+                    deeper for deeper in (getattr(found, inner, None) for inner in names) if hasattr(deeper, "to_dict")
+                )
+                yield found
+
+    def number(self, places: list[Any], *names: str) -> int | None:
+        """The first of these entries that is a number above zero."""
+        for name in names:
+            for place in places:
+                value = getattr(place, name, None)
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    return value
+        return None
+
+    def has(self, places: list[Any], name: str) -> bool:
+        return any(getattr(place, name, None) is not None for place in places)
+
+    def positions(self) -> int | None:
+        """How many tokens the model reads at most. A table of positions whose first are for padding has fewer for tokens."""
+        most = self.number(self.text, *_POSITIONS)
+        for name, module in self.model.named_modules():
+            if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                table = int(module.num_embeddings)
+                return min(most or table, table - int(module.padding_idx) - 1)
+        return most
+
+    def image_size(self, usual: int) -> int | tuple[int, int]:
+        """Height and width of images."""
+        for name in ("image_size", "input_size", "img_size"):
+            for place in self.images:
+                size = getattr(place, name, None)
+                if isinstance(size, dict):
+                    size = (size.get("height"), size.get("width"))
+                if isinstance(size, (list, tuple)) and size and all(isinstance(extent, int) for extent in size):
+                    return size[-2] if len(size) > 1 else size[0], size[-1]
+                if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+                    return size
+        return usual
+
+    def channels(self) -> int:
+        return self.number(self.images, "num_channels", "in_channels", "in_chans") or 3
+
+    def patch(self) -> int:
+        for place in self.images:
+            size = getattr(place, "patch_size", None)
+            size = size[0] if isinstance(size, (list, tuple)) and size else size
+            if isinstance(size, int):
+                return size
+        return 14
+
+    def word(self) -> int:
+        """A token that is nothing special: neither padding nor a border nor the place of an image."""
+        special = {
+            value
+            for place in (*self.text, self.own)
+            for name, value in vars(place).items()
+            if name.endswith(("token_id", "token_index")) and isinstance(value, int)
+        }
+        return next(token for token in range(len(special) + 1) if token not in special)

@@ -1,0 +1,74 @@
+"""What every family of models shares: a guess, the sizes that were asked for, and tensors that need no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from opcost.frontends.options import Sizes
+
+TOKENS = 2048
+"""Of a language model, unless it reads fewer."""
+
+Probe = Callable[..., list[tuple[int, ...]]]
+"""The shapes that a method of the model hands back for these arguments, found without data."""
+
+
+class Guess(NamedTuple):
+    """Arguments of `forward`, and a sentence on where they come from."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: str
+
+
+class Maker:
+    """Makes inputs for one model: floats as its weights are, without data, and integers with their content."""
+
+    def __init__(self, model: nn.Module, sizes: Sizes, probe: Probe) -> None:
+        self.model = model
+        self.sizes = sizes
+        self.probe = probe
+        self.batch = sizes.batch or 1
+        self.dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+
+    def floats(self, *shape: int) -> torch.Tensor:
+        """Numbers of which nothing is known but the shape; the batch comes first."""
+        return torch.empty((self.batch, *shape), dtype=self.dtype, device="meta")
+
+    def integers(self, *shape: int, value: int = 0) -> torch.Tensor:
+        """Tokens, masks and the like, all equal."""
+        return torch.full((self.batch, *shape), value, dtype=torch.int64, device="cpu")
+
+    def rows(self, row: list[int]) -> torch.Tensor:
+        """The same integers for each of the batch."""
+        return torch.tensor([row] * self.batch, dtype=torch.int64, device="cpu")
+
+    def image(self, usual: int | tuple[int, int]) -> tuple[int, int]:
+        """Height and width of an image: those asked for, or the model's usual ones."""
+        if self.sizes.image is not None:
+            return self.sizes.image, self.sizes.image
+        return (usual, usual) if isinstance(usual, int) else usual
+
+    def tokens(self, most: int | None) -> int:
+        """Tokens of a sequence: those asked for, else as many as a language model is usually told, if it reads so many."""
+        return self.sizes.tokens or min(TOKENS, most or TOKENS)
+
+
+def comes_from(model: nn.Module, package: str) -> bool:
+    """Whether a class of the model, or one above, is of this package."""
+    return any(cls.__module__.partition(".")[0] == package for cls in type(model).__mro__)
+
+
+def features_in(result: Any) -> list[torch.Tensor]:
+    """The tensors that stand for features in what a method hands back: the pooled ones where there are such."""
+    pooled = getattr(result, "pooler_output", None)
+    result = result if pooled is None else pooled
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return (
+        [tensor for tensor in result if isinstance(tensor, torch.Tensor)] if isinstance(result, (list, tuple)) else []
+    )

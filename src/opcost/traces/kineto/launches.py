@@ -1,0 +1,70 @@
+"""Which operator launched which piece of device work: the launch is found by its correlation, the operator by time.
+
+A kernel belongs to the innermost operator that was running on the thread of its launch when it was launched. The field
+`External id` is only a check: in old traces it is the correlation under another name, and would give wrong owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from opcost.traces.kineto.categories import OPERATOR
+from opcost.traces.kineto.columns import Signature
+from opcost.traces.kineto.lane import NONE, Lane
+from opcost.traces.kineto.modules import NEVER
+
+GRAPH = -2
+"""Owner of a kernel that a captured graph launched."""
+OUTSIDE = -3
+"""Owner of a kernel whose launch is not in the trace."""
+
+
+@dataclass(slots=True)
+class Launches:
+    """Runtime calls by the correlation that they bear."""
+
+    owner: dict[int, int] = field(default_factory=dict)
+    """The row that launched something: of calls inside each other the outer one's, or NONE, or GRAPH."""
+    began: dict[int, int] = field(default_factory=dict)
+    """When the call began; of calls inside each other, the outer one."""
+
+    def sweep(self, leaves: Lane, around: list[int], calls: Lane, parents: list[int], first: int, sorts: Sorts) -> None:
+        """Tie the runtime calls of a thread, each in the row of `around`, to the innermost operator that holds it."""
+        signature_of = calls.signature
+        for start, signature, correlation, row in zip(leaves.start, leaves.signature, leaves.link, around, strict=True):
+            if correlation < 0:
+                continue
+            while row != NONE and not sorts.is_operator[signature_of[row]]:
+                row = parents[row]  # noqa: PLW2901 - up to the next operator
+            owner = GRAPH if signature in sorts.graphs else NONE if row == NONE else first + row
+            if self.owner.setdefault(correlation, owner) == NONE:
+                self.owner[correlation] = owner
+            if self.began.setdefault(correlation, start) > start:
+                self.began[correlation] = start
+
+
+class Sorts:
+    """What the signatures of a trace are to a launch."""
+
+    __slots__ = ("graphs", "is_operator")
+
+    def __init__(self, signatures: list[Signature]) -> None:
+        self.graphs = {number for number, signature in enumerate(signatures) if "GraphLaunch" in signature.name}
+        self.is_operator = [signature.sort == OPERATOR for signature in signatures]
+
+
+def open_at(times: Iterator[int], calls: Lane, ends: list[int], parents: list[int]) -> list[int]:
+    """The innermost call that is open at each of these times, which only grow."""
+    found = []
+    starts = iter(calls.start)
+    call, next_start = NONE, next(starts, NEVER)
+    for time in times:
+        while next_start <= time:
+            call += 1
+            next_start = next(starts, NEVER)
+        row = call
+        while row != NONE and ends[row] <= time:
+            row = parents[row]
+        found.append(row)
+    return found

@@ -1,0 +1,424 @@
+"""ONNX models made here, with the numbers that follow from their shapes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opcost
+from opcost.core.report import Report
+from opcost.errors import InputError, SourceError, UnknownName
+
+onnx = pytest.importorskip("onnx")
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
+FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+
+Written = Callable[..., Path]
+
+
+def weight(name: str, *shape: int, dtype: Any = np.float32) -> Any:
+    return numpy_helper.from_array(np.arange(np.prod(shape), dtype="int64").reshape(shape).astype(dtype), name)
+
+
+def integers(name: str, *values: int) -> Any:
+    return numpy_helper.from_array(np.array(values, "int64"), name)
+
+
+def tensor(name: str, *shape: Any, kind: int = FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """Writes a model of these nodes."""
+
+    def write(
+        nodes: list[Any], inputs: list[Any], stored: list[Any] = (), outputs: list[Any] = (), **more: Any
+    ) -> Path:  # type: ignore[assignment]
+        ends = outputs or [helper.make_empty_tensor_value_info(nodes[-1].output[0])]
+        graph = helper.make_graph(nodes, "net", inputs, ends, list(stored))
+        domains = [helper.make_opsetid("", more.pop("opset", 18)), helper.make_opsetid("com.microsoft", 1)]
+        path = tmp_path / "net.onnx"
+        path.write_bytes(helper.make_model(graph, opset_imports=domains, **more).SerializeToString())
+        return path
+
+    return write
+
+
+def macs(report: Report) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in report.rows:
+        if row.cost is not None and row.cost.macs and row.op.repeat:
+            name = row.op.raw.partition("::")[2]
+            found[name] = found.get(name, 0) + row.cost.macs * row.op.repeat
+    return found
+
+
+# -- weights and modules ------------------------------------------------------------------------------------------------
+
+
+def test_a_net_has_the_parameters_macs_and_modules_of_its_author(written: Written) -> None:
+    channels, filters, classes, side, kernel = 3, 8, 5, 16, 3
+    out = side // 2
+    nodes = [
+        helper.make_node(
+            "Conv", ["x", "stem.conv.weight", "stem.conv.bias"], ["a"], "/stem/conv/Conv", pads=[1] * 4, strides=[2, 2]
+        ),
+        helper.make_node("BatchNormalization", ["a", "s", "b", "mean", "var"], ["n"], "/stem/norm/BatchNormalization"),
+        helper.make_node("Relu", ["n"], ["r"], "/stem/act/Relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"], "/pool/GlobalAveragePool"),
+        helper.make_node("Flatten", ["p"], ["f"], "/Flatten"),
+        helper.make_node("Gemm", ["f", "head.weight", "head.bias"], ["y"], "/head/Gemm", transB=1),
+    ]
+    stored = [
+        weight("stem.conv.weight", filters, channels, kernel, kernel), weight("stem.conv.bias", filters),
+        *[weight(name, filters) for name in ("s", "b", "mean", "var")],
+        weight("head.weight", classes, filters), weight("head.bias", classes),
+    ]  # fmt: skip
+    report = opcost.count(written(nodes, [tensor("x", 1, channels, side, side)], stored))
+    conv = out * out * filters * channels * kernel**2
+    assert macs(report) == {"Conv": conv, "Gemm": classes * filters}
+    assert report.totals.params == filters * channels * kernel**2 + 3 * filters + classes * filters + classes
+    assert report.totals.buffers == 2 * filters
+    assert [module.path for module in report.modules] == [
+        "",
+        "stem",
+        "stem.conv",
+        "stem.norm",
+        "stem.act",
+        "pool",
+        "head",
+    ]
+    assert report.outputs[0].shape == (1, classes)
+
+
+def test_modules_inside_lists_repeat_the_name_of_the_list(written: Written) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"], "/layer1/layer1.0/act/Relu")]
+    report = opcost.count(written(nodes, [tensor("x", 2)]))
+    assert [module.path for module in report.modules] == ["", "layer1", "layer1.0", "layer1.0.act"]
+
+
+def test_modules_come_from_what_the_newer_exporter_notes(written: Written) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], "node_relu")
+    node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value="['', 'body', 'body.0', 'relu']")
+    assert opcost.count(written([node], [tensor("x", 2)])).modules[-1].path == "body.0"
+
+
+def test_a_weight_that_two_modules_read_counts_once_and_is_told(written: Written) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "/one/MatMul"),
+        helper.make_node("MatMul", ["a", "w"], ["y"], "/two/MatMul"),
+    ]
+    report = opcost.count(written(nodes, [tensor("x", 2, 4)], [weight("w", 4, 4)]))
+    assert report.totals.params == 4 * 4
+    assert report.totals.macs == 2 * (2 * 4 * 4)
+    assert [note.code for note in report.notes] == ["shared-weights"]
+
+
+def test_weights_in_another_file_are_not_looked_for(written: Written) -> None:
+    away = weight("w", 4, 6)
+    away.ClearField("raw_data")
+    away.data_location = onnx.TensorProto.EXTERNAL
+    away.external_data.add(key="location", value="../../etc/passwd")
+    report = opcost.count(written([helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", 2, 4)], [away]))
+    assert (report.totals.params, report.totals.macs) == (4 * 6, 2 * 4 * 6)
+
+
+def test_a_gigabyte_of_weights_is_skipped(tmp_path: Path) -> None:
+    """The bytes of a tensor are a field of its message, and its name comes after them."""
+    size = 1 << 30
+    named = b"\x42\x01w"  # name
+    raw = b"\x4a" + varint(size)  # raw_data
+    head = b"\x08" + varint(16384) + b"\x08" + varint(16384) + b"\x10\x01"
+    body = len(head) + len(raw) + size + len(named)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"]).SerializeToString()
+    x, y = tensor("x", 1, 16384).SerializeToString(), helper.make_empty_tensor_value_info("y").SerializeToString()
+    after = b"\x5a" + varint(len(x)) + x + b"\x62" + varint(len(y)) + y
+    before = b"\x0a" + varint(len(node)) + node + b"\x2a" + varint(body)
+    opset = helper.make_opsetid("", 18).SerializeToString()
+    path = tmp_path / "large.onnx"
+    with path.open("wb") as file:
+        file.write(
+            b"\x08\x0a\x42"
+            + varint(len(opset))
+            + opset
+            + b"\x3a"
+            + varint(len(before) + body + len(after))
+            + before
+            + head
+            + raw
+        )
+        file.seek(size, 1)
+        file.write(named + after)
+    script = f"import opcost; from peak_memory import peak; print(opcost.count({str(path)!r}).totals.macs, peak())"
+    search = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=search, capture_output=True, text=True, check=True)
+    counted, peak = map(int, done.stdout.split())
+    assert counted == 16384 * 16384
+    assert peak < 200 << 20
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def test_reading_loads_neither_onnx_nor_torch(written: Written) -> None:
+    path = written([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", 2)])
+    foreign = "{'onnx', 'torch', 'numpy', 'google.protobuf'}"
+    script = f"import sys, opcost; opcost.count({str(path)!r}); print({foreign} & {{*sys.modules}})"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "set()\n"
+    )
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_open_sizes_are_one_and_told_or_what_was_said(written: Written) -> None:
+    path = written(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
+    )
+    report = opcost.count(path)
+    assert report.totals.macs == 4 * 3
+    (note,) = report.notes
+    assert "batch, seq" in note.text
+    assert "--dim batch=N" in note.text
+    assert opcost.count(path, options={"dim": "batch=2,seq=5"}).totals.macs == 2 * 5 * 4 * 3
+    assert opcost.count(path, shapes={"x": (2, 7, 4)}).totals.macs == 2 * 7 * 4 * 3
+    with pytest.raises(UnknownName, match="did you mean 'batch'"):
+        opcost.count(path, options={"dim": "bacth=2"})
+    with pytest.raises(InputError, match="has 3 axes"):
+        opcost.count(path, shapes={"x": (2, 4)})
+
+
+def test_a_size_given_for_one_input_holds_for_others(written: Written) -> None:
+    path = written([helper.make_node("Add", ["a", "b"], ["y"])], [tensor("a", "n", 4), tensor("b", "n", 4)])
+    assert opcost.count(path, shapes={"a": (6, 4)}).outputs[0].shape == (6, 4)
+
+
+def test_shapes_that_the_model_computes_are_followed(written: Written) -> None:
+    """(batch, heads × width) is reshaped by its own shape, as exporters write it."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"], axis=0),
+        helper.make_node("Unsqueeze", ["batch", "axes"], ["first"]),
+        helper.make_node("Concat", ["first", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["y"]),
+    ]
+    stored = [
+        integers("axes", 0),
+        integers("rest", 3, -1),
+        weight("w", 4, 5),
+        numpy_helper.from_array(np.array(0), "zero"),
+    ]
+    report = opcost.count(written(nodes, [tensor("x", "n", 12)], stored), shapes={"x": (7, 12)})
+    assert report.outputs[0].shape == (7, 3, 5)
+    assert report.totals.macs == 7 * 3 * 4 * 5
+    assert report.totals.params == 4 * 5
+
+
+# -- graphs inside nodes -----------------------------------------------------------------------------------------------------
+
+
+def branch(name: str, width: int) -> Any:
+    node = helper.make_node("MatMul", ["x", f"w{width}"], [name])
+    return helper.make_graph(
+        [node], name, [], [helper.make_empty_tensor_value_info(name)], [weight(f"w{width}", 4, width)]
+    )
+
+
+def test_of_two_branches_the_dearer_counts_and_both_are_shown(written: Written, tmp_path: Path) -> None:
+    node = helper.make_node("If", ["c"], ["y"], "choose", then_branch=branch("t", 3), else_branch=branch("e", 5))
+    report = opcost.count(written([node], [tensor("x", 2, 4), tensor("c", kind=BOOL)]))
+    assert report.totals.macs == 2 * 4 * 5
+    assert [row.op.repeat for row in report.rows if row.op.kind == "matmul"] == [0, 1]
+    assert [note.code for note in report.notes] == ["branch"]
+    assert report.outputs[0].shape == (2, None)
+    assert (
+        opcost.load_report_text(report.render("json")).totals == report.totals
+        if hasattr(opcost, "load_report_text")
+        else True
+    )
+
+
+def test_a_branch_that_is_known_is_the_only_one(written: Written) -> None:
+    true = numpy_helper.from_array(np.array(True), "c")
+    node = helper.make_node("If", ["c"], ["y"], "choose", then_branch=branch("t", 3), else_branch=branch("e", 5))
+    report = opcost.count(written([node], [tensor("x", 2, 4)], [true]))
+    assert report.totals.macs == 2 * 4 * 3
+    assert len(report.rows) == 1
+
+
+def loop(body_nodes: list[Any], stored: list[Any] = ()) -> Any:  # type: ignore[assignment]
+    ins = [tensor("i", kind=INT64), tensor("going", kind=BOOL), helper.make_empty_tensor_value_info("h")]
+    outs = [helper.make_empty_tensor_value_info(name) for name in ("going_on", "h_next", "kept")]
+    nodes = [helper.make_node("Identity", ["going"], ["going_on"]), *body_nodes]
+    body = helper.make_graph(nodes, "body", ins, outs, list(stored))
+    return helper.make_node("Loop", ["trips", "", "x"], ["last", "all"], "turn", body=body)
+
+
+def test_a_loop_is_counted_as_often_as_it_turns(written: Written) -> None:
+    turns = 6
+    body = [helper.make_node("MatMul", ["h", "w"], ["h_next"]), helper.make_node("Relu", ["h_next"], ["kept"])]
+    path = written([loop(body, [weight("w", 4, 4)])], [tensor("x", 2, 4)], [integers("trips", turns)], [
+        helper.make_empty_tensor_value_info(name) for name in ("last", "all")
+    ])  # fmt: skip
+    report = opcost.count(path)
+    assert report.totals.macs == turns * 2 * 4 * 4
+    assert [spec.shape for spec in report.outputs] == [(2, 4), (turns, 2, 4)]
+    assert report.totals.params == 4 * 4
+
+
+def test_a_loop_that_data_ends_is_counted_once_and_told(written: Written) -> None:
+    body = [helper.make_node("MatMul", ["h", "w"], ["h_next"]), helper.make_node("Relu", ["h_next"], ["kept"])]
+    path = written([loop(body, [weight("w", 4, 4)])], [tensor("x", 2, 4), tensor("trips", kind=INT64)])
+    report = opcost.count(path)
+    assert report.totals.macs == 2 * 4 * 4
+    assert [note.code for note in report.notes] == ["loop"]
+    assert opcost.count(path, {"x": np.zeros((2, 4), "float32"), "trips": np.array(9)}).totals.macs == 9 * 2 * 4 * 4
+
+
+def test_a_tensor_that_grows_in_every_turn_has_an_unknown_extent(written: Written) -> None:
+    body = [helper.make_node("Concat", ["h", "more"], ["h_next"], axis=0), helper.make_node("Relu", ["more"], ["kept"])]
+    path = written([loop(body, [weight("more", 1, 4)])], [tensor("x", 2, 4)], [integers("trips", 3)])
+    assert opcost.count(path).outputs[0].shape == (None, 4)
+
+
+def test_a_function_is_its_nodes_with_the_attributes_of_the_call(tmp_path: Path) -> None:
+    inner = helper.make_node("Gemm", ["a", "b"], ["c"])
+    turned = onnx.AttributeProto(name="transB", ref_attr_name="turned", type=onnx.AttributeProto.INT)
+    inner.attribute.append(turned)
+    function = helper.make_function(
+        "own", "Product", ["a", "b"], ["c"], [inner], [helper.make_opsetid("", 18)], ["turned"]
+    )
+    node = helper.make_node("Product", ["x", "w"], ["y"], domain="own", turned=1)
+    graph = helper.make_graph(
+        [node], "net", [tensor("x", 2, 4)], [helper.make_empty_tensor_value_info("y")], [weight("w", 3, 4)]
+    )
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    path = tmp_path / "f.onnx"
+    path.write_bytes(helper.make_model(graph, functions=[function], opset_imports=domains).SerializeToString())
+    report = opcost.count(path)
+    assert report.totals.macs == 2 * 4 * 3
+    assert report.outputs[0].shape == (2, 3)
+
+
+# -- quantized and fused ------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_few_bits_are_counted_by_what_they_stand_for(written: Written) -> None:
+    depth, width, rows, block = 64, 24, 3, 32
+    node = helper.make_node(
+        "MatMulNBits",
+        ["x", "w", "s"],
+        ["y"],
+        "/fc/MatMulNBits",
+        domain="com.microsoft",
+        K=depth,
+        N=width,
+        bits=4,
+        block_size=block,
+    )
+    stored = [weight("w", width, depth // block, block // 2, dtype=np.uint8), weight("s", width * depth // block)]
+    report = opcost.count(written([node], [tensor("x", rows, depth)], stored))
+    assert report.totals.macs == rows * depth * width
+    assert report.totals.params == width * depth
+    assert report.totals.param_bytes == width * depth // 2
+    assert report.outputs[0].shape == (rows, width)
+
+
+def test_a_quantized_convolution_has_the_macs_of_a_plain_one(written: Written) -> None:
+    scale = [numpy_helper.from_array(np.float32(0.1), name) for name in ("xs", "ws", "ys")]
+    zero = [numpy_helper.from_array(np.uint8(0), name) for name in ("xz", "wz", "yz")]
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    stored = [*scale, *zero, weight("w", 6, 3, 3, 3, dtype=np.uint8), weight("b", 6, dtype=np.int32)]
+    node = helper.make_node("QLinearConv", names, ["y"], pads=[1] * 4)
+    report = opcost.count(written([node], [tensor("x", 1, 3, 8, 8, kind=onnx.TensorProto.UINT8)], stored))
+    assert report.totals.macs == 8 * 8 * 6 * 3 * 3 * 3
+    assert report.totals.params == 6 * 3 * 3 * 3 + 6
+    assert report.totals.buffers == 6
+
+
+def test_attention_with_its_projection_has_both_products(written: Written) -> None:
+    batch, length, width, heads = 2, 5, 16, 4
+    node = helper.make_node("Attention", ["x", "w", "b"], ["y"], domain="com.microsoft", num_heads=heads)
+    report = opcost.count(
+        written([node], [tensor("x", batch, length, width)], [weight("w", width, 3 * width), weight("b", 3 * width)])
+    )
+    projection = batch * length * width * 3 * width
+    scores = batch * heads * length * length * 2 * (width // heads)
+    assert report.totals.macs == projection + scores
+    assert report.outputs[0].shape == (batch, length, width)
+
+
+def test_grouped_queries_meet_every_key_of_the_cache(written: Written) -> None:
+    batch, length, past, heads, groups, size = 1, 3, 7, 4, 2, 8
+    names = ["q", "k", "v", "pk", "pv", "sl", "tl"]
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["y", "nk", "nv"], domain="com.microsoft", num_heads=heads, kv_num_heads=groups
+    )
+    ins = [
+        tensor("q", batch, length, heads * size), tensor("k", batch, length, groups * size),
+        tensor("v", batch, length, groups * size),
+        tensor("pk", batch, groups, past, size), tensor("pv", batch, groups, past, size),
+        tensor("sl", batch, kind=onnx.TensorProto.INT32), tensor("tl", kind=onnx.TensorProto.INT32),
+    ]  # fmt: skip
+    report = opcost.count(written([node], ins))
+    assert report.totals.macs == batch * heads * length * (past + length) * 2 * size
+
+
+# -- faults ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_that_nobody_knows_is_told_and_never_zero(written: Written) -> None:
+    report = opcost.count(written([helper.make_node("Wonder", ["x"], ["y"], domain="own")], [tensor("x", 2)]))
+    assert report.totals.uncounted == 1
+    assert "own::Wonder" in report.render("text")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x08\x07", "there is no graph in it"),
+        (b"\x08\x07\x3a\xff\xff\xff\xff\x0f", "and 0 are left"),
+        (b"\x08" + b"\xff" * 12, "more than 64 bits"),
+        (b"\x08\x07\x3a\x03\x0a\x01\xff", "ends inside of a number"),
+        (b"\x08\x07\x3b", "written in the way 3"),
+    ],
+)
+def test_a_damaged_file_is_one_clear_error(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=told):
+        opcost.count(path)
+
+
+def test_a_value_that_nobody_makes_is_told(written: Written) -> None:
+    with pytest.raises(SourceError, match="'ghost' is read and never made"):
+        opcost.count(written([helper.make_node("Relu", ["ghost"], ["y"])], [tensor("x", 2)]))
+
+
+def test_shapes_that_do_not_fit_name_the_node(written: Written) -> None:
+    path = written(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "/fc/MatMul")], [tensor("x", 2, 5)], [weight("w", 4, 3)]
+    )
+    with pytest.raises(InputError, match=r"MatMul '/fc/MatMul': rows of 5 meet columns of 4"):
+        opcost.count(path)
+
+
+@pytest.mark.parametrize("asked", [{"backward": True}, {"mode": "train"}, {"real": True}])
+def test_what_a_file_cannot_tell_is_refused(written: Written, asked: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="read and not run"):
+        opcost.count(written([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", 2)]), **asked)

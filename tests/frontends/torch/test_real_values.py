@@ -50,13 +50,16 @@ def checked(net: Net, x: Tensor) -> Tensor:
     return net.layer(x)
 
 
+# What has compiled a model before has turned the argument checks off for the whole process, so they are asked for here.
+
+
 def sampled(net: Net, x: Tensor) -> Tensor:
-    policy = distributions.Normal(net.layer(x), F.softplus(net.layer(x)))
+    policy = distributions.Normal(net.layer(x), F.softplus(net.layer(x)), validate_args=True)
     return policy.log_prob(policy.rsample())
 
 
 def chosen(net: Net, x: Tensor) -> Tensor:
-    policy = distributions.Categorical(logits=net.layer(x))
+    policy = distributions.Categorical(logits=net.layer(x), validate_args=True)
     return policy.log_prob(policy.sample())
 
 

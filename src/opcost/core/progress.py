@@ -36,7 +36,8 @@ class _Teller(threading.Thread):
 
 def alone() -> bool:
     """Whether nobody else is at work in this process: no thread lives but this one and the one that shows the line."""
-    return sum(not isinstance(thread, _Teller) for thread in threading.enumerate()) == 1
+    tellers = sum(isinstance(thread, _Teller) for thread in threading.enumerate())
+    return threading.active_count() - tellers == 1
 
 
 _line: ContextVar[_Line | None] = ContextVar("opcost-progress", default=None)

@@ -47,6 +47,14 @@ _NAME = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
 """Of a model on the hub, with its owner."""
 
 
+_PAIR = ("encoder", "decoder")
+_NAMES_ITS_PARTS = {
+    "timm_wrapper": ("architecture",),
+    **dict.fromkeys(("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder"), _PAIR),
+}
+"""Models that are only named by an entry; without it, some model that nobody asked for would be made."""
+
+
 def cached_configuration(name: str) -> Path | None:
     """The config.json of a model that was fetched before, in the cache of Hugging Face: the newest state of its main branch."""
     if not _NAME.fullmatch(name) or name.startswith("."):
@@ -76,6 +84,9 @@ def read_configuration(path: Path) -> dict[str, Any]:
         raise SourceError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
         raise SourceError(f"{path} is not a Hugging Face configuration: it has no model_type")
+    for name in _NAMES_ITS_PARTS.get(entries["model_type"], ()):
+        if name not in entries:
+            raise SourceError(f"{path} does not say which model it is: a {entries['model_type']} has an entry {name!r}")
     return entries
 
 

@@ -414,7 +414,7 @@ def test_shapes_that_do_not_fit_name_the_node(written: Written) -> None:
     path = written(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "/fc/MatMul")], [tensor("x", 2, 5)], [weight("w", 4, 3)]
     )
-    with pytest.raises(InputError, match=r"MatMul '/fc/MatMul': rows of 5 meet columns of 4"):
+    with pytest.raises(InputError, match=r"MatMul '/fc/MatMul': rows of 5 elements do not fit columns of 4"):
         opcost.count(path)
 
 

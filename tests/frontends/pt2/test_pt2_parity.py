@@ -117,7 +117,7 @@ def moves(_: Any, x: Tensor, i: Tensor) -> Tensor:
 
 def losses(_: Any, x: Tensor, t: Tensor) -> Tensor:
     y = F.cross_entropy(x, t) + F.mse_loss(x, x * 2) + F.l1_loss(x, x * 3) + F.smooth_l1_loss(x, x * 2)
-    y = y + F.nll_loss(x.log_softmax(-1), t) + F.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean")
+    y = y + F.nll_loss(x.log_softmax(-1), t)
     return y + F.pairwise_distance(x, x * 2).sum()
 
 
@@ -191,6 +191,10 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
     "arithmetic": lambda: (Of(arithmetic).eval(), (R(3, 8),)),
     "moves": lambda: (Of(moves), (R(2, 3, 4), torch.tensor([0, 1]))),
     "losses": lambda: (Of(losses), (R(3, 8), torch.zeros(3, dtype=torch.long))),
+    "divergence": lambda: (
+        Of(lambda m, x: F.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean")),
+        (R(3, 8),),
+    ),
     "in place": lambda: (Of(in_place), (R(3, 4),)),
     "tied and unused weights": lambda: (tied(), (TOKENS,)),
     "a module called twice": lambda: (
@@ -213,7 +217,9 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_file_costs_what_the_model_costs(name: str, saved: Saved) -> None:
     model, args = MODELS[name]()
-    same(saved(model, *args), opcost.count(model, args))
+    # Which of its two products kl_div computes first is up to the compiler that built PyTorch.
+    without = ("peak_bytes",) if name == "divergence" else ()
+    same(saved(model, *args), opcost.count(model, args), without=without)
 
 
 @pytest.mark.parametrize("name", [*MODELS])

@@ -66,13 +66,16 @@ def test_the_cudnn_operator_says_the_same_by_number(mode: int, proj: int, transl
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_trained_lstm_on_the_cpu_costs_three_times_its_forward(bidirectional: bool, record: Any) -> None:
+def test_a_trained_lstm_on_the_cpu_costs_three_times_its_forward_but_for_its_first_state(
+    bidirectional: bool, record: Any
+) -> None:
     layer = torch.nn.LSTM(IN, HID, 2, bidirectional=bidirectional)
     x = torch.randn(T, B, IN, requires_grad=True)
     seen = record(lambda: layer(x)[0].sum().backward())
     directions = 2 if bidirectional else 1
     forward = T * B * directions * 4 * HID * ((IN + HID) + (directions * HID + HID))
-    assert sum(s.cost.macs for s in seen) == 3 * forward
+    first_states = 2 * directions * B * 4 * HID * HID  # zeros, whose gradient nobody asks for
+    assert sum(s.cost.macs for s in seen) == 3 * forward - first_states
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

@@ -59,9 +59,17 @@ def _look_at(call: Call) -> Any:
 
 def _content_of(memory: Any, dtype: torch.dtype, elements: int) -> torch.Tensor | None:
     """Memory that is really there tells what is in it, where that is little: so a tensor that was pickled comes back."""
-    if memory[0].device.type != "cpu" or elements > SMALL:
+    if memory[0].device.type != "cpu" or elements > SMALL or not _is_there(memory[0]):
         return None
     return torch.empty(0, dtype=dtype).set_(*memory).clone()
+
+
+def _is_there(storage: torch.UntypedStorage) -> bool:
+    """Whether it is memory, and not the storage of a tensor without data, which only says how large it would be."""
+    try:
+        return storage.data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 HANDLERS: dict[Any, Callable[[Call], Any]] = {

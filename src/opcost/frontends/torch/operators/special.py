@@ -67,7 +67,7 @@ def _content_of(memory: Any, dtype: torch.dtype, elements: int) -> torch.Tensor 
 def _is_there(storage: torch.UntypedStorage) -> bool:
     """Whether it is memory, and not the storage of a tensor without data, which only says how large it would be."""
     try:
-        return storage.data_ptr() != 0
+        return bool(storage.data_ptr())
     except RuntimeError:
         return False
 

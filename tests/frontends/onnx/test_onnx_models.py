@@ -229,6 +229,21 @@ def test_shapes_that_the_model_computes_are_followed(written: Written) -> None:
     assert report.totals.params == 4 * 5
 
 
+def test_a_padding_that_the_model_computes_is_followed(written: Written) -> None:
+    """As `max(0, 4 - width)` before and behind the last axis of two."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], start=1),
+        helper.make_node("Sub", ["four", "shape"], ["missing"]),
+        helper.make_node("Clip", ["missing", "least"], ["width"]),
+        helper.make_node("Concat", ["none", "width", "none", "width"], ["pads"], axis=0),
+        helper.make_node("Pad", ["x", "pads"], ["y"]),
+    ]
+    stored = [integers("four", 4), integers("none", 0), numpy_helper.from_array(np.array(0), "least")]
+    path = written(nodes, [tensor("x", 2, "n")], stored)
+    assert opcost.count(path, shapes={"x": (2, 3)}).outputs[0].shape == (2, 5)
+    assert opcost.count(path, shapes={"x": (2, 9)}).outputs[0].shape == (2, 9)
+
+
 # -- graphs inside nodes -----------------------------------------------------------------------------------------------------
 
 

@@ -85,7 +85,21 @@ def _pointwise(call: Call) -> Meaning:
     if name == "Gelu" and call.text("approximate") == "tanh":
         fn = "gelu_tanh"
     dtype = "bool" if name in _TRUTHS else ins[0].dtype
-    return Meaning("elementwise", {"fn": fn}, [Out(shape, dtype, fitting(shape, _computed(name, ins, shape)))], ins)
+    items = _clipped(call) if name == "Clip" else _computed(name, ins, shape)
+    return Meaning("elementwise", {"fn": fn}, [Out(shape, dtype, fitting(shape, items))], ins)
+
+
+def _clipped(call: Call) -> list[Number] | None:
+    """Paddings that are computed are never negative, which exporters see to in this way."""
+    ends = [call.attrs.get(name) for name in ("min", "max")]
+    for place, made in ((0, call.at(1)), (1, call.at(2))):
+        if made is not None:
+            ends[place] = made.content.items[0] if made.content and made.content.items else math.nan
+    lowest, highest = (math.inf * side if end is None else end for end, side in zip(ends, (-1, 1), strict=True))
+    content = call[0].content
+    if content is None or math.isnan(lowest) or math.isnan(highest):
+        return None
+    return [None if item is None else min(max(item, lowest), highest) for item in content.items]
 
 
 _GELUS = {"Gelu": "gelu", "QuickGelu": "quick_gelu", "FastGelu": "gelu_tanh"}

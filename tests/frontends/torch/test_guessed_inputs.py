@@ -264,3 +264,34 @@ def test_a_model_with_several_main_inputs_is_no_riddle() -> None:
     assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
         "pixel_values": (1, 3, 16, 16), "task_inputs": (1, 5),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_model_that_fails_with_an_image_is_counted_on_a_text_alone(fails: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    words, width, tokens, side = 30, 8, 6, 4
+
+    class Speaks(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+        config_class = transformers.PretrainedConfig
+        input_modalities = ("image", "text")
+
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.table, self.seen = nn.Embedding(words, width), nn.Linear(3 * side * side, width, bias=False)
+            self.head = nn.Linear(width, words, bias=False)
+
+        def forward(self, input_ids: Tensor, pixel_values: Tensor | None = None) -> Tensor:
+            x = self.table(input_ids)
+            if pixel_values is not None:
+                if fails:
+                    raise ValueError("no image of this size")
+                x = x + self.seen(pixel_values.flatten(1))[:, None]
+            return self.head(x)
+
+    config = transformers.PretrainedConfig(vocab_size=words, max_position_embeddings=tokens, image_size=side)
+    report = opcost.count(Speaks(config).eval())
+    head, image = tokens * width * words, 3 * side * side * width
+    assert report.totals.macs == head + (0 if fails else image)
+    assert seen(report) == {"input_ids": (1, tokens), **({} if fails else {"pixel_values": (1, 3, side, side)})}
+    assert ("a text alone because the model fails with more" in said(report)) == fails
+    assert ("no image of this size" in said(report)) == fails

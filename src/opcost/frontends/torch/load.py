@@ -13,8 +13,8 @@ from torch import nn
 from opcost.core.graph import Graph
 from opcost.core.interrupts import held_back
 from opcost.core.progress import working
-from opcost.errors import DataDependent, InputError, UnknownName
-from opcost.frontends.options import CountOptions
+from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
+from opcost.frontends.options import CountOptions, Sizes
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
@@ -31,6 +31,7 @@ from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.run import Run, RunOptions
 from opcost.frontends.torch.tree import map_tensors
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
+from opcost.wording import shortened
 
 
 def load(source: Any, options: CountOptions) -> Graph:
@@ -63,7 +64,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
         model = retyped(model, as_dtype(options.dtype), real=real)
-    args, kwargs, names, guessed = make_inputs(model, options, device, shapes_returned)
+    args, kwargs, names, guessed, text = make_inputs(model, options, device, shapes_returned)
     if is_exported(source):
         args, kwargs = by_position(source, args, kwargs)
     run_options = RunOptions(
@@ -74,7 +75,19 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
-            graph = Run(countable(model, real=real), recorder, run_options)(args, kwargs, names)
+            try:
+                graph = Run(countable(model, real=real), recorder, run_options)(args, kwargs, names)
+            except DataDependent:
+                raise
+            except ForwardError as exc:
+                if not text:
+                    raise
+                fault = exc.message  # the error itself holds tensors without data
+            else:
+                fault = ""
+    if fault and text:
+        graph = _record(source, dataclasses.replace(options, kwargs=text, sizes=Sizes()), real=real)
+        guessed = f"{guessed}, a text alone because the model fails with more ({shortened(fault)})"
     label = type_name(model)
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
     return dataclasses.replace(graph, source=label, notes=notes)

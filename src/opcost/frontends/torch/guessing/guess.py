@@ -23,6 +23,8 @@ class Guess(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     source: str
+    text: dict[str, Any] | None = None
+    """Keyword arguments of a text alone, for a model that cannot be called with the images or sounds that were made."""
 
 
 class Maker:

@@ -22,7 +22,8 @@ _WINDOW = 448
 def transformers(model: nn.Module, maker: Maker) -> Guess | None:
     """A model of transformers, by its configuration; another that has only `dummy_inputs`, by those."""
     if comes_from(model, "transformers") and hasattr(model, "config"):
-        return Guess((), _Inputs(model, maker).all(), "its configuration")
+        inputs = _Inputs(model, maker)
+        return Guess((), inputs.all(), "its configuration", inputs.text_alone())
     dummy = getattr(model, "dummy_inputs", None)
     if not isinstance(dummy, Mapping):
         return None
@@ -82,6 +83,14 @@ class _Inputs:
         if name == "pixel_mask":
             return "pixel_values" in wanted and self.config.has([self.config.own], "num_queries")
         return any(other in wanted for other in _COMPANIONS[name])
+
+    def text_alone(self) -> dict[str, Any] | None:
+        """A text without images or sounds, where the model takes such besides and may do without."""
+        others = self.made.keys() - _OF_TEXT
+        if "input_ids" not in self.made or not others or not others.isdisjoint(self.needed):
+            return None
+        kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
+        return {**kept, "input_ids": self.like_tokens(self.config.word())}
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -236,6 +245,7 @@ _ARGUMENTS = {
     "time": ("past_values",),
 }
 """Which argument brings which kind of input."""
+_OF_TEXT = frozenset({"input_ids", "decoder_input_ids", "attention_mask", "token_type_ids"})
 _AFTER = {"input_ids": 1, "attention_mask": 2, "token_type_ids": 2, "mm_token_type_ids": 2}
 """Arguments that are made of others."""
 _FEATURES = {

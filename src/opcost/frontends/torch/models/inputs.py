@@ -12,7 +12,7 @@ from torch import nn
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, parse_dtype
 from opcost.frontends.torch.guessing.families import guess
-from opcost.frontends.torch.guessing.guess import Maker, Probe
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Probe
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in
 from opcost.wording import some
@@ -27,12 +27,14 @@ class Inputs(NamedTuple):
     """A name for every tensor among them, by its id."""
     guessed: str = ""
     """Where they come from, if nobody gave them."""
+    text: dict[str, Any] | None = None
+    """Instead of keyword arguments that were guessed, and with which the model fails: a text alone."""
 
 
 def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Probe) -> Inputs:
     """The inputs that were given, or made from shapes, or else what the model itself says it takes."""
     kwargs = dict(options.kwargs)
-    guessed = ""
+    guessed, text = "", None
     check_one(options)
     if options.inputs is not None:
         args, given = _given(model, options.inputs)
@@ -43,14 +45,15 @@ def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Pr
     elif tensors_in(kwargs):
         args = ()
     else:
-        args, made, guessed = _from_model(model, options, probe)
+        args, made, guessed, text = _from_model(model, options, probe)
+        text = {**text, **kwargs} if text else None
         kwargs = {**made, **kwargs}
     if any(options.sizes) and not guessed:
         raise InputError(
             "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
         )
     _check_fit(model, args, kwargs)
-    return Inputs(args, kwargs, _names(model, args, kwargs), guessed)
+    return Inputs(args, kwargs, _names(model, args, kwargs), guessed, text)
 
 
 def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -154,7 +157,7 @@ def argument_names(model: nn.Module) -> list[str]:
         return [argument.name for argument in schema.arguments][1:] if schema is not None else []
 
 
-def _from_model(model: nn.Module, options: Asks, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any], str]:
+def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
     """What the model itself, or its library, says it takes, and who says so."""
     found = guess(model, Maker(model, options.sizes, probe))
     if found is not None:
@@ -169,7 +172,7 @@ def _from_model(model: nn.Module, options: Asks, probe: Probe) -> tuple[tuple[An
             f"{type_name(model)}.forward needs {', '.join(some(needed))}, and nothing was given",
             hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
-    return (), {}, ""
+    return Guess((), {}, "")
 
 
 def _needed(model: nn.Module) -> list[str]:

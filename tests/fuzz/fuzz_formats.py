@@ -375,6 +375,7 @@ FORMATS: dict[str, Format] = {
             name="kineto gz", file="trace.json.gz", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"),
             changes=tuple(map(change.packed, _JSON)), door=partial(profile, halves=True),
             rare=_bombs(_KINETO_HEAD, _KINETO_EVENT) + _LARGE,
+            seconds=40.0,  # a gigabyte of good events is a trace that is read, here twice: whole, and what stands before its end
         ),
         Format(
             name="kineto rank", file="rank0.json", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"), changes=_JSON,

@@ -94,4 +94,7 @@ def torch_geometric(model: nn.Module, maker: Maker) -> Guess | None:
 def _arguments(model: nn.Module) -> list[str]:
     import inspect
 
-    return list(inspect.signature(model.forward).parameters)
+    try:
+        return list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):  # a method of a traced module
+        return []

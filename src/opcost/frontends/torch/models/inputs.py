@@ -150,11 +150,13 @@ def argument_names(model: nn.Module) -> list[str]:
     if (exported := vars(model).get("graph_signature")) is not None:
         return [str(name) for name in exported.user_inputs]
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    schema = getattr(model.forward, "schema", None)
+    if schema is not None:  # of a scripted or traced module, whose signature, if it has one, takes anything
+        return [argument.name for argument in schema.arguments][1:]
     try:
         return [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind in named]
-    except (TypeError, ValueError):  # a method of a traced module, which has a schema instead
-        schema = getattr(model.forward, "schema", None)
-        return [argument.name for argument in schema.arguments][1:] if schema is not None else []
+    except (TypeError, ValueError):
+        return []
 
 
 def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
@@ -177,10 +179,12 @@ def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
 
 def _needed(model: nn.Module) -> list[str]:
     """The names of forward's arguments that have no default."""
+    if getattr(model.forward, "schema", None) is not None:
+        return argument_names(model)
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
-        return argument_names(model)
+        return []
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
 

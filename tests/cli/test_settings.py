@@ -22,6 +22,7 @@ from opcost.errors import InputError
         ("path=a=b", "a=b"),
         ("empty=", ""),
         ("bad=[1,", "[1,"),
+        ("bad={[]: 1}", "{[]: 1}"),
     ],
 )
 def test_a_setting_is_a_literal_where_it_is_one_and_text_otherwise(text: str, value: object) -> None:

@@ -111,6 +111,15 @@ def test_an_archive_holds_sparse_arrays_as_folders(read: Any) -> None:
     assert set(read(archive.getvalue())) == {Array("w", (6, 4), "float32", "row_sparse"), Array("b", (5,), "bfloat16")}
 
 
+def test_an_array_whose_head_cannot_be_a_mapping_is_refused(read: Any) -> None:
+    head = b"{{1}: 'descr'}".ljust(117) + b"\n"
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as out:
+        out.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head)
+    with pytest.raises(SourceError):
+        read(archive.getvalue())
+
+
 def test_half_a_gigabyte_is_listed_without_being_read(tmp_path: Path) -> None:
     path = tmp_path / "large-0000.params"
     shapes = [(4096, 25088), (4096, 4096), (1000, 4096)]

@@ -116,7 +116,7 @@ def _is_extent(value: Any) -> bool:
 def _describe(header: bytes, where: str) -> dict[str, Any]:
     try:
         found = ast.literal_eval(header.decode("latin-1").strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as exc:
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as exc:
         raise SourceError(f"{where} has a header that cannot be read", hint=_DAMAGED) from exc
     if not isinstance(found, dict):
         raise SourceError(f"{where} has a header that cannot be read", hint=_DAMAGED)

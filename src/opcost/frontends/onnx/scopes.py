@@ -119,7 +119,7 @@ def _told(props: dict[str, str] | object) -> str | None:
         return None
     try:
         listed = ast.literal_eval(scopes)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         return None

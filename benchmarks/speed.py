@@ -1,6 +1,6 @@
 """How long one count takes, against the other counters, in the same process and as ratios; and what else the issue asks.
 
-    python benchmarks/speed.py [--models a,b] [--repeat N] [--markdown]
+    python benchmarks/speed.py [--models a,b] [--repeat N]
 
 CPU seconds of the best of N counts after one that is not timed (caches of every tool are warm), one thread. Every tool gets each
 model with its weights and without them (on the meta device), and the quicker one counts.

@@ -40,6 +40,16 @@ BEGINNINGS: dict[str, tuple[bytes, bytes]] = {
     "tensorrt": (b'[{"count": 1},', b'{"name": "x", "timeMs": 1},'),
 }
 
+
+def test_a_step_whose_number_has_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    step = b'{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%s", "pid": 1, "tid": 1, "ts": 1, "dur": 9}]}'
+    path.write_bytes(KINETO + EVENT + step % (b"9" * 5000))
+    rows = opcost.read_profile(path).rows
+    assert rows[-1].type == "aten::add"
+    assert not any(row.step for row in rows)
+
+
 GROWTH = """
 import sys, opcost
 from peak_memory import peak

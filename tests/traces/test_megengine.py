@@ -100,6 +100,17 @@ def test_the_graph_may_stand_inside_the_profiler_as_the_documentation_shows_it(t
     assert read(inside).rows == read(DATA / "mlp.v2.json.gz").rows
 
 
+def test_an_operator_whose_number_has_thousands_of_digits_is_numbered_by_its_place(tmp_path: Path) -> None:
+    data = raw("mlp.v2")
+    whole = read(DATA / "mlp.v2.json.gz").rows
+    operators = data["graph_exec"]["operator"]
+    key = next(key for place, key in enumerate(operators) if any(str(row.id) == key for row in whole))
+    operators[key]["id"] = "9" * 5000
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(data))
+    assert list(operators).index(key) in {row.id for row in read(path).rows}
+
+
 # -- the timeline ------------------------------------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ def _write(page: Page, options: PageOptions) -> str:
 def terminal_width() -> int:
     """Columns of the terminal behind any of the standard streams, or as the environment says."""
     told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
+    if told.isdecimal() and len(told) < 10 and int(told) > 0:
         return int(told)
     for stream in (sys.__stdout__, sys.__stderr__, sys.__stdin__):
         try:

@@ -69,7 +69,7 @@ class Record:
     @property
     def opr_id(self) -> int | str | None:
         number = self.info["id"]
-        return int(number) if isinstance(number, str) and number.isdecimal() else None
+        return int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 20 else None
 
 
 def operators_of(profile: Profile) -> list[Operator]:

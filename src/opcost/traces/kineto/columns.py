@@ -206,7 +206,7 @@ class Columns:
     def _add_steps(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         for event, start, duration in zip(bucket, starts, durations, strict=True):
             number = (event.name or "").removeprefix(STEP_PREFIX)
-            if number != event.name and number.isdecimal():
+            if number != event.name and number.isdecimal() and len(number) < 20:
                 self.steps.append((start, start + duration, int(number) % LARGEST))
 
     def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:

@@ -234,7 +234,7 @@ class _Reader:
         device_ns = _ns(slowest.end - slowest.start) if slowest else None
         number = self._text(key, "id")
         return ProfileRow(
-            id=int(number) if number.isdecimal() else list(self.operators).index(key),
+            id=int(number) if number.isdecimal() and len(number) < 20 else list(self.operators).index(key),
             name=name,
             type=type_name,
             kind=known.kind,

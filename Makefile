@@ -1,9 +1,11 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
+# make test-pythons  tests without a framework on every Python from 3.10 on that is here (ARGS=--torch: and counts of PyTorch)
 # make test-peers    the peers' own test suites with only the import changed (ARGS="--sources FOLDER" for checkouts)
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices
+#              (ARGS=--aten: of the table of PyTorch's operators)
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
 # Needs python3 with pip, and make. Everything is installed into $(VENV); a stamp per set of dependencies keeps the
@@ -16,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks test-megengine test-mxnet test-peers fuzz mutate lint format bench bench-timm clean
+.PHONY: help demo test test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -35,6 +37,9 @@ test-megengine: $(STAMPS)/test
 
 test-mxnet:
 	tests/live/mxnet.sh
+
+test-pythons:
+	tests/live/pythons.sh $(ARGS)
 
 test-peers: $(STAMPS)/test
 	$(BIN)/python tests/peers/run.py $(ARGS)

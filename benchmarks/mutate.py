@@ -1,11 +1,13 @@
 """Which constants no test derives: changes one at a time, runs the tests, and lists the changes that nobody noticed.
 
     python benchmarks/mutate.py                                  every constant and operator of the rules, tried with their tests
-    python benchmarks/mutate.py src/opcost/frontends/aten --tests tests/frontends/torch/aten --sample 60
+    python benchmarks/mutate.py --aten                           the same of the table of PyTorch's operators
+    python benchmarks/mutate.py src/opcost/frontends/aten/pool.py --tests tests/frontends/aten --sample 60
 
 A change is one of: a number becomes the next one; an arithmetic operator, a comparison, `min` or `max` becomes its opposite; the
-two sides of a condition change places; an entry of a table takes what its neighbour has. The tests are collected once. For each
-change a process is forked, which imports the package again with the one file as if it lay there changed; nothing is written.
+two sides of a condition change places; an entry of a table takes what its neighbour has. In a JSON table each operator in turn
+means what the entry before its own means. The tests are collected once. For each change a process is forked, which imports the
+package again with the one file as if it lay there changed; nothing is written.
 The tests of the file's own name run first, and the first that fails ends the attempt. EQUIVALENT lists the changes that cannot
 change any number, with the reason.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import json
 import os
 import random
 import re
@@ -35,8 +38,17 @@ from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-KEPT = ("opcost.core", "opcost.errors", "opcost.version", "opcost.wording")
+KEPT = ("opcost.core", "opcost.errors", "opcost.version", "opcost.wording", "opcost.frontends.aten.tensor")
 """What is not imported again: the tests hold objects of these classes."""
+RULES = ("src/opcost/rules", "tests/rules --ignore=tests/rules/test_docs.py")
+ATEN = (
+    "src/opcost/frontends/aten",
+    (
+        "tests/frontends/aten tests/frontends/torch/aten tests/traces/test_one_price.py tests/traces/test_profiler_words.py "
+        "-k 'not every_pointwise and not run_has and not loads_nothing and not samples_reach'"
+    ),
+)
+"""What is changed, and the words for pytest that name its tests."""
 PATIENCE = 100
 """Seconds of CPU time after which an attempt is ended: a change that makes a loop endless is noticed."""
 
@@ -58,6 +70,11 @@ EQUIVALENT: dict[str, str] = {
     ),
     'norm: "lp": Norm(2, 1, 5, 0),  # power, add; divide [0 → 1]': "has neither weight nor bias, as _affine says",
     'pool: window = integer(op, "window") if per_window else 0 [0 → 1]': "is multiplied by nothing",
+    "strides: strides = [0] * len(shape) [0 → 1]": "each is written before they are handed out",
+    "products: own = zip((1,) * missing + tuple(x.shape[:-2]), (0,) * missing + tuple(x.stride()[:-2]), batch, strict=True) "
+    "[1 → 2]": ("an axis that is not there has the stride 0 whatever its extent is taken for"),
+    "move: longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents) "
+    "[len(extents) >= len(shape) → (len(extents) > len(shape))]": "of two that are equally long either may be the longer",
 }
 """Changes that cannot be noticed, as they are listed, and why."""
 
@@ -99,8 +116,53 @@ class Mutant(NamedTuple):
         return compile(self.source[: self.start] + self.new.encode() + self.source[self.end :], str(self.path), "exec")
 
 
-def mutants(path: Path) -> list[Mutant]:
+class Changed(NamedTuple):
+    """One change of a JSON table."""
+
+    path: Path
+    place: str
+    what: str
+    table: Any
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.stem}: {self.what}"
+
+
+def changed_tables(path: Path) -> Iterator[Changed]:
+    """All changes of a table: entries with operators under `ops`, operators by what is said of them, or numbers."""
+    text = path.read_text("utf-8")
+    table = json.loads(text)
+
+    def place(name: str) -> str:
+        return f"{1 + text.count(chr(10), 0, text.index(json.dumps(name)))}:1"
+
+    if isinstance(table, dict) and not all(isinstance(each, list) for each in table.values()):
+        for found in re.finditer(r"(?<=[\[ ])\d+(?=[,\]}])", text):
+            changed = json.loads(text[: found.start()] + str(int(found[0]) + 1) + text[found.end() :])
+            line = text.count("\n", 0, found.start())
+            yield Changed(path, f"{line + 1}:1", f"{text.splitlines()[line].strip()} [{found[0]} + 1]", changed)
+        return
+    if isinstance(table, dict):
+        for before, (key, operators) in zip([*table][-1:] + [*table][:-1], table.items(), strict=True):
+            for operator in operators:
+                others = {**table, key: [each for each in operators if each != operator]}
+                changed = {**others, before: [*others[before], operator]}
+                yield Changed(path, place(operator), f"{operator} [{key} → {before}]", changed)
+        return
+    for number, entry in enumerate(table):
+        said = {key: value for key, value in entry.items() if key != "ops"}
+        for operator in entry["ops"]:
+            others = {**entry, "ops": [each for each in entry["ops"] if each != operator]}
+            instead = {**table[number - 1], "ops": [operator]}
+            changed = [*table[:number], others, *table[number + 1 :], instead]
+            yield Changed(path, place(operator), f"{operator} [no longer {json.dumps(said)}]", changed)
+
+
+def mutants(path: Path) -> list[Mutant] | list[Changed]:
     """All changes of one file, in the order of its lines."""
+    if path.suffix == ".json":
+        return list(changed_tables(path))
     source = path.read_bytes()
     begins = list(accumulate((len(line) for line in source.splitlines(keepends=True)), initial=0))
 
@@ -144,15 +206,17 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 class Trying:
     """A plug-in of pytest that, instead of running the tests once, runs them for every change."""
 
-    def __init__(self, found: list[Mutant], log: Path | None) -> None:
+    def __init__(self, found: list[Mutant | Changed], log: Path | None) -> None:
         self.found, self.log = found, log
         self.words: dict[str, Counter[str]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         settings.register_profile("trying", settings.default, phases=[Phase.explicit, Phase.generate], database=None)
         settings.load_profile("trying")
-        if self.noticed(session.items, None):
-            sys.exit("the tests fail without any change; --log tells how")
+        if _failing(
+            session.items
+        ):  # in this process, so that what tests keep of PyTorch's is there in all that are forked
+            sys.exit("the tests fail without any change")
         for mutant in self.found:
             word = "equivalent" if mutant.name in EQUIVALENT else "survived"
             if word == "survived" and self.noticed(_ordered(session.items, mutant.path.stem), mutant):
@@ -162,7 +226,7 @@ class Trying:
                 print(f"{mutant.place:>7} {mutant.name}", flush=True)
         return True
 
-    def noticed(self, items: list[pytest.Item], mutant: Mutant | None) -> bool:
+    def noticed(self, items: list[pytest.Item], mutant: Mutant | Changed | None) -> bool:
         """Whether a test fails with this change, in a process of its own."""
         child = os.fork()
         if child:
@@ -191,7 +255,7 @@ def _failing(items: list[pytest.Item]) -> int:
     return 0
 
 
-def _import_again(mutant: Mutant | None) -> None:
+def _import_again(mutant: Mutant | Changed | None) -> None:
     """The package, one file of it changed, and the tests' names for its parts."""
     old = {name: module for name, module in sys.modules.items() if _is_renewed(name)}
     for name in old:
@@ -202,8 +266,12 @@ def _import_again(mutant: Mutant | None) -> None:
             value.cache_clear()
     ordinary = SourceFileLoader.get_code
     SourceFileLoader.get_code = lambda self, name: (  # type: ignore[method-assign]
-        mutant.code() if mutant and name == mutant.module else ordinary(self, name)
+        mutant.code() if isinstance(mutant, Mutant) and name == mutant.module else ordinary(self, name)
     )
+    if isinstance(mutant, Changed):
+        resources = importlib.import_module("opcost.core.resources")
+        read, changed = resources.table, (mutant.path.name, mutant.table)
+        resources.table = lambda package, name: changed[1] if name == changed[0] else read(package, name)
     package = importlib.import_module("opcost")
     for name in [name for name in KEPT if name in sys.modules]:
         setattr(package, name.removeprefix("opcost."), sys.modules[name])
@@ -232,8 +300,11 @@ def _ordered(items: list[pytest.Item], stem: str) -> list[pytest.Item]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="*", type=Path, default=[ROOT / "src/opcost/rules"])
-    parser.add_argument("--tests", default="tests/rules --ignore=tests/rules/test_docs.py", help="words for pytest")
+    parser.add_argument("sources", nargs="*", type=Path, default=[])
+    parser.add_argument("--tests", help="words for pytest")
+    parser.add_argument(
+        "--aten", action="store_true", help="the table of PyTorch's operators in the place of the rules"
+    )
     parser.add_argument("--sample", type=int, help="try so many, drawn by chance")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="changes whose name holds this text")
@@ -241,8 +312,11 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="keep what the last attempt printed")
     options = parser.parse_args()
     os.chdir(ROOT)
+    source, tests = ATEN if options.aten else RULES
     files = [
-        file.resolve() for path in options.sources for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+        file.resolve()
+        for path in options.sources or [ROOT / source]
+        for file in (sorted((*path.rglob("*.json"), *path.rglob("*.py"))) if path.is_dir() else [path])
     ]
     found = [mutant for file in files for mutant in mutants(file) if options.only in mutant.name]
     if options.sample is not None:
@@ -255,7 +329,7 @@ def main() -> None:
     trying = Trying(found, options.log)
     began = time.monotonic()
     pytest.main(
-        ["-q", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *shlex.split(options.tests)],
+        ["-q", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *shlex.split(options.tests or tests)],
         plugins=[trying],
     )
     order = ("noticed", "equivalent", "survived")

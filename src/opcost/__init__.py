@@ -8,21 +8,29 @@ from opcost.version import __version__
 
 if TYPE_CHECKING:
     from opcost.analysis.query import query
-    from opcost.api import count, load_report, profile, read_profile, recording
+    from opcost.api import count, load_report, profile, read_profile, recording, scan
+    from opcost.comparing import check, compare
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec, Value
     from opcost.core.report import Report, Row, Stats
     from opcost.errors import OpcostError
+    from opcost.predicting import Prediction, calibrate, predict
     from opcost.recorders.measure import measure
     from opcost.rules.registry import OpView
 
 _HOMES = {
     "query": "opcost.analysis.query",
+    "check": "opcost.comparing",
+    "compare": "opcost.comparing",
     "count": "opcost.api",
     "load_report": "opcost.api",
     "read_profile": "opcost.api",
+    "calibrate": "opcost.predicting",
+    "predict": "opcost.predicting",
+    "Prediction": "opcost.predicting",
     "profile": "opcost.api",
     "recording": "opcost.api",
+    "scan": "opcost.api",
     "measure": "opcost.recorders.measure",
     "Cost": "opcost.core.cost",
     "Graph": "opcost.core.graph",
@@ -37,8 +45,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "TensorSpec", "Value", "__version__",
-    "count", "load_report", "measure", "profile", "query", "read_profile", "recording",
+    "Cost", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Report", "Row", "Stats", "TensorSpec", "Value",
+    "__version__", "calibrate", "check", "compare", "count", "load_report", "measure", "predict", "profile", "query",
+    "read_profile", "recording", "scan",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The doors: count a model, run and measure one, read a saved report or a trace."""
+"""The doors: count a model, run and measure one, scan a checkpoint, read a saved report or a trace."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.core.report import Report
+    from opcost.core.scan import Scan
     from opcost.frontends.options import CountOptions, Mode
     from opcost.frontends.registry import FrontEnd
     from opcost.frontends.source import Source
@@ -119,7 +120,14 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
         model = named.build(real=bool(options.real))
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
-        return price(_load(owner(model), model, options), rules, convention)
+        report = price(_load(owner(model), model, options), rules, convention)
+        return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)
+
+
+def _held_against(report: Report, model: Any, checkpoint: Path) -> Report:
+    from opcost.frontends.torch.models.expected import held_against
+
+    return replace(report, notes=(*report.notes, *held_against(model, checkpoint)))
 
 
 def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:
@@ -136,19 +144,9 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import InputError, UnknownName
+    from opcost.frontends.options import check_understood
 
-    known = [option.name for option in frontend.options]
-    for name in options.own:
-        if name not in known:
-            raise UnknownName(f"option of the {frontend.name} front end", name, known)
-    for name, asked in (("sizes", any(options.sizes)), ("dtype", options.dtype is not None)):
-        if asked and name not in frontend.understands:
-            what = "batch, tokens or image size" if name == "sizes" else "element type of the whole model"
-            raise InputError(
-                f"the {what} of what the {frontend.name} front end reads cannot be changed",
-                hint="give its inputs: shapes={name: shape} (on the command line --input name:1x3x224x224)",
-            )
+    check_understood(frontend, "front end", options)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 
@@ -196,6 +194,23 @@ def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = Non
     return Recording(default_rules().with_rules(rules), Convention(causal=causal))
 
 
+def scan(*paths: str | PathLike[str]) -> Scan:
+    """What a checkpoint holds, from its headers alone: `.totals.params` (logical), `.totals.bytes` (stored), `.tensors`.
+
+    A path is a file (safetensors, GGUF, PyTorch, MXNet, numpy, Keras, ONNX, MegEngine), the index of a sharded checkpoint or a
+    folder; several paths are files of one checkpoint. Quantized weights are counted as the model has them.
+    """
+    from opcost.core.collector import without_collector
+    from opcost.core.reading import pipes_kept
+    from opcost.errors import InputError
+    from opcost.frontends.checkpoint.scan import scan_files
+
+    if not paths:
+        raise InputError("no checkpoint is named", hint="opcost.scan(path)")
+    with pipes_kept(), without_collector():
+        return scan_files([Path(path) for path in paths])
+
+
 def load_report(path: str | PathLike[str]) -> Report:
     """Read a report that was saved as `.json`."""
     from opcost.core.schema import load
@@ -210,6 +225,11 @@ def profile(
     kwargs: Mapping[str, Any] | None = None,
     shapes: Shapes | None = None,
     dtypes: Dtypes | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    image: int | None = None,
+    dtype: Dtype | None = None,
+    set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     mode: Mode | None = None,
     device: str | None = None,
@@ -218,27 +238,32 @@ def profile(
     repeat: int = 10,
     seconds: float | None = None,
     cold_l2: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> Profile:
     """Where a model's time goes, operator by operator, on the host and on the device.
 
-    `source` is a PyTorch model on the CPU or on CUDA, or an ONNX file or `onnxruntime.InferenceSession`; the inputs and the
-    mode are given as for `opcost.count`. A model that a string names is made on the CPU and moved to `device`. After `warmup`
-    runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler, then as many with one. `host_only`
-    leaves the device's records out; `cold_l2` empties the device's last cache before every run.
+    `source` is a PyTorch model on the CPU or on CUDA, or an ONNX file or `onnxruntime.InferenceSession`; the inputs, their
+    sizes and types, `set` and the mode are given as for `opcost.count`. A model that a string names is made on the CPU and
+    moved to `device`. After `warmup` runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler, then
+    as many with one. `host_only` leaves the device's records out; `cold_l2` empties the device's last cache before every run.
+    `options` are those that only the recorder of this source has, by name; `opcost profile --help` lists them.
     """
     from opcost.errors import InputError, UnknownSource
-    from opcost.frontends.inputs import spelled_out
-    from opcost.frontends.options import usual_mode
+    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
+    from opcost.frontends.options import Sizes, usual_mode
     from opcost.frontends.source import PythonModel
     from opcost.recorders.options import ProfileOptions
     from opcost.recorders.registry import recorder_of, recorder_of_file
 
+    check_not_a_shape(inputs)
     shapes, dtypes = spelled_out(shapes, dtypes)
-    options = ProfileOptions(
+    told = ProfileOptions(
         inputs=inputs,
         kwargs=dict(kwargs or {}),
         shapes=shapes,
         dtypes=dtypes,
+        sizes=Sizes(batch, tokens, image),
+        dtype=None if dtype is None else parse_dtype(dtype),
         backward=backward,
         mode=mode,
         host_only=host_only,
@@ -246,26 +271,31 @@ def profile(
         repeat=repeat,
         seconds=seconds,
         cold_l2=cold_l2,
+        own=dict(options or {}),
     )
     is_text = isinstance(source, (str, Path))
     recorder = recorder_of_file(source) if is_text else None
-    named = None if recorder is not None else _named(source)
+    if recorder is not None and (set or device is not None):
+        raise InputError(
+            f"{source} is a file: it is neither made with settings nor moved to a device", hint="leave that out"
+        )
+    named = None if recorder is not None else _named(source, set)
     if device is not None and named is None:
         raise InputError(
             f"device={device!r} is for models that Python code makes from a string",
-            hint="move the model there yourself" if recorder is None else "leave it out",
+            hint="move the model there yourself",
         )
     if recorder is not None or named is None:
-        return _record(recorder or recorder_of(source), source, options)
+        return _record(recorder or recorder_of(source), source, told)
     if not isinstance(named, PythonModel):
         raise UnknownSource(
             f"{named.path} cannot be run", hint="profile an .onnx file, or code that makes a model: path/to/file.py:Net"
         )
     if mode is None:
-        options = replace(options, mode=usual_mode(training=backward))
+        told = replace(told, mode=usual_mode(training=backward))
     with named.guard():
         model = named.build(real=True)
-        return _record(recorder_of(model), model if device is None else _moved(model, device), options)
+        return _record(recorder_of(model), model if device is None else _moved(model, device), told)
 
 
 def _moved(model: Any, device: str) -> Any:
@@ -283,21 +313,26 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     from opcost.core.graph import Note
     from opcost.core.plugin import answering_for
     from opcost.errors import OpcostError
+    from opcost.frontends.options import check_understood
     from opcost.profiles import askable
     from opcost.rules import default_rules
 
+    check_understood(recorder, "recorder", options)
     report: Report | None = None
     notes: tuple[Note, ...] = ()
     asked: dict[str, Any] = {
         "kwargs": options.kwargs,
         "shapes": options.shapes,
         "dtypes": options.dtypes,
+        **options.sizes._asdict(),
+        "dtype": options.dtype,
         "backward": options.backward,
         "mode": options.mode,
     }
     if recorder.wants_report:
         try:
             report = count(source, options.inputs, **asked)
+            notes = tuple(note for note in report.notes if note.code == "guessed-inputs")
         except OpcostError as exc:
             said = f"the rows have no cost, because the model could not be counted: {exc.message}"
             notes = (Note("not-counted", said),)

@@ -14,6 +14,7 @@
     ├── RuleError               a cost rule is wrong, or registered twice
     ├── GraphError              a graph contradicts itself
     ├── WriteError              a file cannot be written; what stood there before is as it was
+    ├── BudgetExceeded          a model costs more than it may
     └── UnknownName             a name typed by the user is not known; carries the nearest ones
 
 A message says what was being done, to what, what was seen and what to do next. A plug-in that is broken and was not asked for
@@ -104,6 +105,12 @@ class GraphError(OpcostError):
 
 class WriteError(OpcostError):
     """A file cannot be written; what stood there before is as it was."""
+
+
+class BudgetExceeded(OpcostError, AssertionError):
+    """A model costs more than it may. It is an assertion too: a test that holds a budget has failed, and is not broken."""
+
+    exit_code = 1
 
 
 class UnknownName(OpcostError):

@@ -7,7 +7,10 @@
 | `opcost.traces` | an object that reads traces | `Reader` |
 | `opcost.recorders` | an object that runs models | `Recorder` |
 | `opcost.views` | an object that shows reports | `ReportView` |
+| `opcost.checkpoints` | an object that reads checkpoints | `CheckpointReader` |
+| `opcost.scan_views` | an object that shows what a checkpoint holds | `ScanView` |
 | `opcost.profile_views` | an object that shows answers about profiles | `ProfileView` |
+| `opcost.comparison_views` | an object that shows comparisons | `ComparisonView` |
 
 `examples/plugin` is a package with one part of most kinds.
 """
@@ -15,11 +18,14 @@
 from __future__ import annotations
 
 from opcost.core.answer import Answer, AnswerLine
+from opcost.core.comparison import Comparison
 from opcost.core.cost import Cost
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report
+from opcost.core.scan import Scan
 from opcost.errors import InputError, SourceError
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
 from opcost.frontends.options import CountOptions, Option
 from opcost.frontends.registry import FrontEnd
 from opcost.recorders.options import ProfileOptions
@@ -27,10 +33,11 @@ from opcost.recorders.registry import Recorder
 from opcost.rules.registry import AddRules, OpView, Rule, Rules
 from opcost.traces.file import TraceFile
 from opcost.traces.registry import Reader
-from opcost.views.view import ProfileView, ReportView
+from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView
 
 __all__ = [
-    "AddRules", "Answer", "AnswerLine", "Call", "Cost", "CountOptions", "FrontEnd", "Graph", "InputError", "Kernel", "Module",
-    "Note", "Op", "OpView", "Option", "Profile", "ProfileOptions", "ProfileRow", "ProfileView", "Reader", "Recorder",
-    "Report", "ReportView", "Rule", "Rules", "SourceError", "TensorSpec", "TraceFile", "Value",
+    "AddRules", "Answer", "AnswerLine", "Call", "CheckpointReader", "Comparison", "ComparisonView", "Contents", "Cost",
+    "CountOptions", "FrontEnd", "Graph", "InputError", "Kernel", "Module", "Note", "Op", "OpView", "Option", "Profile",
+    "ProfileOptions", "ProfileRow", "ProfileView", "Raw", "Reader", "Recorder", "Report", "ReportView", "Rule", "Rules", "Scan",
+    "ScanView", "SourceError", "TensorSpec", "TraceFile", "Value",
 ]  # fmt: skip

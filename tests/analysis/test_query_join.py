@@ -166,13 +166,17 @@ def test_equal_profiles_do_not_differ(profile: Profile) -> None:
 def test_differences_go_by_module_type_and_shape_the_largest_first(profile: Profile) -> None:
     slower = profile.rows[0]._replace(device_ns=45_000)
     found = diff_profiles(profile, replace(profile, rows=(slower, *profile.rows[1:2], *profile.rows[3:])))
-    assert found.side == "device"
-    assert [(change.key.module, change.delta_ns) for change in found.changes] == [("b.fc", -50_000), ("a.conv", 15_000)]
-    assert (found.changes[0].before.count, found.changes[0].after.count) == (1, 0)
-    assert found.after_ns - found.before_ns == sum(change.delta_ns for change in found.changes)
+    times = [entry for entry in found.of_part("operator") if entry.quantity.name == "time"]
+    assert [(entry.name, entry.difference) for entry in times] == [("b.fc", -50_000), ("a.conv", 15_000)]
+    assert (times[0].change, times[1].change) == ("removed", "changed")
+    total = found.total("time")
+    assert total is not None
+    assert total.quantity.title == "device time"
+    assert total.difference == -50_000 + 15_000
 
 
 def test_unattributed_work_takes_part(profile: Profile) -> None:
-    (change,) = diff_profiles(profile, replace(profile, unattributed=())).changes
-    assert change.key.type == "(unattributed)"
-    assert change.delta_ns == -15_000
+    found = diff_profiles(profile, replace(profile, unattributed=()))
+    (change,) = [entry for entry in found.of_part("operator") if entry.quantity.name == "time"]
+    assert change.type == "(unattributed)"
+    assert change.difference == -15_000

@@ -177,15 +177,33 @@ def test_without_a_file_or_with_a_missing_one_there_is_one_message(
 
 def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
     same = opcost_command("diff", RESNET, RESNET)
-    assert (same.code, same.out) == (0, "no difference\n")
-    found = opcost_command(
-        "diff", DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz", "--top", "2"
-    )
+    assert same.code == 0
+    assert same.out.endswith("\nno difference\n")
+    both = (DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz")
+    found = opcost_command("diff", *both, "--top", "2", "--width", "100")
     assert found.code == 1
     lines = found.out.splitlines()
-    assert lines[0].startswith("device time")
-    assert len(lines) == 1 + 2 + 1
-    assert lines[-1].startswith("... and ")
+    (total,) = [line for line in lines if line.startswith("device time")]
+    assert total.count("ms") == 3
+    assert lines[-1].startswith("and ")
+    begin = next(place for place, line in enumerate(lines) if line.startswith("module  "))
+    assert len(lines) - begin == len(("heads", "rule", "and more")) + 2
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_a_diff_of_profiles_fails_only_where_it_is_told_to(opcost_command: Callable[..., Any]) -> None:
+    both = (DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz")
+    found = opcost_command("diff", *both, "--view", "json")
+    (total,) = [line for line in json.loads(found.out)["lines"] if line["part"] == "total"]
+    before, after = total["amounts"]
+    assert before != after
+    assert sum(line["difference"] for line in json.loads(found.out)["lines"] if line["quantity"] == "time") == (
+        2 * (after - before)  # the whole, and the sum of all changes
+    )
+    assert opcost_command("diff", *both, "--fail-if", f"time>{after - 1}ns").code == 1
+    assert opcost_command("diff", *both, "--fail-if", f"time>{after}ns").code == 0
+    wrong = opcost_command("diff", *both, "--fail-if", "tiem>1ns")
+    assert (wrong.code, "did you mean 'time'" in wrong.err) == (2, True)
 
 
 def test_several_files_are_ranks(tmp_path: Path, opcost_command: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,37 @@ def test_where_it_is_written_must_be_said(opcost_command: Callable[..., Any]) ->
     outcome = opcost_command("profile", *SMALL)
     assert outcome.code == 2
     assert "--output" in outcome.err
+
+
+SIZED = """
+from torch import nn
+
+class Net(nn.Conv2d):
+    def __init__(self, width=3):
+        super().__init__(3, width, 1)
+        self.default_cfg = {"input_size": (3, 8, 6)}
+"""
+
+
+def test_the_flags_of_a_model_and_its_inputs_are_those_of_count(opcost_command: Callable[..., Any]) -> None:
+    def flags(command: str) -> set[str]:
+        words = opcost_command(command, "--help").out.partition("The model")[2].partition("╰")[0]
+        return set(re.findall("--[a-z]+", words))
+
+    only_of_files = {"--epoch", "--function", "--params", "--signature"}
+    assert flags("profile") == flags("count") - only_of_files
+    assert {"--set", "--input", "--batch", "--tokens", "--image", "--dtype", "--arg", "--dim"} <= flags("profile")
+
+
+def test_inputs_that_nobody_gave_have_the_size_and_type_that_flags_say(
+    opcost_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(SIZED)
+    words = ("--batch", "2", "--image", "5", "--dtype", "bf16", "--set", "width=7", "--repeat", "1", "--warmup", "0")
+    outcome = opcost_command("profile", f"{tmp_path / 'net.py'}:Net", *words, "-o", tmp_path / "p.json")
+    assert outcome.code == 0, outcome.err
+    assert "no inputs were given: input 2x3x5x5 bfloat16, from its default_cfg" in outcome.out
+    (row,) = [row for row in load(tmp_path / "p.json").rows if row.cost is not None and row.cost.macs]
+    assert row.cost is not None
+    assert row.cost.macs == 2 * 5 * 5 * 3 * 7
+    assert [spec.dtype for spec in row.ins[:2]] == ["bfloat16"] * 2

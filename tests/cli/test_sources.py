@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -221,7 +222,6 @@ FILES = {
     "an empty file": b"",
     "a Python pickle": pickle.dumps(Bomb()),
     "a PyTorch checkpoint": archive(archive__data_dot_pkl=pickle.dumps(Bomb())),
-    "a TorchScript archive": archive(net__code__net_dot_py=b""),
     "a safetensors checkpoint": len(safetensors_header).to_bytes(8, "little") + safetensors_header + b"\0" * 4,
     "a GGUF checkpoint": b"GGUF\x03\0\0\0",
     "an HDF5 file": b"\x89HDF\r\n\x1a\n",
@@ -249,9 +249,11 @@ def test_the_error_says_what_the_file_is(tmp_path: Path, what: str, suffix: str)
     assert f"is {what}" in str(caught.value)
 
 
-def test_a_folder_with_a_configuration_points_to_it(tmp_path: Path) -> None:
+def test_a_folder_is_a_model_by_its_configuration(tmp_path: Path) -> None:
+    with pytest.raises(UnknownSource, match="is a directory"):
+        resolve(str(tmp_path))
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UnknownSource, match="hf:"):
+    with pytest.raises(SourceError, match="no model_type"):
         resolve(str(tmp_path))
     assert identify(tmp_path / "..").what == "a directory"
 
@@ -318,3 +320,24 @@ def test_a_misspelt_name_carries_the_nearest(net: Path) -> None:
     with pytest.raises(UnknownName) as caught:
         resolve(f"{net}:factry")
     assert caught.value.near == ("factory",)
+
+
+@pytest.mark.parametrize(
+    ("archive_name", "member", "options"),
+    [
+        ("tflite/operators.zip", "dense.tflite", []),
+        ("coreml/models.zip", "torch_mlp_mlprogram.mlmodel", []),
+        ("torchscript", "chosen.pt", ["--input", "2x4"]),
+    ],
+)
+def test_a_model_that_is_piped_in_is_known_by_its_content(archive_name: str, member: str, options: list[str]) -> None:
+    place = Path(__file__).resolve().parents[1] / "data" / archive_name
+    if place.is_dir():
+        content = (place / member).read_bytes()
+    else:
+        with zipfile.ZipFile(place) as held:
+            content = held.read(member)
+    command = [sys.executable, "-m", "opcost", "count", "-", *options]
+    done = subprocess.run(command, input=content, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"MACs" in done.stdout

@@ -149,7 +149,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("{", "not JSON"), ("[]", "no model_type"), ("{}", "no model_type"), ('{"model_type": "lama"}', "'llama'")],
+    [("{", "not JSON"), ("[]", "no entries"), ("{}", "no model_type"), ('{"model_type": "lama"}', "'llama'")],
 )
 def test_a_configuration_that_is_none_is_told(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "config.json"

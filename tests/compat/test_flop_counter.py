@@ -8,23 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from small_net import Net
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode as Theirs
 
 from opcost.compat.flop_counter import FlopCounterMode
 from opcost.compat.lightning import measure_flops
 from opcost.compat.torchprofile import profile_macs
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
-        self.down = nn.Conv2d(8, 8, 3, stride=2)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.down(self.stem(x)).mean((2, 3)))
 
 
 def words(table: str) -> list[list[str]]:

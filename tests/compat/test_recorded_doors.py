@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_net import Net
 from torch import nn
 
 from opcost.compat import (
@@ -21,24 +22,12 @@ from opcost.compat import (
     torch_summary,
     torchsummaryX,
 )
-from opcost.errors import InputError
 
 DATA = Path(__file__).parents[1] / "data" / "compat"
 SHAPE = (2, 3, 9, 9)
 CONV, DOWN, HEAD = 2 * 81 * 8 * 27, 2 * 16 * 8 * 72, 2 * 8 * 5
 MACS = CONV + DOWN + HEAD
 PARAMS = 8 * 27 + 16 + 8 * 72 + 8 + 8 * 5 + 5
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
-        self.down = nn.Conv2d(8, 8, 3, stride=2)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.down(self.stem(x)).mean((2, 3)))
 
 
 def recorded(name: str) -> str:
@@ -118,11 +107,6 @@ def test_deepspeed_writes_to_a_file_and_leaves_the_model_alone(
 def test_a_model_without_data_has_no_latency(capsys: pytest.CaptureFixture[str]) -> None:
     deepspeed.get_model_profile(Net().to("meta"), SHAPE)
     assert re.search(r"fwd latency: +0 s\b", capsys.readouterr().out)
-
-
-def test_generation_is_not_answered() -> None:
-    with pytest.raises(InputError, match="'generate' is not answered"):
-        deepspeed.get_model_profile(Net(), SHAPE, mode="generate")
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ SAVED = ["x.json", "x.csv", "x.md", "x.txt"]
 COMMANDS = {
     **{f"show -o {name}": ("REPORT", name) for name in SAVED},
     **{f"analyze -o {name}": ("PROFILE", name) for name in [*SAVED, "x.html"]},
+    **{f"scan -o {name}": ("CHECKPOINT", name) for name in [*SAVED, "x.html"]},
     "analyze --format megengine": ("PROFILE", "x.out", "--format", "megengine"),
     **{
         f"profile --layout {layout}": ("RUN", "x.json", "--layout", layout)
@@ -96,6 +97,7 @@ def command(
             "REPORT": ("show", tmp_path / "report.json"),
             "PROFILE": ("analyze", tmp_path / "profile.json"),
             "RUN": ("profile", "net.py:Net"),
+            "CHECKPOINT": ("scan", DUMP),
         }[kind]
         return opcost_command(*start, "-o", output, *words)
 

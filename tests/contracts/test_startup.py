@@ -45,13 +45,15 @@ def test_the_version_is_told_without_the_command_line_library_and_without_rich()
     assert modules_of(command("--version")).isdisjoint(FRAMEWORKS | {"cyclopts", "rich", "importlib.metadata"})
 
 
-@pytest.mark.parametrize("words", [("--help",), ("count", "--help"), ("rules",), ("doctor",)])
+@pytest.mark.parametrize("words", [("--help",), ("count", "--help"), ("scan", "--help"), ("rules",), ("doctor",)])
 def test_a_command_that_counts_nothing_loads_no_framework(words: tuple[str, ...]) -> None:
     assert modules_of(command(*words)).isdisjoint(FRAMEWORKS)
 
 
 def test_help_loads_no_command() -> None:
-    commands = {f"opcost.cli.{name}" for name in ("count", "show", "check", "diff", "rules", "doctor", "visualize")}
+    commands = {
+        f"opcost.cli.{name}" for name in ("count", "show", "check", "compare", "diff", "rules", "doctor", "visualize")
+    }
     assert modules_of(command("--help")).isdisjoint(commands)
 
 

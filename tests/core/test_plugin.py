@@ -103,6 +103,13 @@ def test_a_broken_plug_in_is_told_once_and_left_out(install: Install, group: str
     assert reason in caught.value.message
 
 
+@pytest.fixture
+def no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor imports every library in a process of its own, which takes seconds and has nothing to do with plug-ins."""
+    monkeypatch.setattr("opcost.cli.doctor.LIBRARIES", ())
+
+
+@pytest.mark.usefixtures("no_libraries")
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_model_is_counted_beside_a_broken_plug_in_and_doctor_says_why(
@@ -181,6 +188,7 @@ def test_a_front_end_that_fails_when_it_is_asked_costs_itself(install: Install, 
         assert reader(path) is before
 
 
+@pytest.mark.usefixtures("no_libraries")
 def test_doctor_asks_a_front_end_an_easy_question(install: Install, opcost_command: Command) -> None:
     code = FRONT_END.replace("return False", "raise ValueError('no answer')") + "PART = FrontEnd()\n"
     install("evil-parts", FRONTENDS, "evil", code)

@@ -265,6 +265,10 @@ def array(data: bytes, rng: random.Random) -> bytes:
 # -- pickles -----------------------------------------------------------------------------------------------------------
 
 
+LONGEST = 8 << 20
+"""Bytes that a step of a pickle, repeated, may come to."""
+
+
 def pickle_steps(data: bytes, rng: random.Random) -> bytes:
     """Steps of the pickle are left out, stand twice, stand elsewhere, or are others, such as those that call things."""
     if rng.random() < 0.3:
@@ -280,7 +284,8 @@ def pickle_steps(data: bytes, rng: random.Random) -> bytes:
             case 2:
                 steps[at] = rng.choice(STEPS)
             case 3:
-                steps[at:at] = [rng.choice(STEPS)] * rng.choice((1, 1, 1, 3, 50_000))
+                step = rng.choice(STEPS)  # some are long, and the case that is made of them must fit into memory
+                steps[at:at] = [step] * min(rng.choice((1, 1, 1, 3, 50_000)), LONGEST // len(step))
             case _:
                 steps.insert(at, rng.choice(STEPS))
         steps = steps or [b"."]

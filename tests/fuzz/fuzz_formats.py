@@ -15,11 +15,16 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fuzz_calibration
 import fuzz_changes as change
+import fuzz_checkpoints as checkpoints
+import fuzz_onnx
 import fuzz_pt2
+import fuzz_torchscript
 from fuzz_changes import Change
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -84,6 +89,22 @@ def input_data(path: Path, _given: Any) -> None:
     shown(str(read_input_data(path)))
 
 
+def scan(path: Path, _given: Any) -> None:
+    """As `opcost scan` shows it, and as a program would read it."""
+    import opcost
+
+    found = opcost.scan(path)
+    shown(found.render("table"))
+    shown(found.render("table", by="tensor", depth=3))
+    shown(found.render("json"))
+
+
+def index(path: Path, _given: Any) -> None:
+    """With a shard beside it."""
+    (path.parent / "a.safetensors").write_bytes(checkpoints.safetensors()[0])
+    scan(path, None)
+
+
 def report(path: Path, _given: Any) -> None:
     import opcost
 
@@ -136,46 +157,17 @@ def programs() -> list[Seed]:
     return [Seed(content) for content in fuzz_pt2.programs()]
 
 
-def onnx_models() -> list[Seed]:
-    """Small nets with every way to nest a graph in another, as protobuf's own library writes them."""
-    from onnx import TensorProto, helper
+def tflite_models() -> list[Seed]:
+    """Single operators, graphs that call others, signatures and variables, as TensorFlow writes them."""
+    with zipfile.ZipFile(DATA / "tflite" / "operators.zip") as archive:
+        found = [archive.read(name) for name in sorted(archive.namelist()) if name.endswith(".tflite")]
+    return [Seed(content) for content in found]
 
-    def value(name: str, *shape: Any) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
-    def stored(name: str, *shape: int) -> Any:
-        count = 1
-        for extent in shape:
-            count *= extent
-        return helper.make_tensor(name, TensorProto.FLOAT, shape, [0.5] * count)
-
-    trips = helper.make_tensor("trips", TensorProto.INT64, (), [3])
-    target = helper.make_tensor("target", TensorProto.INT64, (2,), [0, -1])
-    flag = helper.make_tensor_value_info("going", TensorProto.BOOL, ())
-    step = helper.make_tensor_value_info("i", TensorProto.INT64, ())
-    turn = [helper.make_node("MatMul", ["h", "w"], ["out"]), helper.make_node("Identity", ["going"], ["more"])]
-    ends = [helper.make_tensor_value_info("more", TensorProto.BOOL, ()), value("out", 2, 4)]
-    body = helper.make_graph(turn, "body", [step, flag, value("h", 2, 4)], ends, [stored("w", 4, 4)])
-    one, other = (
-        helper.make_graph([helper.make_node(op, ["x"], [op])], op, [], [value(op, 2, 4)]) for op in ("Relu", "Tanh")
-    )
-    chosen = helper.make_tensor("c", TensorProto.BOOL, (), [1])
-    recurrent = [stored("w", 1, 16, 3), stored("r", 1, 16, 4)]
-    strided = {"pads": [1] * 4, "strides": [2, 2]}
-    nets = [
-        (helper.make_node("Conv", ["x", "w"], ["y"], "/a/conv/Conv", **strided), (1, 3, 8, 8), [stored("w", 4, 3, 3, 3)]),
-        (helper.make_node("Reshape", ["x", "target"], ["y"]), ("n", 4, 3), [target]),
-        (helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body), (2, 4), [trips]),
-        (helper.make_node("If", ["c"], ["y"], then_branch=one, else_branch=other), (2, 4), [chosen]),
-        (helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4), (5, 1, 3), recurrent),
-        (helper.make_node("Resize", ["x", "", "s"], ["y"]), (1, 1, 4, 4), [stored("s", 4)]),
-    ]  # fmt: skip
-    found = []
-    for node, shape, weights in nets:
-        graph = helper.make_graph(
-            [node], "net", [value("x", *shape)], [helper.make_empty_tensor_value_info("y")], weights
-        )
-        found.append(helper.make_model(graph).SerializeToString())
+def coreml_models() -> list[Seed]:
+    """Programs and neural networks, as coremltools writes them."""
+    with zipfile.ZipFile(DATA / "coreml" / "models.zip") as archive:
+        found = [archive.read(name) for name in sorted(archive.namelist()) if name.endswith(".mlmodel")]
     return [Seed(content) for content in found]
 
 
@@ -307,6 +299,10 @@ def _shortened(document: Any, most: int) -> Any:
     return {**document, "traceEvents": kept} if isinstance(document, dict) else kept
 
 
+def seeds_of(make: Callable[[], list[bytes]]) -> list[Seed]:
+    return [Seed(content) for content in make()]
+
+
 def tensorrt() -> list[Seed]:
     layers = [
         {"count": 10},
@@ -338,6 +334,11 @@ def _bombs(head: bytes, event: bytes) -> tuple[Change, ...]:
     )
 
 
+_KERAS = Format(
+    name="keras", file="m.h5", seeds=partial(seeds_of, checkpoints.keras), changes=(change.some_bytes,), door=scan
+)  # fmt: skip
+"""Where h5py is installed, which reads it."""
+
 FORMATS: dict[str, Format] = {
     found.name: found
     for found in (
@@ -357,12 +358,46 @@ FORMATS: dict[str, Format] = {
             name="pt2", file="program.pt2", seeds=programs, door=count,
             changes=(fuzz_pt2.changed_structure, fuzz_pt2.changed_structure, change.some_bytes, change.archive),
         ),
-        Format(name="onnx", file="net.onnx", seeds=onnx_models, changes=(change.some_bytes,), door=count),
+        Format(name="onnx", file="net.onnx", seeds=partial(seeds_of, fuzz_onnx.models), changes=(change.some_bytes,), door=count),
+        Format(
+            name="torchscript", file="net.pt", door=count,
+            seeds=lambda: [Seed(content, given) for content, given in fuzz_torchscript.models()],
+            changes=(fuzz_torchscript.changed_script, fuzz_torchscript.changed_script, change.some_bytes, change.archive),
+        ),
+        Format(name="coreml", file="net.mlmodel", seeds=coreml_models, changes=(change.some_bytes,), door=count),
+        Format(name="tflite", file="net.tflite", seeds=tflite_models, changes=(change.some_bytes,), door=count),
         Format(
             name="hf", file="config.json", seeds=configurations, changes=_JSON, door=configuration, rare=_LARGE,
             seconds=40.0,  # a change may ask for a thousand layers, which are made and counted
         ),
+        Format(
+            name="safetensors", file="m.safetensors", seeds=partial(seeds_of, checkpoints.safetensors), door=scan,
+            changes=(checkpoints.changed_header, checkpoints.changed_header, change.some_bytes),
+        ),
+        Format(
+            name="safetensors index", file="m.safetensors.index.json", seeds=partial(seeds_of, checkpoints.indexes), door=index,
+            changes=_JSON, rare=_LARGE,
+        ),
+        Format(name="gguf", file="m.gguf", seeds=partial(seeds_of, checkpoints.gguf), changes=(change.some_bytes,), door=scan),
+        Format(
+            name="pytorch", file="m.pt", seeds=partial(seeds_of, checkpoints.archives), door=scan,
+            changes=(checkpoints.changed_pickle, checkpoints.changed_pickle, change.some_bytes, change.archive),
+        ),
+        Format(
+            name="pytorch stack", file="m.pth", seeds=partial(seeds_of, checkpoints.stacks), door=scan,
+            changes=(checkpoints.changed_stack,),
+        ),
+        Format(
+            name="onnx weights", file="net.onnx", seeds=partial(seeds_of, fuzz_onnx.models), changes=(change.some_bytes,),
+            door=scan,
+        ),
+        *((_KERAS,) if find_spec("h5py") else ()),
+        Format(name="scanned arrays", file="m.npz", seeds=input_archives, changes=(change.archive,), door=scan),
         Format(name="report", file="report.json", seeds=reports, changes=_JSON, door=report, rare=_LARGE),
+        Format(
+            name="calibration", file="c.json", seeds=lambda: [Seed(text) for text in fuzz_calibration.files()], changes=_JSON,
+            door=fuzz_calibration.door, rare=_LARGE,
+        ),
         Format(
             name="profile", file="profile.json", seeds=own_profiles, changes=_JSON, door=profile,
             rare=_bombs(b'{"schema": "opcost.profile/1", "texts": [', b'"x",') + _LARGE,

@@ -146,3 +146,18 @@ def test_the_command_takes_an_onnx_file(model: Path, tmp_path: Path, opcost_comm
     outcome = opcost_command("profile", model, "-o", tmp_path / "profile.json", "--repeat", "2")
     assert outcome.code == 0, outcome.err
     assert "2 runs" in outcome.out
+
+
+def test_an_open_extent_is_given_by_its_name_or_as_the_batch(tmp_path: Path) -> None:
+    path = write(tmp_path / "open.onnx", rows="n")
+    for asked in ({"options": {"dim": "n=7"}}, {"batch": 7}):
+        profile = opcost.profile(path, repeat=1, warmup=0, **asked)  # type: ignore[arg-type]
+        assert {row.cost.macs for row in profile.rows if row.cost is not None and row.cost.macs} == {
+            7 * DEPTH * COLUMNS
+        }
+    with pytest.raises(InputError, match="n was asked to be 7 and 8"):
+        opcost.profile(path, batch=8, options={"dim": "n=7"})
+    with pytest.raises(UnknownName, match="unknown dimension 'm'"):
+        opcost.profile(path, options={"dim": "m=7"})
+    with pytest.raises(InputError, match="element type of the whole model"):
+        opcost.profile(path, dtype="bf16")

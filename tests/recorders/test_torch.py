@@ -354,3 +354,12 @@ def test_seconds_decide_how_many_runs_there_are() -> None:
     assert len(profile.timed_ns) >= 3
     assert profile.meta["steps"] == str(len(profile.timed_ns))
     assert json.loads(json.dumps(profile.extra["recorded_ns"]))
+
+
+def test_another_type_is_run_beside_the_users_model() -> None:
+    model = Net().eval()
+    profile = opcost.profile(model, shapes=(BATCH, WIDTH), dtype="bf16", repeat=1, warmup=0)
+    assert {spec.dtype for row in profile.rows if row.type == "aten::linear" for spec in row.ins} == {"bfloat16"}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    with pytest.raises(InputError, match="has its own element types"):
+        opcost.profile(torch.compile(model), shapes=(BATCH, WIDTH), dtype="bf16")

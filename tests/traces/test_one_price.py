@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+import platform
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from profiler_event import C_TYPES, SCALAR_TYPES, Written, event_of
-from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
+from profiler_event import Written, event_of
+from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._pytree import tree_leaves
-from torch_samples import samples
+from torch_samples import Ran, calls, samples
 
+import opcost
 from opcost.analysis.join import with_costs
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import Profile, ProfileRow
-from opcost.frontends.aten.promotion import promoted
-from opcost.frontends.aten.tensor import Described
 from opcost.frontends.torch.operators.translate import translate
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
-from opcost.traces.kineto.arguments import DTYPES
-from opcost.traces.kineto.arguments import SCALAR_TYPES as OWN_SCALAR_TYPES
 from opcost.traces.kineto.meaning import meaning
 
 RULES = default_rules()
@@ -43,10 +40,8 @@ UNTOLD = {
     "_to_sparse sparse_mask sparse_sampled_addmm",
     "no tensor is returned": "allclose equal",
     "nobody has said what it makes": "_ctc_loss _embedding_bag _embedding_bag_backward "
-    "_embedding_bag_per_sample_weights_backward _linalg_solve_ex as_strided_copy diagonal_copy fill "
-    "linalg_eig linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_solve "
-    "linalg_pinv linalg_solve_triangular lu_unpack masked_scatter_backward narrow_copy split_with_sizes_copy squeeze_copy "
-    "triangular_solve unbind_copy unfold_copy unsqueeze_copy view_copy",
+    "_embedding_bag_per_sample_weights_backward as_strided_copy diagonal_copy fill linalg_lstsq "
+    "masked_scatter_backward narrow_copy split_with_sizes_copy squeeze_copy unbind_copy unfold_copy unsqueeze_copy view_copy",
 }
 """Operators of which no trace tells the price, and why."""
 
@@ -60,8 +55,9 @@ class Counted(NamedTuple):
     cost: Cost | None
 
 
-def counted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Counted:
+def counted(ran: Ran) -> Counted:
     """What the table and the rules say of a call that was made."""
+    func, args, kwargs, result, event = ran
     given, outs = (
         tuple(t for t in tree_leaves(part) if isinstance(t, torch.Tensor)) for part in ((args, kwargs), result)
     )
@@ -70,37 +66,29 @@ def counted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: An
     written = tuple(map(_spec, outs if found.outs is None else found.outs))
     name = func._schema.name
     cost = None if found.kind == "unknown" else RULES[found.kind](OpView(found.kind, name, ins, written, found.attrs))
-    return Counted(name, event_of(func, args, kwargs), found.kind, cost)
+    return Counted(name, event, found.kind, cost)
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
-class Catch(TorchDispatchMode):
-    """Notes every distinct call."""
+class Counts(NamedTuple):
+    """What PyTorch's own samples of its whole public surface call, forward and backward."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: dict[Any, Counted] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        key = (func, repr(event_of(func, args, kwargs)))  # before it runs: in place shapes may change
-        result = func(*args, **kwargs)
-        if key not in self.calls:
-            self.calls[key] = counted(func, args, kwargs, result)
-        return result
+    calls: list[Counted]
+    flops: list[tuple[str, int]]
+    """The name of each sample's operator and what is counted for it."""
 
 
 @pytest.fixture(scope="module")
-def calls() -> list[Counted]:
-    """What PyTorch's own samples of its whole public surface call, forward and backward."""
-    catch = Catch()
-    for run in samples(SAMPLES):
-        with catch:
-            run()
-    return list(catch.calls.values())
+def counts() -> Counts:
+    found: dict[int, Counted] = {}
+    flops = []
+    for name, made in calls(SAMPLES):
+        found |= {id(ran): counted(ran) for ran in made if id(ran) not in found}
+        flops.append((name, sum(cost.flops for ran in made if (cost := found[id(ran)].cost) is not None)))
+    return Counts(list(found.values()), flops)
 
 
 def traced(name: str, written: Written) -> ProfileRow:
@@ -118,9 +106,9 @@ def _whole_number_of(call: Counted) -> int:
 
 
 @pytest.mark.slow
-def test_a_trace_tells_the_price_that_a_count_tells_or_none(calls: list[Counted]) -> None:
+def test_a_trace_tells_the_price_that_a_count_tells_or_none(counts: Counts) -> None:
     both, silent = set(), set()
-    for call in calls:
+    for call in counts.calls:
         if call.cost is None:
             continue
         row = traced(call.name, call.written)
@@ -139,6 +127,61 @@ def test_a_trace_tells_the_price_that_a_count_tells_or_none(calls: list[Counted]
     assert len(both) > 400, "PyTorch has samples of far more, and what a trace tells is enough for most"
     expected = {f"aten::{name}" for names in UNTOLD.values() for name in names.split()}
     assert {name for name in silent - both if name.startswith("aten::")} <= expected
+
+
+# -- whole runs, with all that operators call inside ---------------------------------------------------------------------
+
+OTHERWISE = {
+    "a text is not written": "nn_functional_gelu index_reduce_amax index_reduce_amin index_reduce_mean index_reduce_prod "
+    "scatter_reduce_amax scatter_reduce_amin scatter_reduce_mean scatter_reduce_prod scatter_reduce_sum "
+    "_segment_reduce_lengths _segment_reduce_offsets qr linalg_qr svd_lowrank pca_lowrank",
+    "lists of tensors that may be absent are not written": "__getitem__ _unsafe_masked_index "
+    "_unsafe_masked_index_put_accumulate",
+    "how large the result is stands in the data": "combinations masked_select masked_scatter histogram histogramdd",
+    "how much of a tensor is stored is not written": "sparse_mm_reduce",
+    "no tensor is returned": "allclose equal corrcoef cov",
+    "nobody has said what it makes": "nn_functional_embedding_bag nn_functional_ctc_loss linalg_lstsq "
+    "linalg_lstsq_grad_oriented",
+    "not an operator of PyTorch's own libraries": "nn_functional_linear_cross_entropy_chunked "
+    "nn_functional_linear_cross_entropy_chunked_none",
+    "nothing is left where PyTorch takes it apart: a real tensor is its own conjugate": "conj_physical",
+    "PyTorch does it otherwise while a mode looks on, as in a count": "cumprod masked_cumprod prod max_reduction_no_dim "
+    "min_reduction_no_dim median nanmedian quantile nanquantile linalg_eig linalg_matrix_rank linalg_matrix_rank_hermitian "
+    "masked_fill to_sparse",
+}
+"""Operators of whose samples a trace and a count tell different sums, and why; where one has no price, its parts have theirs."""
+
+
+OTHER_KERNELS = 4
+
+
+@pytest.mark.slow
+def test_the_trace_of_a_run_has_the_flops_that_a_count_of_the_run_has(counts: Counts, tmp_path: Path) -> None:
+    """Operators that lie in others are counted once: where PyTorch takes one apart the parts are, else the whole."""
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        for number, (_, run) in enumerate(samples(SAMPLES)):
+            with record_function(f"sample {number}"):
+                run()
+    path = tmp_path / "trace.json"
+    recorded.export_chrome_trace(str(path))
+    rows = with_costs(opcost.read_profile(path), RULES).rows
+    runs = [row for row in rows if row.name.startswith("sample ")]
+    starts, ends = [row.host_start_ns for row in runs], [row.host_start_ns + row.host_ns for row in runs]
+    traced_flops = [0] * len(runs)
+    for row in rows:
+        place = bisect_right(starts, row.host_start_ns) - 1
+        if row.cost is not None and place >= 0 and row.host_start_ns < ends[place]:
+            traced_flops[place] += row.cost.flops
+    pairs = zip(counts.flops, traced_flops, strict=True)
+    different = {name for (name, flops), found in pairs if flops != found}
+    equal = {name for name, _ in counts.flops} - different
+    expected = {name for names in OTHERWISE.values() for name in names.split()}
+    # The list was made on ARM. Another processor's kernels may be made of other operators: a few more or less may differ there.
+    unsure = 0 if platform.machine() in ("aarch64", "arm64") else OTHER_KERNELS
+    assert len(different - expected) <= unsure, sorted(different - expected)
+    assert len(equal) > 500
+    if torch.__version__.startswith("2.13."):
+        assert len(expected - different) <= unsure, sorted(expected - different)
 
 
 # -- operators of other devices, whose results PyTorch works out without running them -----------------------------------
@@ -180,7 +223,7 @@ def _device_calls() -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 @pytest.mark.parametrize(("func", "args"), _device_calls(), ids=lambda value: getattr(value, "__name__", ""))
 def test_operators_of_other_devices_have_one_price_too(func: Any, args: tuple[Any, ...]) -> None:
-    call = counted(func, args, {}, func(*args))
+    call = counted(Ran(func, args, {}, func(*args), event_of(func, args, {})))
     row = traced(call.name, call.written)
     assert (row.kind, row.cost) == (call.kind, call.cost)
 
@@ -319,108 +362,3 @@ def test_lists_in_a_trace_without_values_are_not_taken_for_nothing() -> None:
     """Otherwise the sum over an axis would be one over all axes."""
     row = traced("aten::sum", Written([SHAPE, [], [], []], ["float", "", "Scalar", ""], [], []))
     assert (row.kind, row.outs, row.cost) == ("reduce", (), None)
-
-
-# -- words and numbers that PyTorch uses --------------------------------------------------------------------------------
-
-
-def _recorded(run: Callable[[], Any], folder: Path) -> list[dict[str, Any]]:
-    """The outermost events of a run."""
-    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
-        run()
-    path = folder / "trace.json"
-    recorded.export_chrome_trace(str(path))
-    events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("cat") == "cpu_op"]
-    found, end = [], -1.0
-    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
-        if event["ts"] >= end:
-            found.append(event)
-            end = event["ts"] + event["dur"]
-    return found
-
-
-def test_events_are_made_as_the_profiler_writes_them(tmp_path: Path) -> None:
-    ops = torch.ops.aten
-    x, index = torch.randn(4, 8), torch.zeros(4, 8, dtype=torch.int64)
-    samples: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
-        (ops.gelu.default, (x,), {"approximate": "tanh"}),
-        (ops.div.Tensor_mode, (x, x), {"rounding_mode": "floor"}),
-        (ops.add.Tensor, (x, x), {"alpha": 2}),
-        (ops.add.Tensor, (x, 1), {}),
-        (ops.mul.Tensor, (x, 2.5), {}),
-        (ops.clamp.default, (x, 0), {}),
-        (ops.clamp.Tensor, (x, None, x), {}),
-        (ops.where.self, (x > 0, x, x), {}),
-        (ops.cat.default, ([x, x], 1), {}),
-        (ops.sum.dim_IntList, (x, [0, 1], True), {"dtype": torch.float64}),
-        (ops.var.correction, (x, [0]), {"correction": 1}),
-        (ops.topk.default, (x, 2), {}),
-        (ops.index.Tensor, (x, [None, index[0]]), {}),
-        (ops.zeros.default, ([3, 4],), {"dtype": torch.int16, "device": "cpu", "layout": torch.strided}),
-        (ops.clone.default, (x.t(),), {"memory_format": torch.contiguous_format}),
-        (ops.scatter_reduce.two, (x, 0, index, x, "sum"), {}),
-        (ops.native_layer_norm.default, (x, [8], None, None, 1e-5), {}),
-        (ops.constant_pad_nd.default, (x, [1, 2], -0.5), {}),
-        (ops.upsample_nearest1d.vec, (x[None], None, [2.0]), {}),
-    ]  # fmt: skip
-    events = _recorded(lambda: [func(*args, **kwargs) for func, args, kwargs in samples], tmp_path)
-    assert [event["name"] for event in events] == [func._schema.name for func, _, _ in samples]
-    for event, (func, args, kwargs) in zip(events, samples, strict=True):
-        written = Written(
-            *(event["args"][key] for key in ("Input Dims", "Input type", "Concrete Inputs", "Input Strides"))
-        )
-        assert event_of(func, args, kwargs) == written, event["name"]
-
-
-def test_element_types_go_by_the_names_and_numbers_of_the_profiler(tmp_path: Path) -> None:
-    types = [dtype for dtype in SCALAR_TYPES if not str(dtype).startswith(("torch.q", "torch.complex32"))]
-    types += [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2]
-    tensors = [torch.zeros(3, dtype=dtype) for dtype in types]
-    events = _recorded(lambda: [torch.ops.aten.zeros_like(x, dtype=x.dtype) for x in tensors], tmp_path)
-    for event, dtype in zip(events, types, strict=True):
-        name = str(dtype).removeprefix("torch.")
-        word, number = event["args"]["Input type"][0], event["args"]["Concrete Inputs"][1]
-        assert OWN_SCALAR_TYPES[int(number)] == name
-        if word in DTYPES or dtype in C_TYPES:
-            assert DTYPES[word] == name
-
-
-@pytest.mark.parametrize(
-    ("word", "name"),
-    [
-        ("long", "int64"), ("long long", "int64"), ("__int64", "int64"), ("short", "int16"), ("char", "int8"),
-        ("unsigned short", "uint16"), ("unsigned int", "uint32"), ("unsigned long", "uint64"),
-        ("c10::complex<c10::Half>", "complex32"), ("c10::qint8", "qint8"), ("c10::quint8", "quint8"),
-        ("c10::qint32", "qint32"), ("c10::Float8_e4m3fnuz", "float8_e4m3fnuz"), ("c10::Float8_e5m2fnuz", "float8_e5m2fnuz"),
-        ("c10::Float8_e8m0fnu", "float8_e8m0fnu"), ("c10::Float8_e4m3fn", "float8_e4m3fn"), ("c10::Float8_e5m2", "float8_e5m2"),
-    ],
-)  # fmt: skip
-def test_element_types_of_other_compilers_and_machines(word: str, name: str) -> None:
-    assert DTYPES[word] == name
-    assert hasattr(torch, name)
-
-
-@pytest.mark.parametrize(
-    ("number", "name"),
-    [
-        (12, "qint8"), (13, "quint8"), (14, "qint32"), (8, "complex32"), (25, "float8_e5m2fnuz"),
-        (26, "float8_e4m3fnuz"), (44, "float8_e8m0fnu"),
-    ],
-)  # fmt: skip
-def test_numbers_of_element_types_that_no_plain_operator_makes(number: int, name: str) -> None:
-    assert OWN_SCALAR_TYPES[number] == name
-
-
-ARITHMETIC = [dtype for dtype in SCALAR_TYPES if not str(dtype).startswith("torch.q")]
-
-
-def test_types_are_promoted_as_pytorch_promotes_them() -> None:
-    """All pairs of types, with axes and without, and with every sort of number."""
-
-    def described(x: Any) -> Any:
-        return Described(tuple(x.shape), x.stride(), str(x.dtype)[6:]) if isinstance(x, torch.Tensor) else x
-
-    tensors = [torch.empty(shape, dtype=dtype, device="meta") for dtype in ARITHMETIC for shape in ((2,), ())]
-    for a in tensors:
-        for b in (*tensors, True, 1, 1.0, 1j):
-            assert promoted(described(a), described(b)) == str(torch.result_type(a, b))[6:], (a, b)

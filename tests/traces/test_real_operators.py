@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -16,6 +17,7 @@ from opcost.analysis.join import with_costs
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import ProfileRow
 from opcost.rules import default_rules
+from opcost.traces.kineto.table import read_table
 
 ROWS, COLUMNS = 4, 8
 X = torch.arange(ROWS * COLUMNS, dtype=torch.float32).reshape(ROWS, COLUMNS)
@@ -46,6 +48,42 @@ def test_it_costs_in_a_trace_what_it_costs_in_a_count(name: str, tmp_path: Path)
     (counted,) = (row for row in opcost.count(call, X.clone()).rows if row.cost is not None and row.cost.flops)
     assert (row.kind, row.cost) == (counted.op.kind, counted.cost)
     assert row.ins == (TensorSpec((ROWS, COLUMNS), "float32"),)
+
+
+Y = X.flip(0)
+AROUND_OTHERS: dict[str, Callable[[], Any]] = {
+    "mse_loss": lambda: F.mse_loss(X, Y),
+    "huber_loss": lambda: F.huber_loss(X, Y),
+    "smooth_l1_loss": lambda: F.smooth_l1_loss(X, Y),
+    "binary_cross_entropy": lambda: F.binary_cross_entropy(X.sigmoid(), Y.sigmoid()),
+    "var": X.var,
+    "std": X.std,
+    "svd": lambda: torch.linalg.svd(X),
+    "mean": X.mean,
+    "logsumexp": lambda: X.logsumexp(1),
+    "the same sum alone too": lambda: (F.mse_loss(X, Y), X.sum()),
+}
+"""Operators that call others on their way, which PyTorch does not take apart."""
+
+
+@pytest.mark.parametrize("run", AROUND_OTHERS.values(), ids=AROUND_OTHERS)
+def test_what_calls_others_on_its_way_has_its_price_and_they_have_none(run: Callable[[], Any], tmp_path: Path) -> None:
+    rows = traced(run, tmp_path / "trace.json")
+    counted = opcost.count(run).totals.flops
+    assert sum(row.cost.flops for row in rows if row.cost) == counted > 0
+    grouped = with_costs(read_table(tmp_path / "trace.json").profile(), default_rules()).rows
+    assert sum(row.count * row.cost.flops for row in grouped if row.cost) == counted
+
+
+def test_a_mean_squared_error_subtracts_squares_and_adds(tmp_path: Path) -> None:
+    rows = traced(AROUND_OTHERS["mse_loss"], tmp_path / "trace.json")
+    assert sum(row.cost.flops for row in rows if row.cost) == 3 * ROWS * COLUMNS == 96
+
+
+def test_singular_values_alone_cost_the_reduction_to_two_diagonals(tmp_path: Path) -> None:
+    """4 m n² − 4/3 n³ for n ≤ m; PyTorch works out the vectors too while a mode looks on, and so does a count."""
+    rows = traced(lambda: torch.linalg.svdvals(X), tmp_path / "trace.json")
+    assert sum(row.cost.flops for row in rows if row.cost) == (12 * COLUMNS * ROWS**2 - 4 * ROWS**3) // 3
 
 
 def test_an_lstm_has_the_products_of_its_gates(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from opcost.core.graph import Note, UnknownExtent
 from opcost.core.kinds import CONTRACTIONS, KINDS, check_operator
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report, Row
+from opcost.core.scopes import path_of_scopes
 from opcost.errors import OpcostError
 from opcost.rules.registry import OpView, Rules
 
@@ -162,23 +163,10 @@ def _path(row: ProfileRow, paths: set[str], tails: Mapping[str, str]) -> str | N
     parts = [part for part in row.name.split("/") if part]
     for end in range(len(parts), 0, -1):
         for start in range(end):
-            path = _without_repeats(parts[start:end])
+            path = path_of_scopes(parts[start:end])
             if path in paths:
                 return path
     return tails.get(parts[0]) if len(parts) == 1 else None
-
-
-def _without_repeats(parts: Sequence[str]) -> str:
-    """Exporters repeat the parent in a part: `layer1`, `layer1.0`, `conv1` is layer1.0.conv1."""
-    path = ""
-    for part in parts:
-        if path and (part == path or part.startswith(f"{path}.")):
-            path = part
-            continue
-        last = path.rpartition(".")[2]
-        new = part.removeprefix(f"{last}.") if last else part
-        path = f"{path}.{new}" if path else new
-    return path
 
 
 _EVERYWHERE = ("create", "view", "copy", "unknown")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from opcost.analysis.choice import decided
 from opcost.analysis.memory import peak_bytes, storage_bytes
+from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Graph, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.graph import Graph, Op, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.kinds import check_operator
 from opcost.core.report import (
     Coverage,
@@ -22,6 +24,7 @@ from opcost.core.report import (
     cost_of,
     stats_of,
 )
+from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import RuleError
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
@@ -33,25 +36,18 @@ def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Repor
 
 
 def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
-    sizes = storage_bytes(graph)
-    rows, reasons = _price_rows(graph, rules, convention, sizes)
-    if graph.choices:
-        rows = decided(graph, rows)
-        graph = replace(graph, ops=tuple(row.op for row in rows))
-    parameters = _parameters(graph)
-    modules = _roll_up(graph, rows, parameters)
-    phases: dict[Phase, Cost] = {}
-    for phase in dict.fromkeys(row.op.phase for row in rows):
-        phases[phase] = cost_of(stats_of(row for row in rows if row.op.phase == phase))
+    found = (_by_pattern if isinstance(graph.ops, PatternedOps) else _one_by_one)(graph, rules, convention)
+    parameters = _parameters(graph, found.read)
+    modules = _roll_up(graph, found.own, parameters)
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
-        rows=rows,
+        rows=found.rows,
         modules=modules,
         parameters=parameters,
         totals=modules[0].total,
-        phases=phases or {"forward": ZERO},
-        peak_bytes=peak_bytes(graph, sizes),
-        coverage=_coverage(rows, reasons),
+        phases=found.phases or {"forward": ZERO},
+        peak_bytes=found.peak_bytes,
+        coverage=found.coverage,
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
         input_values=graph.inputs,
@@ -59,6 +55,61 @@ def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
         calls=graph.calls,
         notes=graph.notes,
     )
+
+
+class _Found(NamedTuple):
+    """What the operators of a graph tell."""
+
+    rows: Sequence[Row]
+    own: dict[str, Stats]
+    """What each module's own operators cost."""
+    phases: dict[Phase, Cost]
+    peak_bytes: int
+    read: set[int]
+    """The memory that operators read."""
+    coverage: Coverage
+
+
+def _one_by_one(graph: Graph, rules: Rules, convention: Convention) -> _Found:
+    sizes = storage_bytes(graph)
+    rows, reasons = _price_rows(graph, rules, convention, sizes)
+    if graph.choices:
+        rows = decided(graph, rows)
+        graph = replace(graph, ops=tuple(row.op for row in rows))
+    own_rows: dict[str, list[Row]] = {module.path: [] for module in graph.modules}
+    for row in rows:
+        own_rows[row.op.module].append(row)
+    phases: dict[Phase, Cost] = {}
+    for phase in dict.fromkeys(row.op.phase for row in rows):
+        phases[phase] = cost_of(stats_of(row for row in rows if row.op.phase == phase))
+    values = graph.values
+    return _Found(
+        rows,
+        {path: stats_of(found) for path, found in own_rows.items()},
+        phases,
+        peak_bytes(graph, sizes),
+        {values[i].storage for op in graph.ops for i in op.inputs},
+        _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
+    )
+
+
+def _by_pattern(graph: Graph, rules: Rules, convention: Convention) -> _Found:
+    """The same of a run that is stored as patterns, all of it forward."""
+    assert isinstance(graph.ops, PatternedOps)
+    assert isinstance(graph.values, PatternedValues)
+    reasons: dict[int, str] = {}
+
+    def price(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
+        cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
+        return cost, rule
+
+    rows, sums, read, peak = walk(graph.ops, graph.values, graph.outputs, price)
+    own = {module.path: Stats() for module in graph.modules}
+    for module, found, count in sums:
+        own[module] += Stats._make(quantity * count for quantity in stats_of(found))
+    missed = ((row, module, count) for module, found, count in sums for row in found if row.cost is None)
+    phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
+    return _Found(rows, own, phases, peak, read, _coverage(len(rows), missed, reasons))
 
 
 class _Sizes(dict[int, "tuple[int, int] | None"]):
@@ -89,11 +140,7 @@ def _price_rows(
         key = (op.kind, op.raw, id(op.attrs), id(op.native), reads, len(ins), *map(id, ins), *map(id, outs))
         found = priced.get(key)
         if found is None:
-            check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
-            # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
-            attrs = op.told if op.raw in rules or op.kind == "unknown" else op.attrs
-            view = OpView(op.kind, op.raw, ins, outs, attrs, convention, reads)
-            found = priced[key] = _apply(rules, view)
+            found = priced[key] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         cost, rule, reason = found
         if reason:
             reasons[op.id] = reason
@@ -109,8 +156,23 @@ def _price_rows(
     return tuple(rows), reasons
 
 
+def _view(
+    op: Op,
+    ins: tuple[TensorSpec, ...],
+    outs: tuple[TensorSpec, ...],
+    rules: Rules,
+    convention: Convention,
+    reads: int | None,
+) -> OpView:
+    """What the rule of an operator sees of it."""
+    check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
+    # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
+    attrs = op.told if op.raw in rules or op.kind == "unknown" else op.attrs
+    return OpView(op.kind, op.raw, ins, outs, attrs, convention, reads)
+
+
 def _bytes_read(
-    ids: tuple[int, ...], values: tuple[Value, ...], storage_sizes: dict[int, int], sizes: _Sizes
+    ids: tuple[int, ...], values: Sequence[Value], storage_sizes: dict[int, int], sizes: _Sizes
 ) -> int | None:
     """Bytes of the distinct inputs, None where data decides; a broadcast view cannot read more than its storage holds."""
     total = 0
@@ -123,7 +185,7 @@ def _bytes_read(
     return total
 
 
-def _apply(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
+def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
     """Cost, rule name, and the reason where there is no cost."""
     found = rules.for_op(view.kind, view.raw)
     if found is None:
@@ -146,10 +208,9 @@ def _apply(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
     return cost, name, ""
 
 
-def _parameters(graph: Graph) -> tuple[Parameter, ...]:
+def _parameters(graph: Graph, read: set[int]) -> tuple[Parameter, ...]:
     """Parameters and buffers by storage, with every name they go by, in definition order."""
     values = graph.values
-    read = {values[i].storage for op in graph.ops for i in op.inputs}
     read.update(values[i].storage for i in graph.outputs)
     names: dict[int, list[str]] = {}
     first: dict[int, Value] = {}
@@ -162,7 +223,7 @@ def _parameters(graph: Graph) -> tuple[Parameter, ...]:
             if value.role == "param" and (kept.role != "param" or value.id == value.storage):
                 first[value.storage] = value
     held: dict[int, list[int]] = {}
-    for value in values:
+    for value in values.leaves() if isinstance(values, PatternedValues) else values:
         if value.role in ("param", "buffer"):
             held.setdefault(value.storage, []).append(value.id)
             if value.storage not in first:  # a source without modules still has weights
@@ -181,16 +242,12 @@ def _parameters(graph: Graph) -> tuple[Parameter, ...]:
     )
 
 
-def _roll_up(graph: Graph, rows: Iterable[Row], parameters: Iterable[Parameter]) -> tuple[ModuleCost, ...]:
-    """Own and total of every module, each row and each module visited once."""
-    own_rows: dict[str, list[Row]] = {module.path: [] for module in graph.modules}
-    for row in rows:
-        own_rows[row.op.module].append(row)
+def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter]) -> tuple[ModuleCost, ...]:
+    """Own and total of every module, each module visited once; `own` is what their operators cost."""
     owned: dict[str, list[Parameter]] = {}
     for parameter in parameters:
         owner = parameter.name.rpartition(".")[0]
-        owned.setdefault(owner if owner in own_rows else "", []).append(parameter)
-    own = {path: stats_of(found) for path, found in own_rows.items()}
+        owned.setdefault(owner if owner in own else "", []).append(parameter)
     for path, held in owned.items():
         own[path] = _with_parameters(own[path], held)
     total = dict(own)
@@ -241,13 +298,13 @@ def _size(spec: TensorSpec) -> tuple[int, int]:
     return (spec.numel, spec.nbytes) if spec.known else (0, 0)
 
 
-def _coverage(rows: tuple[Row, ...], reasons: dict[int, str]) -> Coverage:
-    missed: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.cost is None:
-            missed.setdefault((row.op.raw, reasons.get(row.op.id, "no rule")), []).append(row)
-    uncounted = tuple(
-        Uncounted(raw, len(found), tuple(dict.fromkeys(row.op.module for row in found)), reason)
-        for (raw, reason), found in missed.items()
-    )
-    return Coverage(len(rows) - sum(u.count for u in uncounted), uncounted)
+def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[int, str]) -> Coverage:
+    """How many of so many rows have a price, given those that have none, each with its module and how often it stands for."""
+    counts: dict[tuple[str, str], int] = {}
+    modules: dict[tuple[str, str], dict[str, None]] = {}
+    for row, module, count in missed:
+        key = (row.op.raw, reasons.get(row.op.id) or "no rule")
+        counts[key] = counts.get(key, 0) + count
+        modules.setdefault(key, {})[module] = None
+    uncounted = tuple(Uncounted(raw, count, tuple(modules[raw, why]), why) for (raw, why), count in counts.items())
+    return Coverage(rows - sum(counts.values()), uncounted)

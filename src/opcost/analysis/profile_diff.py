@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from opcost.analysis.part import LABELS, parts_of, shapes_text, unattributed_parts, usual_side
+from opcost.core.comparison import Compared, Comparison, Entry, Part
 from opcost.core.profile import Profile
+from opcost.core.quantity import Quantity
 from opcost.core.wishes import Side
 
 
@@ -25,47 +26,47 @@ class Spent(NamedTuple):
     count: int = 0  # type: ignore[assignment]  # a tuple has a method of this name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeChange:
-    """One key in both profiles; a count of 0 says that it is in one of them only."""
-
-    key: Key
-    before: Spent
-    after: Spent
-
-    @property
-    def delta_ns(self) -> int:
-        return self.after.time_ns - self.before.time_ns
+TIME = Quantity("time", "time", "time")
+CALLS = Quantity("calls", "calls", "number")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileDifference:
-    """All keys whose time or count is not the same, the largest change first."""
-
-    side: Side
-    before_ns: int
-    after_ns: int
-    changes: tuple[TimeChange, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.changes)
-
-
-def diff_profiles(before: Profile, after: Profile) -> ProfileDifference:
-    """Compare on the device if both have times of one, else on the host."""
+def diff_profiles(before: Profile, after: Profile, labels: tuple[str, str] = ("before", "after")) -> Comparison:
+    """All keys whose time or count is not the same, the largest change first, on the device if both have times of one."""
     side: Side = "device" if usual_side(before) == usual_side(after) == "device" else "host"
+    time = TIME._replace(title=f"{side} time")
     old, new = _spent(before, side), _spent(after, side)
-    nothing = Spent()
-    changes = [
-        TimeChange(key=key, before=old.get(key, nothing), after=new.get(key, nothing))
-        for key in dict.fromkeys((*old, *new))
-        if old.get(key) != new.get(key)
+    keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+    keys.sort(key=lambda key: -abs(new.get(key, _NOTHING).time_ns - old.get(key, _NOTHING).time_ns))
+    entries = [
+        _entry("total", Key("", "", ""), time, [sum(spent.time_ns for spent in found.values()) for found in (old, new)])
     ]
-    return ProfileDifference(
-        side=side,
-        before_ns=sum(spent.time_ns for spent in old.values()),
-        after_ns=sum(spent.time_ns for spent in new.values()),
-        changes=tuple(sorted(changes, key=lambda change: -abs(change.delta_ns))),
+    for key in keys:
+        was, now = old.get(key), new.get(key)
+        entries.append(_entry("operator", key, time, [None if each is None else each.time_ns for each in (was, now)]))
+        entries.append(_entry("operator", key, CALLS, [None if each is None else each.count for each in (was, now)]))
+    sources = tuple(
+        Compared(
+            label=label, facts={"source": profile.meta.get("source", ""), "format": profile.meta.get("format", "")}
+        )
+        for label, profile in zip(labels, (before, after), strict=True)
+    )
+    return Comparison(sources=sources, entries=tuple(entries)).changed()
+
+
+_NOTHING = Spent()
+
+
+def _entry(part: Part, key: Key, quantity: Quantity, amounts: list[int | None]) -> Entry:
+    """An amount that is missing belongs to an operator that only the other profile has."""
+    return Entry(
+        part=part,
+        name=key.module,
+        type=key.type,
+        detail=key.shape,
+        quantity=quantity,
+        amounts=tuple(amounts),
+        present=tuple(amount is not None for amount in amounts),
+        partial=(False, False),
     )
 
 

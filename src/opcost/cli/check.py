@@ -1,17 +1,19 @@
-"""`opcost check SOURCE --max-macs 4.2G`."""
+"""`opcost check SOURCE --max-macs 4.2G`, and `opcost check` with budgets from a file."""
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from pathlib import Path
+from typing import Annotated
 
 from cyclopts import Group
 
-from opcost.cli.counting import report_of
-from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
-from opcost.cli.saying import say
-from opcost.core.report import Report
-from opcost.core.units import format_bytes, format_count, parse_bytes, parse_count
-from opcost.errors import OpcostError
+from opcost.cli.budget_file import NAMES, Budgeted, BudgetFile, find_budgets
+from opcost.cli.counting import sources_of
+from opcost.cli.options import MODEL, CountChoice, parameter
+from opcost.cli.tables import TableChoice, check_tables, show_tables
+from opcost.core.limit import Limit, parse_condition, parse_limit
+from opcost.core.writing import check_writable
+from opcost.errors import OpcostError, UnknownName
 
 BUDGET = Group("The budget", sort_key=0)
 
@@ -19,66 +21,150 @@ COUNT = parameter(group=BUDGET, metavar="COUNT")
 SIZE = parameter(group=BUDGET, metavar="SIZE")
 
 
-class Limit(NamedTuple):
-    """One line of the budget: what was counted, and what is allowed."""
-
-    quantity: str
-    counted: int
-    allowed: int
-
-    def __str__(self) -> str:
-        shown = format_bytes if self.quantity.endswith("bytes") else format_count
-        verdict = "ok" if self.counted <= self.allowed else "EXCEEDED"
-        return f"{verdict:<9} {self.quantity:<17} {shown(self.counted):>11} of {shown(self.allowed):>11}  ({self.counted:,})"
-
-
 def check(
-    source: SourceArgument,
-    /,
-    *,
+    *sources: Annotated[
+        str,
+        parameter(
+            group=MODEL,
+            help="What is checked, as for `opcost count`; where no limit is given, names of models in the file of budgets, "
+            "without any all of them.",
+        ),
+    ],
     max_params: Annotated[str | None, COUNT, parameter(help="Parameters, as 25.6M or 25,557,032.")] = None,
     max_macs: Annotated[str | None, COUNT, parameter(help="Multiply-accumulates, as 4.2G.")] = None,
     max_flops: Annotated[str | None, COUNT, parameter(help="Floating-point operations.")] = None,
     max_activations: Annotated[str | None, COUNT, parameter(help="Elements that the forward pass writes.")] = None,
     max_param_bytes: Annotated[str | None, SIZE, parameter(help="Bytes of the parameters, as 512MiB or 1.5GB.")] = None,
     max_activation_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that the forward pass writes.")] = None,
+    max_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that operators read and write.")] = None,
     max_peak_bytes: Annotated[str | None, SIZE, parameter(help="Highest memory in use at once.")] = None,
+    limit: Annotated[
+        tuple[str, ...],
+        parameter(
+            group=BUDGET, metavar="CONDITION", help="Any other limit, as 'ops<=500' or 'macs<+1%'. May be repeated."
+        ),
+    ] = (),
     allow_uncounted: Annotated[
         bool,
         parameter(
             group=BUDGET, help="Pass although some operators have no price, so that the counts are lower bounds."
         ),
     ] = False,
+    config: Annotated[
+        Path | None,
+        parameter(group=BUDGET, metavar="FILE", help=f"The file of budgets. Without it {' or '.join(NAMES)} here."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        parameter(
+            group=BUDGET, metavar="FILE", help="Compare with what --save-baseline wrote, or with a saved report."
+        ),
+    ] = None,
+    save_baseline: Annotated[
+        Path | None, parameter(group=BUDGET, metavar="FILE", help="Write what was counted, to compare with later.")
+    ] = None,
     choice: CountChoice | None = None,
-    quiet: Quiet = False,
+    shown: TableChoice | None = None,
 ) -> int:
-    """Compare a model's cost with a budget. The exit code is 1 if the budget is exceeded."""
-    budget = {
+    """Hold models to budgets. The exit code is 1 if one is exceeded; `--view md` is a summary for a pull request."""
+    from opcost.analysis.budget import judge
+    from opcost.analysis.compare import costs_of
+    from opcost.core.baseline import load_baseline
+    from opcost.core.baseline import save_baseline as write_baseline
+    from opcost.core.budget import Verdict
+
+    shown = shown or TableChoice()
+    most = {
         "params": max_params,
         "macs": max_macs,
         "flops": max_flops,
         "activations": max_activations,
         "param_bytes": max_param_bytes,
         "activation_bytes": max_activation_bytes,
+        "bytes": max_bytes,
         "peak_bytes": max_peak_bytes,
     }
-    allowed = {
-        name: (parse_bytes if name.endswith("bytes") else parse_count)(text)
-        for name, text in budget.items()
-        if text is not None
-    }
-    if not allowed:
-        raise OpcostError("no budget was given", hint="write, for example, --max-macs 4.2G")
-    report = report_of(source, choice or CountChoice(), quiet=quiet)
-    limits = [Limit(name, counted(report, name), most) for name, most in allowed.items()]
-    missed = () if allow_uncounted else report.coverage.uncounted
-    for limit in limits:
-        say(str(limit))
-    for operator in missed:
-        say(f"UNKNOWN   {operator.raw} has no price ({operator.reason}), so what was counted is a lower bound")
-    return 1 if missed or any(limit.counted > limit.allowed for limit in limits) else 0
+    limits = [parse_limit(name, text) for name, text in most.items() if text is not None]
+    limits += [parse_condition(text) for text in limit]
+    check_tables(shown)
+    if save_baseline is not None:
+        check_writable(save_baseline)
+    if limits:
+        if config is not None:
+            raise OpcostError("limits are given, and a file of budgets too", hint="leave one of them out")
+        models = _typed(sources, limits, choice or CountChoice(), allow_uncounted=allow_uncounted)
+    else:
+        file = _file(config, sources)
+        if choice is not None and choice != CountChoice():
+            raise OpcostError(f"how models are counted stands in {file.path}", hint="write the option there")
+        models = _chosen(file, sources, allow_uncounted=allow_uncounted)
+        baseline = baseline or file.baseline
+    if baseline is not None and save_baseline is not None and not baseline.exists():
+        baseline = None  # there will be one from now on
+    if baseline is None and save_baseline is None:
+        _refuse_changes(models)
+    before = {} if baseline is None else load_baseline(baseline, tuple(model.name for model in models))
+    judged, counted = [], {}
+    for model in models:
+        (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet)
+        costs = costs_of(held, model.name)
+        counted[model.name] = (model.source, costs.totals)
+        judged.append(
+            judge(
+                costs,
+                model.limits,
+                source="" if model.source == model.name else model.source,
+                before=before.get(model.name),
+                allow_uncounted=model.allow_uncounted,
+            )
+        )
+    verdict = Verdict(models=tuple(judged), baseline="" if baseline is None else str(baseline))
+    if save_baseline is not None:
+        write_baseline(save_baseline, counted)
+    show_tables(verdict, shown)
+    return 0 if verdict else 1
 
 
-def counted(report: Report, quantity: str) -> int:
-    """A quantity of the whole model by its name."""
-    return report.peak_bytes if quantity == "peak_bytes" else int(getattr(report.totals, quantity))
+def _typed(
+    sources: tuple[str, ...], limits: list[Limit], choice: CountChoice, *, allow_uncounted: bool
+) -> list[Budgeted]:
+    """What is on the command line: the same limits for every source."""
+    if not sources:
+        raise OpcostError("there is nothing to check", hint="name a model: opcost check SOURCE --max-macs 4.2G")
+    return [
+        Budgeted(name=source, source=source, choice=choice, limits=tuple(limits), allow_uncounted=allow_uncounted)
+        for source in dict.fromkeys(sources)
+    ]
+
+
+def _file(config: Path | None, sources: tuple[str, ...]) -> BudgetFile:
+    file = find_budgets(config)
+    if file is None:
+        wanted = f" for {sources[0]}" if sources else ""
+        raise OpcostError(
+            f"no budget was given{wanted}, and there is neither an opcost.toml nor a [tool.opcost] in a pyproject.toml here",
+            hint="write, for example, --max-macs 4.2G",
+        )
+    return file
+
+
+def _chosen(file: BudgetFile, names: tuple[str, ...], *, allow_uncounted: bool) -> list[Budgeted]:
+    from dataclasses import replace
+
+    known = {model.name: model for model in file.models}
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"model of {file.path}", name, known, hint="or give a limit, such as --max-macs 4.2G")
+    found = [known[name] for name in dict.fromkeys(names)] or list(file.models)
+    return [replace(model, allow_uncounted=True) for model in found] if allow_uncounted else found
+
+
+def _refuse_changes(models: list[Budgeted]) -> None:
+    """A limit on a change says nothing where nobody knows what was before."""
+    for model in models:
+        for limit in model.limits:
+            if limit.relative:
+                raise OpcostError(
+                    f"{limit} of {model.name} is about a change, and there is no baseline",
+                    hint="make one by --save-baseline FILE, and name it by --baseline FILE",
+                )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.cli.options import CountChoice
+from opcost.cli.options import CountChoice, given_of
 from opcost.cli.settings import parse_settings
 from opcost.core.progress import working
 from opcost.core.report import Report
+from opcost.core.scan import Scan
 from opcost.errors import OpcostError
 from opcost.frontends.inputs import spelled_out
 from opcost.frontends.options import Mode, usual_mode
@@ -31,10 +33,10 @@ def report_of(
     from opcost.frontends.source import SavedReport, resolve
 
     name = source if isinstance(source, str) else source.label
-    shapes, dtypes = spelled_out(list(choice.inputs) or None, None)
-    arguments = parse_settings(choice.arguments, "--arg")
+    shapes, dtypes = spelled_out(list(choice.model.inputs) or None, None)
+    arguments = parse_settings(choice.model.arguments, "--arg")
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
-        found = resolve(source, parse_settings(choice.settings, "--set")) if isinstance(source, str) else source
+        found = resolve(source, parse_settings(choice.model.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
             if choice != CountChoice() or data:
                 raise OpcostError(
@@ -45,18 +47,47 @@ def report_of(
         return count(
             found,
             kwargs=arguments,
-            batch=choice.batch,
-            tokens=choice.tokens,
-            image=choice.image,
-            dtype=choice.dtype,
+            batch=choice.model.batch,
+            tokens=choice.model.tokens,
+            image=choice.model.image,
+            dtype=choice.model.dtype,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,
             real=choice.real,
             mode=mode_of(train=choice.train),
             causal=choice.causal,
-            options=choice.frontend_options,
+            options=given_of(choice.frontend),
             **(data or {"shapes": shapes, "dtypes": dtypes}),
         )
+
+
+def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> list[Report | Scan]:
+    """What is to be compared. Options about counting are for those that are counted; with none, they are refused."""
+    from opcost.comparing import source_or_scan
+    from opcost.frontends.source import SavedReport
+
+    settings = parse_settings(choice.model.settings, "--set")
+    with redirect_stdout(sys.stderr):
+        # What is set is for code that makes a model; a file among the sources has nothing that could be set.
+        found = [source_or_scan(source, settings if _is_code(source) else None) for source in sources]
+    counted = [not isinstance(source, (SavedReport, Scan)) for source in found]
+    if not any(counted) and choice != CountChoice():
+        raise OpcostError(
+            "options about counting do not apply to saved reports and checkpoints",
+            hint="count the models again with them",
+        )
+    usual = CountChoice()
+    return [
+        source if isinstance(source, Scan) else report_of(source, choice if anew else usual, quiet=quiet)
+        for source, anew in zip(found, counted, strict=True)
+    ]
+
+
+def _is_code(source: str) -> bool:
+    try:
+        return not Path(source).exists()
+    except (OSError, ValueError):  # no file could have such a name; what else it is shows when it is looked for
+        return True
 
 
 def mode_of(*, train: bool | None) -> Mode | None:

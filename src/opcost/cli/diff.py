@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from opcost.cli.counting import report_of
-from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
-from opcost.cli.saying import say
+from cyclopts import Group
+
+from opcost.cli.counting import sources_of
+from opcost.cli.options import MODEL, SHOWING, CountChoice, parameter
+from opcost.cli.saying import warn
+from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.core.progress import working
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
+    from opcost.analysis.compare import Costs
+    from opcost.core.comparison import Comparison
+    from opcost.core.limit import Limit
     from opcost.core.profile import Profile
     from opcost.traces.file import TraceFile
     from opcost.traces.registry import Reader
 
-Limit = Annotated[int, parameter(name="--top", metavar="N", show_default=True, help="Show at most N changed modules.")]
+Top = Annotated[
+    int,
+    parameter(
+        name="--top",
+        group=SHOWING,
+        metavar="N",
+        show_default=True,
+        help="At most N lines of each table on the terminal.",
+    ),
+]
+FAILING = Group("When it fails", sort_key=0)
+FailIf = Annotated[
+    tuple[str, ...],
+    parameter(
+        group=FAILING,
+        metavar="CONDITION",
+        help="The exit code is 1 only if this is so: 'macs>+1%', 'params>+10M', 'peak_bytes>512MiB'; of profiles 'time>+5%'. "
+        "May be repeated.",
+    ),
+]
 
 
 def diff(
@@ -24,42 +49,64 @@ def diff(
     after: Annotated[str, parameter(group=MODEL, help="What to compare it with.")],
     /,
     *,
+    by: Annotated[
+        Literal["kind", "module"] | None, parameter(group=SHOWING, help="Only by kind of operator, or only by module.")
+    ] = None,
+    fail_if: FailIf = (),
+    allow_uncounted: Annotated[
+        bool, parameter(group=FAILING, help="Judge by lower bounds where some operators have no price.")
+    ] = False,
     choice: CountChoice | None = None,
-    top: Limit = 20,
-    quiet: Quiet = False,
+    top: Top = 20,
+    shown: TableChoice | None = None,
 ) -> int:
-    """Compare what two models cost, or where the time of two profiles goes. The exit code is 1 if anything differs."""
-    from opcost.analysis.diff import diff as compare
+    """Tell what differs between two models, or where the time of two profiles goes.
 
+    The exit code is 1 if anything differs or, with --fail-if, if one of the conditions holds.
+    """
+    shown = shown or TableChoice()
+    check_tables(shown)
     old, new = _trace(before), _trace(after)
-    if old is not None and new is not None:
-        with working(f"reading {before} and {after}", quiet=quiet):
-            old_profile, new_profile = old.read(), new.read()
-        return _diff_profiles(before, after, old_profile, new_profile, top)
-    if old is not None or new is not None:
+    if (old is None) != (new is None):
         only = before if new is None else after
         raise OpcostError(f"only {only} is a profile", hint="compare two profiles, or two models or reports")
+    if old is not None and new is not None:
+        return _profiles(before, after, (old, new), fail_if, shown, top)
 
-    found = compare(
-        report_of(before, choice or CountChoice(), quiet=quiet), report_of(after, choice or CountChoice(), quiet=quiet)
-    )
-    if not found:
-        say("no difference")
-        return 0
-    for change in found.totals:
-        say(f"{change.quantity:<18}{change.before:>22,}{change.after:>22,}  {_relative(change.before, change.after)}")
-    for module in found.modules[:top]:
-        place = f"{module.path or '(root)'} [{module.type}]"
-        if module.only_in:
-            say(f"{place}: only in {before if module.only_in == 'before' else after}")
-            continue
-        say(f"{place}: {', '.join(f'{c.quantity} {c.before:,} -> {c.after:,}' for c in module.changes)}")
-    if (more := len(found.modules) - top) > 0:
-        say(f"... and {more} more modules")
-    return 1
+    from opcost.analysis.compare import costs_of
+    from opcost.analysis.compare import diff as difference
+    from opcost.core.limit import parse_condition
+
+    conditions = [parse_condition(text) for text in fail_if]
+    old_one, new_one = sources_of((before, after), choice or CountChoice(), quiet=shown.quiet)
+    was, now = costs_of(old_one, before), costs_of(new_one, after)
+    found = difference(was, now, by=by)
+    show_tables(found, shown, top=top)
+    if not conditions:
+        return 1 if found else 0
+    return 1 if _offend(conditions, was, now, allow_uncounted=allow_uncounted) else 0
 
 
-def _relative(before: int, after: int) -> str:
+def _offend(conditions: list[Limit], was: Costs, now: Costs, *, allow_uncounted: bool) -> bool:
+    """Say which conditions hold; where a total is a lower bound, nobody knows, which is told and does not pass."""
+    failed = False
+    for condition in conditions:
+        name = condition.quantity.name
+        old, new = was.totals.get(name), now.totals.get(name)
+        if old is None or new is None:
+            raise OpcostError(f"{condition}: a checkpoint does not tell it", hint="name params or param_bytes")
+        if condition.holds(new, old):
+            warn(f"{condition}: {old:,} → {new:,} ({_percent(old, new)})")
+            failed = True
+        elif condition.quantity.priced and (was.missed or now.missed) and not allow_uncounted:
+            warn(
+                f"{condition}: not known, because some operators have no price (--allow-uncounted judges without them)"
+            )
+            failed = True
+    return failed
+
+
+def _percent(before: int, after: int) -> str:
     return f"{(after - before) / before:+.2%}" if before else "new"
 
 
@@ -83,29 +130,30 @@ def _trace(path: str) -> _Trace | None:
     return None if reader is None else _Trace(file, reader)
 
 
-def _diff_profiles(before: str, after: str, old: Profile, new: Profile, top: int) -> int:
+def _profiles(
+    before: str, after: str, both: tuple[_Trace, _Trace], fail_if: tuple[str, ...], shown: TableChoice, top: int
+) -> int:
     """One line per module, type and shapes whose time or number of executions is not the same."""
-    from opcost.analysis.profile_diff import diff_profiles
+    from opcost.analysis.profile_diff import TIME, diff_profiles
+    from opcost.core.limit import parse_condition
+
+    conditions = [parse_condition(text, {"time": TIME}) for text in fail_if]
+    with working(f"reading {before} and {after}", quiet=shown.quiet):
+        old, new = (trace.read() for trace in both)
+    found = diff_profiles(old, new, (before, after))
+    show_tables(found, shown, top=top)
+    if not conditions:
+        return 1 if found else 0
+    held = [condition for condition in conditions if _holds(condition, found)]
+    return 1 if held else 0
+
+
+def _holds(condition: Limit, found: Comparison) -> bool:
     from opcost.core.units import format_time
 
-    found = diff_profiles(old, new)
-    if not found:
-        say("no difference")
-        return 0
-    total = f"{found.side} time"
-    change = _relative(found.before_ns, found.after_ns)
-    say(f"{total:<18}{format_time(found.before_ns):>14}{format_time(found.after_ns):>14}  {change}")
-    for one in found.changes[:top]:
-        place = " ".join(part for part in (one.key.module or "(root)", one.key.type, one.key.shape) if part)
-        was, now = one.before, one.after
-        if not was.count or not now.count:
-            kept = now if now.count else was
-            where = after if now.count else before
-            say(f"{place}: {format_time(kept.time_ns)} in {kept.count:,} calls, only in {where}")
-            continue
-        calls = "" if was.count == now.count else f", calls {was.count:,} -> {now.count:,}"
-        times = f"{format_time(was.time_ns)} -> {format_time(now.time_ns)}"
-        say(f"{place}: {times} ({_relative(was.time_ns, now.time_ns)}){calls}")
-    if (more := len(found.changes) - top) > 0:
-        say(f"... and {more} more")
-    return 1
+    total = found.total("time")
+    old, new = (0, 0) if total is None else (total.amounts[0] or 0, total.amounts[-1] or 0)
+    if condition.holds(new, old):
+        warn(f"{condition}: {format_time(old)} → {format_time(new)} ({_percent(old, new)})")
+        return True
+    return False

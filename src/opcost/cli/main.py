@@ -34,11 +34,15 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
     "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
     "profile": "Where a model's time goes: run it and measure every operator.",
+    "predict": "How long a model would take on a device, without running it.",
+    "calibrate": "Time single operators on the device at hand, for predict.",
+    "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
     "analyze": "Where the time of a profile or trace goes.",
     "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",
-    "diff": "What differs between two models or saved reports.",
+    "compare": "What several models cost, side by side.",
+    "diff": "What differs between two models, saved reports or profiles.",
     "rules": "The cost rules and their formulas.",
     "doctor": "Versions, frameworks, plug-ins, and what is missing.",
 }

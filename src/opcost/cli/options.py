@@ -5,10 +5,18 @@ from __future__ import annotations
 import warnings
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import GenericAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import cyclopts
 from cyclopts import Group
+
+from opcost.frontends.registry import frontends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opcost.frontends.options import Option, Told
 
 MODEL = Group("The model", sort_key=1)
 COUNTING = Group("What is counted", sort_key=2)
@@ -26,8 +34,8 @@ SourceArgument = Annotated[
     str,
     parameter(
         group=MODEL,
-        help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model "
-        "file, or a report saved as .json",
+        help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a folder "
+        "with a config.json, a model file, or a report saved as .json",
     ),
 ]
 Settings = Annotated[
@@ -69,6 +77,21 @@ Arguments = Annotated[
         help="An argument of the model's forward that is not a tensor, as name=value. May be repeated.",
     ),
 ]
+Sort = Annotated[
+    str | None,
+    parameter(metavar="COLUMN", help="Sort by this column, the largest first; +COLUMN for the smallest first."),
+]
+Columns = Annotated[str | None, parameter(metavar="A,B,...", help="The columns to show, in this order.")]
+Exact = Annotated[bool, parameter(help="Numbers with all their digits instead of K, M, G.")]
+Width = Annotated[int | None, parameter(metavar="N", help="Width in characters. Without it, the terminal's.")]
+Outputs = Annotated[
+    tuple[Path, ...],
+    parameter(
+        name=["--output", "-o"],
+        metavar="FILE",
+        help="Also write it to this file; the suffix chooses the view. May be repeated.",
+    ),
+]
 Quiet = Annotated[
     bool,
     parameter(name=["--quiet", "-q"], group=SHOWING, help="No progress; with -o, nothing on stdout either."),
@@ -76,41 +99,52 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "all allow_uncounted arg backward bar_length_max batch by cal_activations cal_flops cal_params causal columns convention "
-    "debug depth dtype eval exact help image input load_input_data log_path logging_to_stdout max_activation_bytes "
-    "max_activations max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output quiet "
-    "real set sort style tokens top train version view width".split()
+    "all allow_uncounted arg backward bar_length_max baseline batch by cal_activations cal_flops cal_params causal "
+    "cold_l2 columns config convention debug depth device dtype eval exact fail_if format help host_only image input "
+    "layout limit load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_bytes max_flops "
+    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output profile_host quantity "
+    "quiet real repeat save_baseline seconds set sort style tokens top train version view warmup width".split()
 )
-"""Flags of the commands that count; no option of a front end can be called so."""
+"""Flags of the commands that count or run; no option of a front end or recorder can be called so."""
 
 
-def _flags() -> list[tuple[str, Any, Any]]:
-    """A flag for each option that a front end declares."""
+def flags_of(parts: Iterable[Told], what: str) -> Any:
+    """A class with a flag for each option that not all of these have; `what` they are: front ends or recorders."""
     from opcost.errors import PluginWarning
-    from opcost.frontends.registry import frontends
 
     flags: dict[str, tuple[str, Any, Any]] = {}
-    for frontend in frontends():
-        for option in frontend.options:
+    known: list[Option] = []
+    for part in parts:
+        for option in part.options:
+            if option in known:
+                continue
             if option.name in RESERVED or option.name in flags:
-                told = f"the option {option.name!r} of the {frontend.name} front end is not a flag: there is one of that name"
+                told = f"the option {option.name!r} of the {part.name} {what} is not a flag: there is one of that name"
                 warnings.warn(PluginWarning(told), stacklevel=2)
                 continue
             words = parameter(group=MODEL, metavar=option.metavar, help=option.help)
-            flags[option.name] = (option.name, Annotated[option.type | None, words], None)
-    return list(flags.values())
+            known.append(option)
+            kind: Any = GenericAlias(tuple, (option.type, ...)) if option.repeated else option.type | None
+            flags[option.name] = (option.name, Annotated[kind, words], () if option.repeated else None)
+    made = make_dataclass(
+        "OwnChoice", list(flags.values()), namespace={"__module__": __name__}, frozen=True, kw_only=True
+    )
+    return cyclopts.Parameter(name="*")(made)
 
 
-FrontEndChoice: Any = cyclopts.Parameter(name="*")(
-    make_dataclass("FrontEndChoice", _flags(), namespace={"__module__": __name__}, frozen=True, kw_only=True)
-)
+def given_of(choice: Any) -> dict[str, Any]:
+    """Of such options those that were given."""
+    return {name: value for name, value in asdict(choice).items() if value not in (None, ())}
+
+
+FrontEndChoice: Any = flags_of(frontends(), "front end")
 """The options that only one front end has."""
 
 
-@cyclopts.Parameter(name="*", group=COUNTING)
+@cyclopts.Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountChoice:
-    """Which model, on which inputs, and what of it is counted."""
+class InputChoice:
+    """Which model, and on which inputs: for every command that counts or runs one."""
 
     settings: Settings = ()
     inputs: Inputs = ()
@@ -119,11 +153,17 @@ class CountChoice:
     image: Image = None
     dtype: Annotated[
         str | None,
-        parameter(
-            group=MODEL, metavar="TYPE", help="Count the model, and inputs made for it, in this type, such as bf16."
-        ),
+        parameter(group=MODEL, metavar="TYPE", help="The model, and inputs made for it, in this type, such as bf16."),
     ] = None
     arguments: Arguments = ()
+
+
+@cyclopts.Parameter(name="*", group=COUNTING)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountChoice:
+    """Which model, on which inputs, and what of it is counted."""
+
+    model: InputChoice = field(default_factory=InputChoice)
     frontend: FrontEndChoice = field(default_factory=FrontEndChoice)
     train: Annotated[
         bool | None,
@@ -153,11 +193,6 @@ class CountChoice:
         Literal["full", "half"],
         parameter(show_default=True, help="Count the full square of causal attention, or only the unmasked half."),
     ] = "full"
-
-    @property
-    def frontend_options(self) -> dict[str, Any]:
-        """The options of one front end that were given."""
-        return {name: value for name, value in asdict(self.frontend).items() if value is not None}
 
 
 @cyclopts.Parameter(name="*", group=SHOWING)
@@ -192,23 +227,13 @@ class ShowChoice:
             help="Draw runs of identical blocks once, or never. Without either: where the tree would be long.",
         ),
     ] = None
-    sort: Annotated[
-        str | None,
-        parameter(metavar="COLUMN", help="Sort by this column, the largest first; +COLUMN for the smallest first."),
-    ] = None
+    sort: Sort = None
     top: Annotated[
         int | None,
         parameter(metavar="N", help="Show the N costliest rows, and what the rest adds up to."),
     ] = None
-    columns: Annotated[str | None, parameter(metavar="A,B,...", help="The columns to show, in this order.")] = None
-    exact: Annotated[bool, parameter(help="Numbers with all their digits instead of K, M, G.")] = False
-    width: Annotated[int | None, parameter(metavar="N", help="Width in characters. Without it, the terminal's.")] = None
-    output: Annotated[
-        tuple[Path, ...],
-        parameter(
-            name=["--output", "-o"],
-            metavar="FILE",
-            help="Also write the report to this file; the suffix chooses the view. May be repeated.",
-        ),
-    ] = ()
+    columns: Columns = None
+    exact: Exact = False
+    width: Width = None
+    output: Outputs = ()
     quiet: Quiet = False

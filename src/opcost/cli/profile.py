@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import cyclopts
 from cyclopts import Group
 
 from opcost.cli.counting import mode_of
-from opcost.cli.options import MODEL, Arguments, Inputs, Quiet, Settings, parameter
+from opcost.cli.options import MODEL, InputChoice, Quiet, flags_of, given_of, parameter
 from opcost.cli.saying import say
 from opcost.cli.settings import parse_settings
 from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
@@ -22,7 +22,11 @@ from opcost.core.units import format_time
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import InputError
 from opcost.profiles import Profile
+from opcost.recorders.registry import recorders
 from opcost.wording import some
+
+RecorderChoice: Any = flags_of(recorders(), "recorder")
+"""The options that only one recorder has."""
 
 RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)
@@ -33,9 +37,8 @@ WRITING = Group("What is written", sort_key=3)
 class RunChoice:
     """Which model, on which inputs, and how it is run."""
 
-    settings: Settings = ()
-    inputs: Inputs = ()
-    arguments: Arguments = ()
+    model: InputChoice = field(default_factory=InputChoice)
+    recorder: RecorderChoice = field(default_factory=RecorderChoice)
     device: Annotated[
         str | None,
         parameter(metavar="NAME", help="Move the model there first: cpu, cuda, cuda:1."),
@@ -117,19 +120,18 @@ def profile(
 
 def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
     from opcost.api import profile as record
-    from opcost.frontends.source import resolve
-    from opcost.recorders.registry import recorder_of_file
 
     # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    settings = parse_settings(choice.settings, "--set")
     with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
-        is_file = recorder_of_file(source) is not None
-        if is_file and (settings or choice.device):
-            raise InputError(f"{source} is a file: neither --set nor --device applies to it")
         return record(
-            source if is_file else resolve(source, settings),
-            kwargs=parse_settings(choice.arguments, "--arg"),
+            source,
+            kwargs=parse_settings(choice.model.arguments, "--arg"),
+            batch=choice.model.batch,
+            tokens=choice.model.tokens,
+            image=choice.model.image,
+            dtype=choice.model.dtype,
+            set=parse_settings(choice.model.settings, "--set"),
             backward=choice.backward,
             mode=mode_of(train=choice.train),
             device=choice.device,
@@ -138,7 +140,8 @@ def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
             repeat=choice.repeat,
             seconds=choice.seconds,
             cold_l2=choice.cold_l2,
-            shapes=list(choice.inputs) or None,
+            shapes=list(choice.model.inputs) or None,
+            options=given_of(choice.recorder),
         )
 
 

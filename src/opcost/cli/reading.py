@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opcost.cli.analyze_options import ReadChoice
-from opcost.cli.options import CountChoice
+from opcost.cli.options import CountChoice, InputChoice
 from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
 
     # What ran is priced by what was recorded of it; the model tells where the trace does not.
     profile = with_costs(profile, default_rules())
-    return with_modules(profile, report_of(source, CountChoice(inputs=choice.inputs), quiet=quiet))
+    return with_modules(profile, report_of(source, CountChoice(model=InputChoice(inputs=choice.inputs)), quiet=quiet))
 
 
 def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:

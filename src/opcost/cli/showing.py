@@ -27,10 +27,15 @@ def check_choice(choice: ShowChoice) -> None:
     with answering_for(view, "choosing its options"):
         check_options(view, _wanted(choice))
     for path in choice.output:
-        if "\0" in str(path):
-            raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
-        view_for_suffix(str(path))
-        check_writable(path)
+        check_file(path, VIEWS)
+
+
+def check_file(path: Path, group: str) -> None:
+    """Raise for a file that could not be written, or whose suffix chooses no view."""
+    if "\0" in str(path):
+        raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
+    view_for_suffix(str(path), group)
+    check_writable(path)
 
 
 def show(report: Report, choice: ShowChoice) -> None:
@@ -68,11 +73,12 @@ def _wanted(choice: ShowChoice) -> dict[str, Any]:
     if choice.exact:
         given["exact"] = True
     if choice.depth is not None:
-        given["depth"] = _depth(choice.depth)
+        given["depth"] = depth_of(choice.depth)
     return given
 
 
-def _depth(text: str) -> int | None:
+def depth_of(text: str) -> int | None:
+    """A depth as it is typed; None is all the way down."""
     if text == "all":
         return None
     if not text.isdecimal() or len(text) > 9:

@@ -99,14 +99,14 @@ def visualize(
     from opcost.frontends.source import resolve
 
     choice = choice or CountChoice()
-    if load_input_data is not None and choice.inputs:
+    if load_input_data is not None and choice.model.inputs:
         raise InputError("both --load_input_data and --input were given", hint="give one of them")
-    found = resolve(model, parse_settings(choice.settings, "--set"))
+    found = resolve(model, parse_settings(choice.model.settings, "--set"))
     told = counting(None if load_input_data is None else read_input_data(load_input_data))
     if dump_path(found) is not None:
         told.pop("dtypes", None)  # they are fixed in the file
     report = report_of(found, choice, quiet=quiet, data=told)
-    shapes = told.get("shapes", spelled_out(list(choice.inputs) or None, None)[0])
+    shapes = told.get("shapes", spelled_out(list(choice.model.inputs) or None, None)[0])
     wanted_all = everything or not (cal_params or cal_flops or cal_activations)
     wanted = Wanted(
         cal_params=cal_params or wanted_all,

@@ -6,7 +6,7 @@ tens of thousands of them, and a frozen dataclass costs ten times as much to cre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
@@ -135,8 +135,8 @@ class Graph:
 
     source: str
     framework: str
-    values: tuple[Value, ...]
-    ops: tuple[Op, ...]
+    values: Sequence[Value]
+    ops: Sequence[Op]
     modules: tuple[Module, ...]
     calls: tuple[Call, ...] = ()
     inputs: tuple[int, ...] = ()

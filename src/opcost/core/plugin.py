@@ -24,11 +24,17 @@ FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
 VIEWS = "opcost.views"
 PROFILE_VIEWS = "opcost.profile_views"
+COMPARISON_VIEWS = "opcost.comparison_views"
 TRACES = "opcost.traces"
 RECORDERS = "opcost.recorders"
+CHECKPOINTS = "opcost.checkpoints"
+SCAN_VIEWS = "opcost.scan_views"
 
 OWN: dict[str, dict[str, str]] = {
-    FRONTENDS: {name: f"opcost.frontends.{name}:FRONTEND" for name in ("megengine", "mxnet", "onnx", "pt2", "torch")},
+    FRONTENDS: {
+        name: f"opcost.frontends.{name}:FRONTEND"
+        for name in ("coreml", "megengine", "mxnet", "onnx", "pt2", "tflite", "torch", "torchscript")
+    },
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
         **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "tensorboard")},
@@ -39,11 +45,26 @@ OWN: dict[str, dict[str, str]] = {
         **{name: f"opcost.views.{name}:ANSWER" for name in ("table", "json", "csv", "html")},
         "md": "opcost.views.markdown:ANSWER",
     },
+    COMPARISON_VIEWS: {
+        **{name: f"opcost.views.{name}:COMPARISON" for name in ("table", "json", "csv", "html")},
+        "md": "opcost.views.markdown:COMPARISON",
+    },
     TRACES: {
         name: f"opcost.traces.{name}:READER"
         for name in ("kineto", "megengine", "mxnet", "onnxruntime", "openvino", "own", "tensorrt")
     },
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
+    CHECKPOINTS: {
+        **{
+            name: f"opcost.frontends.checkpoint.{name}:READER"
+            for name in ("arrays", "gguf", "keras", "megengine", "onnx", "pytorch", "safetensors")
+        },
+        "pickle": "opcost.frontends.checkpoint.megengine:PICKLE",
+    },
+    SCAN_VIEWS: {
+        **{name: f"opcost.views.{name}:SCAN" for name in ("table", "json", "csv", "html")},
+        "md": "opcost.views.markdown:SCAN",
+    },
 }
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
 GROUPS = tuple(OWN)
@@ -53,8 +74,11 @@ _WANTED: dict[str, tuple[str, ...]] = {
     RULES: ("__call__",),
     VIEWS: ("name", "suffix", "options", "render"),
     PROFILE_VIEWS: ("name", "suffix", "options", "render"),
+    COMPARISON_VIEWS: ("name", "suffix", "options", "render"),
     TRACES: ("name", "sniff", "read"),
     RECORDERS: ("name", "framework", "suffixes", "wants_report", "owns", "record"),
+    CHECKPOINTS: ("name", "suffixes", "ordered", "sniff", "read"),
+    SCAN_VIEWS: ("name", "suffix", "options", "render"),
 }
 """What a part of each group must have; what is not described below as data is called."""
 _DATA: dict[str, Callable[[Any], bool]] = {
@@ -64,6 +88,7 @@ _DATA: dict[str, Callable[[Any], bool]] = {
     "suffixes": lambda value: isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value),
     "options": lambda value: is_dataclass(value) or isinstance(value, (tuple, list)),
     "wants_report": lambda value: isinstance(value, bool),
+    "ordered": lambda value: isinstance(value, bool),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import IO, Any, NamedTuple
@@ -134,7 +134,7 @@ class Report:
 
     meta: Mapping[str, str]
     """Where it came from and under which conventions: source, framework, version, device, mode, causal, ..."""
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     modules: tuple[ModuleCost, ...]
     """In definition order, the root first; `parent` paths make the tree."""
     parameters: tuple[Parameter, ...]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Note, Op, Role, TensorSpec, Value
+from opcost.core.shapes import text
+from opcost.errors import InputError, SourceError
+
+MOST_ELEMENTS = (1 << 63) - 1
 
 
 class GraphBuilder:
@@ -52,7 +57,7 @@ class GraphBuilder:
         native: Attrs = NO_ATTRS,
     ) -> None:
         """A new operator."""
-        attrs = self._attrs.setdefault(repr(sorted(attrs.items())), attrs)
+        attrs = self._attrs.setdefault(repr(sorted(attrs.items())), attrs) if attrs else NO_ATTRS
         self.ops.append(
             Op(len(self.ops), kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat, native=native)
         )
@@ -72,6 +77,21 @@ class GraphBuilder:
             meta=meta,
             **{name: tuple(part) for name, part in parts.items()},
         )
+
+
+def check_extents(shape: tuple[int | None, ...] | None, node: object, most_axes: int) -> None:
+    """Refuse a shape that no tensor can have, before numbers grow without end."""
+    if shape is None:
+        return
+    if len(shape) > most_axes:
+        raise SourceError(f"{node}: a tensor would have {len(shape)} axes, and at most {most_axes} are possible")
+    known = [extent for extent in shape if extent is not None]
+    if any(extent < 0 for extent in known):
+        raise InputError(
+            f"{node}: a tensor would have the shape {text(shape)}", hint="the input is too small for this model"
+        )
+    if prod(known) > MOST_ELEMENTS:
+        raise SourceError(f"{node}: a tensor would have the shape {text(shape)}, more than memory can address")
 
 
 def above(path: str) -> Iterator[str]:

@@ -70,8 +70,8 @@ def cached_configuration(name: str) -> Path | None:
         return None
 
 
-def read_configuration(path: Path) -> dict[str, Any]:
-    """The entries of a JSON file; what is not a configuration, or says one thing twice, is an error."""
+def read_entries(path: Path) -> dict[str, Any]:
+    """The entries of a JSON file; what is no object, or says one thing twice, is an error."""
     if (size := path.stat().st_size) > LARGEST_FILE:
         raise SourceError(
             f"{path} has {format_bytes(size)}, and no configuration is larger than {format_bytes(LARGEST_FILE)}"
@@ -82,7 +82,15 @@ def read_configuration(path: Path) -> dict[str, Any]:
         raise SourceError(f"{path} {exc.message}") from exc
     except (ValueError, RecursionError) as exc:
         raise SourceError(f"{path} is not JSON: {exc}") from exc
-    if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
+    if not isinstance(entries, dict):
+        raise SourceError(f"{path} holds no entries")
+    return entries
+
+
+def read_configuration(path: Path) -> dict[str, Any]:
+    """The entries of a configuration of Hugging Face."""
+    entries = read_entries(path)
+    if not isinstance(entries.get("model_type"), str):
         raise SourceError(f"{path} is not a Hugging Face configuration: it has no model_type")
     for name in _NAMES_ITS_PARTS.get(entries["model_type"], ()):
         if name not in entries:

@@ -19,7 +19,7 @@ class Identity(NamedTuple):
 
 
 _COUNT_THE_CODE = "count the code that builds the model: path/to/file.py:Net or package.module:factory"
-_WEIGHTS_ONLY = f"it holds weights and no operators; {_COUNT_THE_CODE}"
+_WEIGHTS_ONLY = f"it holds weights and no operators: `opcost scan` lists them; {_COUNT_THE_CODE}"
 _NO_READER = "no installed front end reads it; `opcost doctor` lists the front ends"
 _MEGENGINE = "give the file the suffix .mge"
 _PAGE = "the download went wrong: fetch the file itself"
@@ -65,8 +65,6 @@ _SUFFIXES: dict[str, Identity] = {
 def identify(path: Path) -> Identity:
     """What the file at this path is, as far as its first bytes tell."""
     if path.is_dir():
-        if (path / "config.json").is_file():
-            return Identity("a directory with a config.json", f"count the configuration: hf:{path / 'config.json'}")
         return Identity("a directory", _COUNT_THE_CODE)
     head = head_of(path, 4096)
     for offset, beginning, identity in _BEGINNINGS:

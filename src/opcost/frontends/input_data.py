@@ -1,7 +1,7 @@
 """Arrays in a file of input data: shape and element type of each, from `.npy`, `.npz`, or a pickle of plain arrays.
 
 Nothing of a file is run, and numpy is not needed. Of numpy's own files only the heads are read. A pickle is a program: all its
-steps are looked at first (`pickletools`), and any that no array needs is refused with an error that names it. Then Python's
+steps are looked at first (`pickles`), and any that no array needs is refused with an error that names it. Then Python's
 unpickler takes the others, and finds, instead of whatever is asked for by name, stand-ins that can only note an array.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import io
 import pickle
-import pickletools
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from opcost.core.archives import BadArchive, archive_in
 from opcost.core.reading import length_of, opened, pipes_kept
 from opcost.errors import InputError, SourceError
+from opcost.frontends.pickles import BadPickle, Limits, check_steps
 
 MAGIC = b"\x93NUMPY"
 LONGEST_HEAD = 1 << 16
@@ -208,8 +208,10 @@ class _Name(NamedTuple):
 def _unpickled(data: bytes, what: str) -> InputArray | dict[str, InputArray]:
     """What a pickle holds: every step is looked at before the first one is taken."""
     try:
-        _check_steps(data, what)
+        check_steps(io.BytesIO(data), Limits(MOST_STEPS, LARGEST_PICKLE), "no array")
         found = _Unpickler(data, what).load()
+    except BadPickle as exc:
+        raise _refused(what, str(exc)) from exc
     except (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError) as exc:
         raise _refused(what, f"it is damaged or no pickle at all ({exc})") from exc
     if isinstance(found, _Array) and found.array is not None:
@@ -226,35 +228,6 @@ def _unpickled(data: bytes, what: str) -> InputArray | dict[str, InputArray]:
     return arrays
 
 
-def _check_steps(data: bytes, what: str) -> None:
-    """Refuse steps that no array needs, and those with which few bytes would cost an unpickler much memory or time.
-
-    It keeps room for every number up to the largest by which a thing is to be remembered. Large numbers as keys may all have
-    one hash, and a tuple that holds another twice, which holds a third twice, and so on, takes for ever to hash. In a pickle
-    of arrays nothing is larger than the pickle, and no tuple is used again.
-    """
-    remembered: dict[object, bool] = {}
-    may_be_tuple = False
-    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-        name = opcode.name
-        if number > MOST_STEPS:
-            raise _refused(what, f"it has more than {MOST_STEPS} steps")
-        if name not in _STEPS:
-            raise _refused(what, f"it uses the step {name}, which no array needs")
-        if isinstance(argument, int) and abs(argument) > LARGEST_PICKLE:
-            raise _refused(what, "it holds a number that is too large for an array in a pickle")
-        if name.endswith("PUT") or name == "MEMOIZE":
-            place = len(remembered) if argument is None else argument
-            if place > MOST_STEPS:
-                raise _refused(what, f"it wants to remember {place} things")
-            remembered[place] = may_be_tuple
-        elif name.endswith("GET") and remembered.get(argument):
-            raise _refused(what, "it uses a tuple twice")
-        elif name not in ("PROTO", "FRAME"):
-            # Entries that are put into a tuple, if there are none, leave it as it is.
-            may_be_tuple = name.startswith(("TUPLE", "SETITEM", "BUILD"))
-
-
 def _refused(what: str, why: str) -> InputError:
     return InputError(f"{what} is not accepted as input data: {why}", hint=_HINT)
 
@@ -264,9 +237,3 @@ _KNOWN = (
     *(("numpy", name) for name in ("_reconstruct", "_frombuffer", "ndarray", "dtype")),
     ("_codecs", "encode"), ("collections", "OrderedDict"), ("builtins", "bytes"), ("__builtin__", "bytes"),
 )  # fmt: skip
-_STEPS = frozenset(
-    "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 UNICODE SHORT_BINUNICODE "
-    "BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8 STRING BINSTRING SHORT_BINSTRING EMPTY_TUPLE TUPLE "
-    "TUPLE1 TUPLE2 TUPLE3 PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET EMPTY_DICT DICT SETITEM SETITEMS GLOBAL "
-    "STACK_GLOBAL REDUCE BUILD".split()
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from opcost.core.dtype import BITS
 from opcost.errors import InputError, UnknownName
@@ -12,6 +12,8 @@ from opcost.frontends.options import Sizes
 from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"
+Extent = TypeVar("Extent", int, "int | str | None")
+"""Of a shape: a size, or also the name of one that is left open."""
 Tree: TypeAlias = "InputSpec | list[Tree] | dict[str, Tree]"
 """An argument: a tensor, or lists and mappings of such."""
 
@@ -259,7 +261,7 @@ def asked_of(
     """
     check_one(told)
     if any(told.sizes):
-        return Asked(_resized(told.sizes, stored or {}), _types(told.dtypes, names, 0))
+        return Asked(resized(told.sizes, stored or {}), _types(told.dtypes, names, 0))
     if told.inputs is not None or told.kwargs:
         ordered, named = arrays_in(told)
         placed = {**by_place(ordered, names, "inputs"), **named}
@@ -278,7 +280,7 @@ def asked_of(
     return Asked({name: spec.shape for name, spec in specs.items()}, types)
 
 
-def _resized(sizes: Sizes, stored: Mapping[str, Shape]) -> dict[str, Shape]:
+def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str, tuple[Extent, ...]]:
     """The file's own shapes with other sizes."""
     if not stored:
         raise InputError(
@@ -295,7 +297,7 @@ def _resized(sizes: Sizes, stored: Mapping[str, Shape]) -> dict[str, Shape]:
             for place in places:
                 shape[place] = size
         if size is not None and not changed:
-            told = ", ".join(f"{name} {shape}" for name, shape in stored.items())
+            told = ", ".join(f"{name} {list(shape)}" for name, shape in stored.items())
             raise InputError(
                 f"no input of the file has a size for {asked}: {told}", hint="give the whole shape: --input"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from opcost.errors import InputError, UnknownName
 
@@ -38,6 +38,20 @@ class Sizes(NamedTuple):
                 raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
 
 
+def refuse_running(options: CountOptions, what: str) -> None:
+    """Raise where something is asked that only a run of the model could tell; `what` says that it is a file, and which."""
+    for asked, wanted in (
+        (options.backward or options.optimizer, "a backward pass"),
+        (options.mode == "train", "a training mode"),
+        (options.real, "a run on real weights"),
+    ):
+        if asked:
+            raise InputError(
+                f"{what}, which is read and not run; {wanted} cannot be counted from it",
+                hint="count it without that option, or count the code that makes the model: path/to/file.py:Net",
+            )
+
+
 class Option(NamedTuple):
     """An option that one front end has and others do not: in Python `options={name: value}`, as a flag `--name VALUE`."""
 
@@ -46,6 +60,49 @@ class Option(NamedTuple):
     help: str
     """One sentence for `opcost count --help`."""
     metavar: str = ""
+    repeated: bool = False
+    """It may be given several times, in Python as a list."""
+
+
+class Told(Protocol):
+    """Who can be told something: a front end or a recorder."""
+
+    name: str
+    options: tuple[Option, ...]
+    """What it can be told and others cannot; on the command line these are flags."""
+    understands: frozenset[str]
+    """Which of `sizes` and `dtype` it heeds."""
+
+
+class Asking(Protocol):
+    """What was asked: of a count or of a run."""
+
+    @property
+    def sizes(self) -> Sizes: ...
+    @property
+    def dtype(self) -> str | None: ...
+    @property
+    def own(self) -> Mapping[str, Any]: ...
+
+
+def check_understood(part: Told, what: str, asked: Asking) -> None:
+    """Raise for what a front end or recorder does not understand; `what` says which of the two it is."""
+    known = {option.name: option for option in part.options}
+    for name, value in asked.own.items():
+        if name not in known:
+            raise UnknownName(f"option of the {part.name} {what}", name, known)
+        kind = known[name].type
+        several = known[name].repeated and isinstance(value, (tuple, list))
+        for one in value if several else () if value is None else (value,):
+            if not isinstance(one, (str, Path) if kind is Path else kind):
+                raise InputError(f"the option {name!r} of the {part.name} {what} is {one!r}, not a {kind.__name__}")
+    for name, given in (("sizes", any(asked.sizes)), ("dtype", asked.dtype is not None)):
+        if given and name not in part.understands:
+            changed = "batch, tokens or image size" if name == "sizes" else "element type of the whole model"
+            raise InputError(
+                f"the {changed} of what the {part.name} {what} reads cannot be changed",
+                hint="give its inputs: shapes={name: shape} (on the command line --input name:1x3x224x224)",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from opcost.frontends.zoo import COLLECTIONS
 from opcost.wording import shortened, some
 
 FORMS = (
-    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a model file "
-    "or the prefix of a checkpoint, or a report saved as .json"
+    "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a folder with a "
+    "config.json, a model file or the prefix of a checkpoint, or a report saved as .json"
 )
 """How a SOURCE can be written, for the errors that must say so."""
 
@@ -58,6 +58,8 @@ class PythonModel:
     settings: Mapping[str, object] = field(default_factory=dict)
     from_collection: bool = False
     """Its code is a library's and its making follows a name or a file, so it gets neither network nor pickles."""
+    checkpoint: Path | None = None
+    """The folder with its weights, which are held against the code."""
 
     def guard(self) -> AbstractContextManager[None]:
         """To be entered wherever the model is made or runs."""
@@ -172,6 +174,8 @@ def _file(path: Path, settings: Mapping[str, object]) -> Source:
         if settings:
             raise SourceError(f"{path} is a file, so nothing can be set on it with --set")
         return found
+    if (path / "config.json").is_file():
+        return PythonModel(str(path), COLLECTIONS["hf"](str(path), settings), from_collection=True, checkpoint=path)
     identity = identify(path)
     raise UnknownSource(f"{path} is {identity.what}", hint=identity.hint)
 

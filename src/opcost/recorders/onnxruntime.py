@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.profile import Profile
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.frontends.inputs import arrays_in, asked_of, by_place, check_one
+from opcost.frontends.open_sizes import DIM, filled, parse_dims
+from opcost.frontends.options import Sizes
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.registry import Recorder
@@ -40,6 +42,8 @@ class OnnxRuntimeRecorder(Recorder):
     name = "onnxruntime"
     framework = "onnxruntime"
     suffixes = (".onnx",)
+    options = (DIM,)
+    understands = frozenset({"sizes"})
 
     def owns(self, obj: object) -> bool:
         return type(obj).__name__ == "InferenceSession" and type(obj).__module__.startswith("onnxruntime")
@@ -166,18 +170,23 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
     for name in given:
         if name not in wanted:
             raise UnknownName("input", name, wanted)
-    shapes, types = asked_of(replace(options, inputs=None, kwargs={}), list(wanted))
+    shapes, types = asked_of(replace(options, inputs=None, kwargs={}, sizes=Sizes()), list(wanted))
+    declared = {name: tuple(item.shape) for name, item in wanted.items()}
+    dims = parse_dims(options.own.get("dim"), declared)
+    declared = filled(declared, options.sizes, dims)
     noise = np.random.default_rng(0)
     feed: dict[str, Any] = {}
     for name, item in wanted.items():
         if name in given:
             feed[name] = np.asarray(given[name])
             continue
-        shape = shapes.get(name) or tuple(item.shape)
+        left = [dims.get(extent, extent) if isinstance(extent, str) else extent for extent in declared[name]]
+        shape: tuple[Any, ...] = shapes.get(name) or tuple(left)
         if not all(isinstance(extent, int) for extent in shape):
             raise InputError(
                 f"the input {name} has the shape {list(shape)}, and nothing was given for what is open in it",
-                hint=f"pass shapes={{{name!r}: (1, 3, 224, 224)}} or, on the command line, --input {name}:1x3x224x224",
+                hint=f"pass shapes={{{name!r}: (1, 3, 224, 224)}} or, on the command line, --input {name}:1x3x224x224 or "
+                "--dim NAME=SIZE",
             )
         if item.type not in _NUMPY_TYPES:
             raise InputError(

@@ -19,6 +19,8 @@ class ProfileOptions:
     shapes: Any = None
     dtypes: Any = None
     sizes: Sizes = field(default_factory=Sizes)
+    dtype: str | None = None
+    """To run the model, and inputs that are made for it, in this floating element type."""
     backward: bool = False
     mode: Mode | None = None
     host_only: bool = False
@@ -30,6 +32,8 @@ class ProfileOptions:
     """Instead of a number of runs: for how long each of the two goes on."""
     cold_l2: bool = False
     """Before every run, push the model's data out of the device's last cache."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Options that only this recorder has, by name: those that it declares."""
 
     def __post_init__(self) -> None:
         check_mode(self.mode)

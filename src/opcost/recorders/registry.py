@@ -13,6 +13,7 @@ from opcost.errors import AmbiguousSource, UnknownSource
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
     from opcost.core.report import Report
+    from opcost.frontends.options import Option
     from opcost.recorders.options import ProfileOptions
 
 
@@ -27,6 +28,10 @@ class Recorder(Protocol):
     """The module whose presence in `sys.modules` means that objects of this recorder may exist."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of files that it runs by itself, with the dot; empty for live objects only."""
+    options: tuple[Option, ...] = ()
+    """What it can be told and others cannot; on the command line these are flags."""
+    understands: frozenset[str] = frozenset()
+    """Which of `sizes` and `dtype` of the options it heeds; others are refused before it is asked."""
     wants_report: bool = False
     """Whether `record` takes a count of the same model, which says what each operator is and costs."""
 

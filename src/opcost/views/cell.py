@@ -10,7 +10,7 @@ from itertools import groupby
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.units import format_bytes, format_count, format_time
-from opcost.views.listing import Column, Listing, Unit, Value
+from opcost.views.listing import Amount, Column, Listing, Unit, Value
 from opcost.wording import some
 
 MANY_SHAPES = 24
@@ -27,6 +27,8 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
         return printable(value)
     if isinstance(value, tuple):
         return format_shapes(value)
+    if isinstance(value, Amount):
+        return _format_amount(value, exact=exact)
     if value == 0 and column.adds and not exact:
         return NOTHING
     if column.name in ("calls", "repeat") and value <= 1:
@@ -38,6 +40,20 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
     if column.unit in _RATES:
         return _RATES[column.unit](value)
     return format_bytes(value) if column.unit == "bytes" else format_count(value)
+
+
+def _format_amount(amount: Amount, *, exact: bool) -> str:
+    """Zero of a difference is no difference, and zero of a lower bound is not known."""
+    if not amount.number and not exact:
+        return "?" if amount.partial else NOTHING
+    if exact or amount.unit == "number":
+        text = f"{amount.number:,}"
+    elif amount.unit == "time":
+        text = format_time(amount.number)
+    else:
+        text = format_bytes(amount.number) if amount.unit == "bytes" else format_count(amount.number)
+    sign = "+" if amount.signed and amount.number > 0 else ""
+    return f"{'≥' if amount.partial else ''}{sign}{text}"
 
 
 _RATES: dict[str, Callable[[float], str]] = {

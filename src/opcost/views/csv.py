@@ -13,12 +13,15 @@ from io import StringIO
 from opcost.core.answer import Answer
 from opcost.core.harmless import csv_cell
 from opcost.core.report import Report
+from opcost.core.scan import Scan
 from opcost.views.answer_listing import list_records
+from opcost.views.compared import records_of
 from opcost.views.listing import Listing, Value
 from opcost.views.report_columns import By, columns_of
 from opcost.views.report_listing import ListingOptions, list_report
+from opcost.views.scan_listing import list_tensors
 from opcost.views.tree import Depth
-from opcost.views.view import ProfileView, ReportView, View
+from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, Subject, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class CsvOptions(ListingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerCsvOptions:
+class RecordOptions:
     """There is nothing to choose: all lines with all that is known of them."""
 
 
@@ -44,14 +47,22 @@ def _of_report(report: Report, options: CsvOptions) -> Listing:
     return replace(listing, lines=tuple(line for line in listing.lines if line.role != "total"))
 
 
-def _of_answer(answer: Answer, options: AnswerCsvOptions) -> Listing:
+def _of_answer(answer: Answer, options: RecordOptions) -> Listing:
     return list_records(answer)
+
+
+def _of_comparison(subject: Subject, options: RecordOptions) -> Listing:
+    return records_of(subject)
+
+
+def _of_scan(scan: Scan, options: RecordOptions) -> Listing:
+    return list_tensors(scan)
 
 
 def _write(listing: Listing, options: object) -> str:
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(column.name for column in listing.columns)
+    writer.writerow(csv_cell(column.name) for column in listing.columns)
     lines = [line.values for line in listing.lines]
     columns = [
         _texts(values) if column.textual else values
@@ -74,4 +85,6 @@ def _texts(values: Iterable[Value]) -> list[str]:
 
 
 REPORT: ReportView = View(name="csv", suffix=".csv", options=CsvOptions, build=_of_report, write=_write)
-ANSWER: ProfileView = View(name="csv", suffix=".csv", options=AnswerCsvOptions, build=_of_answer, write=_write)
+ANSWER: ProfileView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_answer, write=_write)
+COMPARISON: ComparisonView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_comparison, write=_write)
+SCAN: ScanView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_scan, write=_write)

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
 
 from opcost.core.answer import Answer, AnswerLine, Busy
-from opcost.core.harmless import printable
 from opcost.views.answer_listing import list_answer
 from opcost.views.answer_page import held_time, launches_text
 from opcost.views.cell import format_value
-from opcost.views.listing import Column, Columns, Value
-from opcost.views.view import ProfileView, View
-
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-)
-_FILTER = '<input type="search" placeholder="filter: words that a line must have" aria-label="filter">'
-_HELD = "\u00a0"
-_LONG = 30
-"""Letters from which a text may be cut on the screen, so that its whole is told when pointed at."""
+from opcost.views.compared import page_of
+from opcost.views.comparison_page import ComparisonOptions
+from opcost.views.html_page import cell_of, notes_of, section_of, table_page, text_of, whole_page
+from opcost.views.listing import Column, Columns
+from opcost.views.scan_listing import ScanOptions, scan_page
+from opcost.views.view import ComparisonView, ProfileView, ScanView, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,30 +37,17 @@ def _build(answer: Answer, options: HtmlOptions) -> list[Answer]:
 def _write(answers: list[Answer], options: HtmlOptions) -> str:
     answer = answers[0]
     source, kind = answer.meta.get("source", "profile"), answer.meta.get("format", "opcost")
-    return "\n".join(
+    return whole_page(
+        f"{source}: where the time goes",
         [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{_text(source)}: where the time goes</title>",
-            f"<style>\n{_asset('profile_page.css')}</style>\n</head>\n<body>",
-            f"<h1>{_text(source)} <small>{_text(kind)}</small></h1>",
+            f"<h1>{text_of(source)} <small>{text_of(kind)}</small></h1>",
             _totals(answer),
             _split(answer),
             *map(_device, answer.devices),
             _notes(answer),
             *(_section(each, options.columns) for each in answers),
-            f"<script>\n{_asset('profile_page.js')}</script>\n</body>\n</html>\n",
-        ]
+        ],
     )
-
-
-def _asset(name: str) -> str:
-    return (files("opcost.views") / name).read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    return escape(printable(text, keep=_HELD), quote=True)
 
 
 # -- what the lines must be seen against -------------------------------------------------------------------------------
@@ -99,11 +79,11 @@ def _split(answer: Answer) -> str:
 def _device(use: Busy) -> str:
     busy = 100 * use.busy_ns / use.span_ns if use.span_ns else 0.0
     said = (
-        f"{_text(use.device or 'device')} (rank {use.rank}): busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}, idle "
+        f"{text_of(use.device or 'device')} (rank {use.rank}): busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}, idle "
         f"{held_time(use.idle_ns)} ({100 - busy:.1f} %), kernels side by side {held_time(use.overlap_ns)}"
     )
     if use.launches:
-        said += f"; {_text(launches_text(use))}"
+        said += f"; {text_of(launches_text(use))}"
     return (
         f'<div class="use"><p>{said}</p><div class="meter" role="img" aria-label="busy {busy:.1f} %">'
         f'<i style="width:{busy:.2f}%"></i></div></div>'
@@ -111,9 +91,7 @@ def _device(use: Busy) -> str:
 
 
 def _notes(answer: Answer) -> str:
-    said = [f"peaks of {answer.peak}"] if answer.peak else []
-    said += [note.text for note in answer.notes]
-    return f'<ul class="notes">{"".join(f"<li>{_text(text)}</li>" for text in said)}</ul>' if said else ""
+    return notes_of([*([f"peaks of {answer.peak}"] if answer.peak else []), *(note.text for note in answer.notes)])
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -126,17 +104,8 @@ def _section(answer: Answer, columns: Columns) -> str:
         # Kernels are behind the names; what is looked at first stands first.
         shown = [column for column in shown if column.name != "top_kernel"]
         shown.sort(key=lambda column: listing.ranked.index(column.name))
-    heads = "".join(f'<th scope="col"{_class(column)}><button>{_text(column.title)}</button></th>' for column in shown)
     keys = f" by {', '.join(answer.keys)}" if answer.keys else ""
-    return "\n".join(
-        [
-            f'<section class="answer">\n<h2>{answer.side} time{_text(keys)}</h2>',
-            f'<div class="tools">{_FILTER}<output></output></div>',
-            f'<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>',
-            *_bodies(answer, shown),
-            "</table></div>\n</section>",
-        ]
-    )
+    return section_of(f"{answer.side} time{keys}", shown, _bodies(answer, shown))
 
 
 def _bodies(answer: Answer, shown: Sequence[Column]) -> Iterator[str]:
@@ -158,34 +127,20 @@ def _cells(line: AnswerLine, shown: Sequence[Column]) -> Iterator[str]:
     opening = bool(line.kernels)
     for column in shown:
         value = column.of(line)
-        text = _text(format_value(value, column))
-        style = f' title="{text}"' if len(text) > _LONG else ""
-        if opening and text and column.textual:
-            text = f"<details><summary>{text}</summary><ul>{''.join(_kernels(line))}</ul></details>"
+        text = None
+        if opening and column.textual and (told := text_of(format_value(value, column))):
+            text = f"<details><summary>{told}</summary><ul>{''.join(_kernels(line))}</ul></details>"
             opening = False
-        if column.unit == "share" and isinstance(value, float):
-            style += f' style="--part:{min(max(100 * value, 0.0), 100.0):.2f}%"'
-        yield f"<td{_class(column)}{_sorted(value, column)}{style}>{text}</td>"
+        yield cell_of(value, column, text)
 
 
 def _kernels(line: AnswerLine) -> Iterator[str]:
     for use in line.kernels:
-        yield f"<li>{use.count:,} × {_text(use.name)}: {held_time(use.time_ns)}</li>"
-
-
-def _class(column: Column) -> str:
-    if column.name == "note":
-        return ' class="text flag"'
-    if column.unit == "share":
-        return ' class="share"'
-    return ' class="text"' if column.textual else ""
-
-
-def _sorted(value: Value, column: Column) -> str:
-    """The number behind a text, for sorting; empty where there is none."""
-    if column.textual:
-        return ""
-    return f' data-v="{value}"' if isinstance(value, (int, float)) else ' data-v=""'
+        yield f"<li>{use.count:,} × {text_of(use.name)}: {held_time(use.time_ns)}</li>"
 
 
 ANSWER: ProfileView = View(name="html", suffix=".html", options=HtmlOptions, build=_build, write=_write)
+COMPARISON: ComparisonView = View(
+    name="html", suffix=".html", options=ComparisonOptions, build=page_of, write=table_page
+)
+SCAN: ScanView = View(name="html", suffix=".html", options=ScanOptions, build=scan_page, write=table_page)

@@ -11,11 +11,15 @@ from typing import Any
 from opcost.core.answer import Answer, AnswerLine
 from opcost.core.harmless import json_text
 from opcost.core.report import Report
+from opcost.core.scan import By, Scan
 from opcost.core.schema import to_dict
 from opcost.views.answer_listing import NUMBERS
-from opcost.views.view import ProfileView, ReportView, View
+from opcost.views.compared import data_of
+from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, Subject, View
 
 ANSWER_SCHEMA = "opcost.answer/1"
+SCAN_SCHEMA = "opcost.scan/1"
+_GROUPS: tuple[By, ...] = ("type", "module", "layer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +31,7 @@ class JsonOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerJsonOptions(JsonOptions):
+class ShortJsonOptions(JsonOptions):
     """The same, for something short enough to be read."""
 
     indent: int | None = 2
@@ -57,6 +61,10 @@ def _of_answer(answer: Answer, options: JsonOptions) -> dict[str, Any]:
     }
 
 
+def _of_comparison(subject: Subject, options: JsonOptions) -> dict[str, Any]:
+    return data_of(subject)
+
+
 def _line(line: AnswerLine) -> dict[str, Any]:
     return {
         "role": line.role,
@@ -71,10 +79,42 @@ def _line(line: AnswerLine) -> dict[str, Any]:
     }
 
 
+def _of_scan(scan: Scan, options: JsonOptions) -> dict[str, Any]:
+    totals = scan.totals
+    return {
+        "schema": SCAN_SCHEMA,
+        "source": scan.source,
+        "format": scan.format,
+        "files": list(scan.files),
+        "details": dict(scan.details),
+        "totals": {**totals._asdict(), "bits_per_param": totals.bits_per_param},
+        "experts": None if scan.experts is None else scan.experts._asdict(),
+        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in scan.notes],
+        **{
+            f"by_{how}": [
+                {
+                    "name": each.name,
+                    "tensors": each.tensors,
+                    "params": each.params,
+                    "bytes": each.bytes,
+                    "types": list(each.types),
+                }
+                for each in scan.by(how)
+            ]
+            for how in _GROUPS
+        },
+        "tensors": [{**each._asdict(), "shape": list(each.shape)} for each in scan.tensors],
+    }
+
+
 def _write(data: dict[str, Any], options: JsonOptions) -> str:
     separators = (",", ":") if options.indent is None else (",", ": ")
     return json_text(data, allow_nan=False, indent=options.indent, separators=separators) + "\n"
 
 
 REPORT: ReportView = View(name="json", suffix=".json", options=JsonOptions, build=_of_report, write=_write)
-ANSWER: ProfileView = View(name="json", suffix=".json", options=AnswerJsonOptions, build=_of_answer, write=_write)
+ANSWER: ProfileView = View(name="json", suffix=".json", options=ShortJsonOptions, build=_of_answer, write=_write)
+COMPARISON: ComparisonView = View(
+    name="json", suffix=".json", options=ShortJsonOptions, build=_of_comparison, write=_write
+)
+SCAN: ScanView = View(name="json", suffix=".json", options=JsonOptions, build=_of_scan, write=_write)

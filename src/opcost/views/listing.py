@@ -12,11 +12,23 @@ from opcost.errors import OpcostError, UnknownName
 Unit: TypeAlias = Literal[
     "name", "text", "shapes", "number", "count", "bytes", "share", "time", "flop/s", "bytes/s", "ratio"
 ]
-Value: TypeAlias = "str | int | float | tuple[TensorSpec, ...] | None"
+Value: TypeAlias = "str | int | float | Amount | tuple[TensorSpec, ...] | None"
 """What a cell holds; None is unknown, which is not zero."""
 Role: TypeAlias = Literal["row", "rest", "total"]
 Columns: TypeAlias = "str | Sequence[str] | None"
 """Names in the order wanted, also as one text with commas; None lets the room decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number with a unit of its own, where the lines of one column are not of one unit."""
+
+    number: int
+    unit: Unit
+    partial: bool = False
+    """It is a lower bound."""
+    signed: bool = False
+    """It is a difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

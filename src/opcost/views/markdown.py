@@ -9,14 +9,17 @@ from opcost.core.harmless import markdown_text
 from opcost.core.report import Report
 from opcost.views.answer_page import answer_page
 from opcost.views.cell import listing_texts
+from opcost.views.compared import page_of
+from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.listing import Listing
 from opcost.views.options import AnswerOptions, NumberOptions
 from opcost.views.page import Page
 from opcost.views.report_columns import SHOWN
 from opcost.views.report_listing import ListingOptions, list_report
 from opcost.views.report_summary import summarize
+from opcost.views.scan_listing import ScanOptions, scan_page
 from opcost.views.summary import phase_rows
-from opcost.views.view import ProfileView, ReportView, View
+from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, View
 
 _LEFT_OUT = ("bytes", "param_bytes", "own_params", "own_macs")
 """Columns that a page on the web has no room for; they can be asked for."""
@@ -41,8 +44,12 @@ def _write(page: Page, options: NumberOptions) -> str:
     parts = [
         [f"**{markdown_text(summary.heading[0])}**"],
         _bullets(" ".join(line.split()) for line in summary.heading[1:]),
-        _listing(page.listing, exact=options.exact),
-        [f"*{markdown_text(remark)}*" for remark in page.listing.remarks],
+        *_listing(page.listing, exact=options.exact),
+        *(
+            part
+            for title, listing in page.further
+            for part in ([f"**{markdown_text(title)}**"], *_listing(listing, exact=options.exact))
+        ),
         _table([("total", "", "exact"), *totals], "lrr") if totals else [],
         _table(phase_rows(summary.phases), "lrrrr") if summary.phases else [],
         [markdown_text(" · ".join(summary.conventions))] if summary.conventions else [],
@@ -65,12 +72,16 @@ def _table(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in (rows[0], rules, *rows[1:])]
 
 
-def _listing(listing: Listing, *, exact: bool) -> list[str]:
+def _listing(listing: Listing, *, exact: bool) -> list[list[str]]:
+    """The table, and what must be said about it."""
+    if not listing.columns:
+        return []
     places = listing.telling
     columns = [listing.columns[place] for place in places]
     cells = [_cells(listing, place, exact=exact) for place in places]
-    rows = [[column.title for column in columns], *zip(*cells, strict=True)]
-    return _table(rows, "".join("l" if column.textual else "r" for column in columns))
+    rows = [[markdown_text(column.title) for column in columns], *zip(*cells, strict=True)]
+    drawn = _table(rows, "".join("l" if column.textual else "r" for column in columns))
+    return [drawn, [f"*{markdown_text(remark)}*" for remark in listing.remarks]]
 
 
 def _cells(listing: Listing, place: int, *, exact: bool) -> list[str]:
@@ -100,3 +111,5 @@ def _cells(listing: Listing, place: int, *, exact: bool) -> list[str]:
 
 REPORT: ReportView = View(name="md", suffix=".md", options=MarkdownOptions, build=_of_report, write=_write)
 ANSWER: ProfileView = View(name="md", suffix=".md", options=AnswerOptions, build=answer_page, write=_write)
+COMPARISON: ComparisonView = View(name="md", suffix=".md", options=ComparisonOptions, build=page_of, write=_write)
+SCAN: ScanView = View(name="md", suffix=".md", options=ScanOptions, build=scan_page, write=_write)

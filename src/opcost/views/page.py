@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from opcost.views.cell import pad, wrap
 from opcost.views.layout import GAP, Drawing, Drawn, Piece, Style, draw_listing
@@ -14,22 +15,38 @@ NARROWEST = 40
 """Below this many columns there is nothing left to shorten."""
 
 
+class Titled(NamedTuple):
+    """A further table, and what it tells of."""
+
+    title: str
+    listing: Listing
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is on the page, as plain data."""
+    """What is on the page, as plain data; a listing without columns is not drawn."""
 
     listing: Listing
     summary: Summary
+    further: tuple[Titled, ...] = ()
+    title: str = "totals"
+    """Of the first table, where tables have titles."""
+
+
+def _fitted(text: str, width: int) -> str:
+    """The text with the ends of words, as paths of files, that would not fit."""
+    return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
 
 
 def draw_page(page: Page, how: Drawing) -> Drawn:
     """The page as lines of styled pieces, its parts separated by empty lines."""
     how = replace(how, width=max(how.width, NARROWEST))
     summary, width = page.summary, how.width
-    heading = [line for text in summary.heading for line in wrap(text, width, indent=8)]
+    heading = [line for text in summary.heading for line in wrap(_fitted(text, width), width, indent=8)]
     parts: list[Drawn] = [
         [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
-        draw_listing(page.listing, how) + _lines(page.listing.remarks, width, "faint"),
+        _draw_table(page.listing, how),
+        *([[Piece(title, "head")], *_draw_table(listing, how)] for title, listing in page.further),
         _draw_totals(summary.quantities, width),
         _draw_phases(summary, width),
         _lines([" · ".join(map(held, summary.conventions))], width, "faint"),
@@ -49,6 +66,10 @@ def draw_page(page: Page, how: Drawing) -> Drawn:
 def plain(drawn: Drawn) -> str:
     """The lines without their styles."""
     return "\n".join("".join([piece.text for piece in pieces]).rstrip() for pieces in drawn) + "\n"
+
+
+def _draw_table(listing: Listing, how: Drawing) -> Drawn:
+    return draw_listing(listing, how) + _lines(listing.remarks, how.width, "faint") if listing.columns else []
 
 
 def _draw_totals(quantities: Sequence[Quantity], width: int) -> Drawn:

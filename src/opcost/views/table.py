@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from opcost.core.report import Report
 from opcost.views.answer_page import answer_page
+from opcost.views.compared import page_of
+from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.layout import Drawing, Drawn, Style
 from opcost.views.options import AnswerOptions, PageOptions
 from opcost.views.page import Page, draw_page, plain
 from opcost.views.report_listing import ListingOptions, list_report
 from opcost.views.report_summary import summarize
-from opcost.views.view import ProfileView, ReportView, View
+from opcost.views.scan_listing import ScanTableOptions, scan_page
+from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, View
 
 COLOURS: dict[Style, str] = {
     "plain": "",
@@ -51,6 +54,11 @@ class TextOptions(ListingOptions, PageOptions):
 @dataclass(frozen=True, kw_only=True)
 class AnswerTableOptions(AnswerOptions, PageOptions):
     """Which columns to draw, and how."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonTableOptions(ComparisonOptions, PageOptions):
+    """How much of a comparison to draw, and how."""
 
 
 def _of_report(report: Report, options: ListingOptions) -> Page:
@@ -101,3 +109,7 @@ def _coloured(drawn: Drawn) -> str:
 REPORT: View[Report, TableOptions, Page] = View(name="table", options=TableOptions, build=_of_report, write=_write)
 TEXT: ReportView = View(name="text", suffix=".txt", options=TextOptions, build=_of_report, write=_write)
 ANSWER: ProfileView = View(name="table", suffix=".txt", options=AnswerTableOptions, build=answer_page, write=_write)
+COMPARISON: ComparisonView = View(
+    name="table", suffix=".txt", options=ComparisonTableOptions, build=page_of, write=_write
+)
+SCAN: ScanView = View(name="table", suffix=".txt", options=ScanTableOptions, build=scan_page, write=_write)

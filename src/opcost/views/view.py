@@ -7,8 +7,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from opcost.core.answer import Answer
+from opcost.core.budget import Verdict
 from opcost.core.collector import without_collector
+from opcost.core.comparison import Comparison
 from opcost.core.report import Report
+from opcost.core.scan import Scan
 from opcost.errors import UnknownName
 
 Subject_contra = TypeVar("Subject_contra", contravariant=True)
@@ -38,6 +41,11 @@ class Renders(Protocol[Subject_contra]):
 ReportView: TypeAlias = Renders[Report]
 ProfileView: TypeAlias = Renders[Answer]
 """Shows what was asked of a profile."""
+Subject: TypeAlias = "Comparison | Verdict"
+ComparisonView: TypeAlias = Renders[Subject]
+"""Shows several models side by side, what differs between two, or whether models keep to their budgets."""
+ScanView: TypeAlias = Renders[Scan]
+"""Shows what a checkpoint holds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,13 @@
-"""Writes the schemas of PyTorch's operators that `opcost.frontends.aten` ships, from the PyTorch that is installed:
+"""Writes what `opcost.frontends.aten` ships about PyTorch's operators, from the PyTorch that is installed.
 
 python tests/frontends/aten/shipped_schemas.py > src/opcost/frontends/aten/schemas.txt
+python tests/frontends/aten/shipped_schemas.py implicit > src/opcost/frontends/aten/implicit.txt
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -41,5 +43,14 @@ def lines() -> list[str]:
     return sorted({text for text in dispatched() if is_shipped(parse(text))})
 
 
+def implicit() -> list[str]:
+    """The shipped operators that PyTorch takes apart before any device sees them; a few have kernels nevertheless."""
+    is_registered = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = (line.partition("(")[0] for line in lines())
+    return [
+        name for name in names if is_registered(name, "CompositeImplicitAutograd") and not is_registered(name, "CPU")
+    ]
+
+
 if __name__ == "__main__":
-    print(*lines(), sep="\n")
+    print(*(implicit() if "implicit" in sys.argv else lines()), sep="\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from opcost.frontends.aten.schema import parse, shipped
+from opcost.frontends.aten.schema import Schema, is_implicit, parse, shipped
 
 FILE = files("opcost.frontends.aten") / "schemas.txt"
 
@@ -37,6 +37,28 @@ def test_the_shipped_schemas_are_those_of_the_installed_torch() -> None:
         names = [[argument.name for argument in parse(line).arguments] for line in (held[name], made[name])]
         shorter = min(map(len, names))
         assert names[0][:shorter] == names[1][:shorter]
+
+
+def test_what_pytorch_takes_apart_is_what_its_dispatcher_says() -> None:
+    made, held = set(generator().implicit()), set((files("opcost.frontends.aten") / "implicit.txt").read_text().split())
+    if torch.__version__.startswith("2.13."):
+        assert held == made
+    assert len(held & made) > 0.9 * len(held)
+
+
+@pytest.mark.parametrize(
+    ("name", "overload", "expected"),
+    [
+        ("aten::linear", "", True),
+        ("aten::mm", "", False),
+        ("aten::var", "", True),  # calls the one with a correction, which is a kernel
+        ("aten::var", "correction", False),
+        ("aten::silu_backward", "", False),  # has parts for devices without a kernel; those that are traced have one
+        ("mylib::linear", "", False),
+    ],
+)
+def test_an_overload_is_taken_apart_or_stands_for_itself(name: str, overload: str, expected: bool) -> None:
+    assert is_implicit(Schema(name, overload, (), ())) is expected
 
 
 def _facts(schema: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from opcost.compat.megengine.dump import count_dump
 from opcost.errors import SourceError
-from opcost.frontends.megengine import pages
+from opcost.frontends import pages
 from opcost.frontends.megengine.model import parse_model, read_model
 
 DATA = Path(__file__).parents[2] / "data" / "megengine" / "mge"

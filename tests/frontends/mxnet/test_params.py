@@ -108,7 +108,11 @@ def test_an_archive_holds_sparse_arrays_as_folders(read: Any) -> None:
             out.writestr(
                 f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content
             )
-    assert set(read(archive.getvalue())) == {Array("w", (6, 4), "float32", "row_sparse"), Array("b", (5,), "bfloat16")}
+    stored = 128 + 2 * 4 * 4 + 128 + 2 * 8  # data and indices, each with its head
+    assert set(read(archive.getvalue())) == {
+        Array("w", (6, 4), "float32", "row_sparse", stored),
+        Array("b", (5,), "bfloat16"),
+    }
 
 
 def test_an_array_whose_head_cannot_be_a_mapping_is_refused(read: Any) -> None:

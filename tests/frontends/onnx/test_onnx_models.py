@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,45 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_making import Written, helper, integers, numpy_helper, onnx, tensor, weight
 
 import opcost
 from opcost.core.report import Report
 from opcost.errors import InputError, SourceError, UnknownName
-
-onnx = pytest.importorskip("onnx")
-helper, numpy_helper = onnx.helper, onnx.numpy_helper
-FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
-
-Written = Callable[..., Path]
-
-
-def weight(name: str, *shape: int, dtype: Any = np.float32) -> Any:
-    return numpy_helper.from_array(np.arange(np.prod(shape), dtype="int64").reshape(shape).astype(dtype), name)
-
-
-def integers(name: str, *values: int) -> Any:
-    return numpy_helper.from_array(np.array(values, "int64"), name)
-
-
-def tensor(name: str, *shape: Any, kind: int = FLOAT) -> Any:
-    return helper.make_tensor_value_info(name, kind, list(shape))
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Written:
-    """Writes a model of these nodes."""
-
-    def write(
-        nodes: list[Any], inputs: list[Any], stored: list[Any] = (), outputs: list[Any] = (), **more: Any
-    ) -> Path:  # type: ignore[assignment]
-        ends = outputs or [helper.make_empty_tensor_value_info(nodes[-1].output[0])]
-        graph = helper.make_graph(nodes, "net", inputs, ends, list(stored))
-        domains = [helper.make_opsetid("", more.pop("opset", 18)), helper.make_opsetid("com.microsoft", 1)]
-        path = tmp_path / "net.onnx"
-        path.write_bytes(helper.make_model(graph, opset_imports=domains, **more).SerializeToString())
-        return path
-
-    return write
 
 
 def macs(report: Report) -> dict[str, int]:
@@ -185,6 +152,12 @@ def test_reading_loads_neither_onnx_nor_torch(written: Written) -> None:
 # -- sizes ------------------------------------------------------------------------------------------------------------------
 
 
+def test_the_size_of_an_image_replaces_the_declared_one(written: Written) -> None:
+    conv = helper.make_node("Conv", ["x", "w"], ["y"])
+    path = written([conv], [tensor("x", 1, 3, 8, 8)], [weight("w", 5, 3, 3, 3)])
+    assert opcost.count(path, image=10).totals.macs == 8 * 8 * 5 * 3 * 9
+
+
 def test_open_sizes_are_one_and_told_or_what_was_said(written: Written) -> None:
     path = written(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
@@ -195,11 +168,36 @@ def test_open_sizes_are_one_and_told_or_what_was_said(written: Written) -> None:
     assert "batch, seq" in note.text
     assert "--dim batch=N" in note.text
     assert opcost.count(path, options={"dim": "batch=2,seq=5"}).totals.macs == 2 * 5 * 4 * 3
+    assert opcost.count(path, options={"dim": ["batch=2", "seq=5"]}).totals.macs == 2 * 5 * 4 * 3
     assert opcost.count(path, shapes={"x": (2, 7, 4)}).totals.macs == 2 * 7 * 4 * 3
+    with pytest.raises(InputError, match="given as 2 and as 3"):
+        opcost.count(path, options={"dim": ["batch=2", "batch=3"]})
+    batched = opcost.count(path, batch=2, options={"dim": "seq=5"})
+    assert batched.totals.macs == 2 * 5 * 4 * 3
+    assert not batched.notes
+    with pytest.raises(InputError, match="batch was asked to be 3 and 2"):
+        opcost.count(path, batch=2, options={"dim": "batch=3"})
+    with pytest.raises(InputError, match="no input of the file has a size for image"):
+        opcost.count(path, image=8)
+    with pytest.raises(InputError, match="not a str"):
+        opcost.count(path, options={"dim": 2})
+    with pytest.raises(InputError, match="is not a size"):
+        opcost.count(path, options={"dim": "batch=²"})
     with pytest.raises(UnknownName, match="did you mean 'batch'"):
         opcost.count(path, options={"dim": "bacth=2"})
     with pytest.raises(InputError, match="has 3 axes"):
         opcost.count(path, shapes={"x": (2, 4)})
+
+
+def test_sizes_are_set_one_by_one_or_with_commas_on_the_command_line(
+    written: Written, opcost_command: Callable[..., Any]
+) -> None:
+    path = written(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
+    )
+    for words in (("--dim", "batch=2", "--dim", "seq=5"), ("--dim", "batch=2,seq=5")):
+        done = opcost_command("count", path, *words, "--view", "json")
+        assert json.loads(done.out)["totals"]["macs"] == 2 * 5 * 4 * 3
 
 
 def test_a_size_given_for_one_input_holds_for_others(written: Written) -> None:
@@ -242,92 +240,6 @@ def test_a_padding_that_the_model_computes_is_followed(written: Written) -> None
     path = written(nodes, [tensor("x", 2, "n")], stored)
     assert opcost.count(path, shapes={"x": (2, 3)}).outputs[0].shape == (2, 5)
     assert opcost.count(path, shapes={"x": (2, 9)}).outputs[0].shape == (2, 9)
-
-
-# -- graphs inside nodes -----------------------------------------------------------------------------------------------------
-
-
-def branch(name: str, width: int) -> Any:
-    node = helper.make_node("MatMul", ["x", f"w{width}"], [name])
-    return helper.make_graph(
-        [node], name, [], [helper.make_empty_tensor_value_info(name)], [weight(f"w{width}", 4, width)]
-    )
-
-
-def test_of_two_branches_the_dearer_counts_and_both_are_shown(written: Written, tmp_path: Path) -> None:
-    node = helper.make_node("If", ["c"], ["y"], "choose", then_branch=branch("t", 3), else_branch=branch("e", 5))
-    report = opcost.count(written([node], [tensor("x", 2, 4), tensor("c", kind=BOOL)]))
-    assert report.totals.macs == 2 * 4 * 5
-    assert [row.op.repeat for row in report.rows if row.op.kind == "matmul"] == [0, 1]
-    assert [note.code for note in report.notes] == ["branch"]
-    assert report.outputs[0].shape == (2, None)
-    assert (
-        opcost.load_report_text(report.render("json")).totals == report.totals
-        if hasattr(opcost, "load_report_text")
-        else True
-    )
-
-
-def test_a_branch_that_is_known_is_the_only_one(written: Written) -> None:
-    true = numpy_helper.from_array(np.array(True), "c")
-    node = helper.make_node("If", ["c"], ["y"], "choose", then_branch=branch("t", 3), else_branch=branch("e", 5))
-    report = opcost.count(written([node], [tensor("x", 2, 4)], [true]))
-    assert report.totals.macs == 2 * 4 * 3
-    assert len(report.rows) == 1
-
-
-def loop(body_nodes: list[Any], stored: list[Any] = ()) -> Any:  # type: ignore[assignment]
-    ins = [tensor("i", kind=INT64), tensor("going", kind=BOOL), helper.make_empty_tensor_value_info("h")]
-    outs = [helper.make_empty_tensor_value_info(name) for name in ("going_on", "h_next", "kept")]
-    nodes = [helper.make_node("Identity", ["going"], ["going_on"]), *body_nodes]
-    body = helper.make_graph(nodes, "body", ins, outs, list(stored))
-    return helper.make_node("Loop", ["trips", "", "x"], ["last", "all"], "turn", body=body)
-
-
-def test_a_loop_is_counted_as_often_as_it_turns(written: Written) -> None:
-    turns = 6
-    body = [helper.make_node("MatMul", ["h", "w"], ["h_next"]), helper.make_node("Relu", ["h_next"], ["kept"])]
-    path = written([loop(body, [weight("w", 4, 4)])], [tensor("x", 2, 4)], [integers("trips", turns)], [
-        helper.make_empty_tensor_value_info(name) for name in ("last", "all")
-    ])  # fmt: skip
-    report = opcost.count(path)
-    assert report.totals.macs == turns * 2 * 4 * 4
-    assert [spec.shape for spec in report.outputs] == [(2, 4), (turns, 2, 4)]
-    assert report.totals.params == 4 * 4
-
-
-def test_a_loop_that_data_ends_is_counted_once_and_told(written: Written) -> None:
-    body = [helper.make_node("MatMul", ["h", "w"], ["h_next"]), helper.make_node("Relu", ["h_next"], ["kept"])]
-    path = written([loop(body, [weight("w", 4, 4)])], [tensor("x", 2, 4), tensor("trips", kind=INT64)])
-    report = opcost.count(path)
-    assert report.totals.macs == 2 * 4 * 4
-    assert [note.code for note in report.notes] == ["loop"]
-    assert opcost.count(path, {"x": np.zeros((2, 4), "float32"), "trips": np.array(9)}).totals.macs == 9 * 2 * 4 * 4
-
-
-def test_a_tensor_that_grows_in_every_turn_has_an_unknown_extent(written: Written) -> None:
-    body = [helper.make_node("Concat", ["h", "more"], ["h_next"], axis=0), helper.make_node("Relu", ["more"], ["kept"])]
-    path = written([loop(body, [weight("more", 1, 4)])], [tensor("x", 2, 4)], [integers("trips", 3)])
-    assert opcost.count(path).outputs[0].shape == (None, 4)
-
-
-def test_a_function_is_its_nodes_with_the_attributes_of_the_call(tmp_path: Path) -> None:
-    inner = helper.make_node("Gemm", ["a", "b"], ["c"])
-    turned = onnx.AttributeProto(name="transB", ref_attr_name="turned", type=onnx.AttributeProto.INT)
-    inner.attribute.append(turned)
-    function = helper.make_function(
-        "own", "Product", ["a", "b"], ["c"], [inner], [helper.make_opsetid("", 18)], ["turned"]
-    )
-    node = helper.make_node("Product", ["x", "w"], ["y"], domain="own", turned=1)
-    graph = helper.make_graph(
-        [node], "net", [tensor("x", 2, 4)], [helper.make_empty_tensor_value_info("y")], [weight("w", 3, 4)]
-    )
-    domains = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
-    path = tmp_path / "f.onnx"
-    path.write_bytes(helper.make_model(graph, functions=[function], opset_imports=domains).SerializeToString())
-    report = opcost.count(path)
-    assert report.totals.macs == 2 * 4 * 3
-    assert report.outputs[0].shape == (2, 3)
 
 
 # -- quantized and fused ------------------------------------------------------------------------------------------------------

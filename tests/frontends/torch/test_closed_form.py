@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -66,6 +67,23 @@ def test_elementwise(func: Any, shape: tuple[int, ...], dtype: torch.dtype, tran
     if func in (aten.clamp.default, aten.clamp_min.default):
         numbers = [0.5]
     assert_as_pytorch(func, *args, *numbers)
+
+
+@given(shape=st.lists(extents, min_size=1, max_size=4), steps=st.lists(st.integers(1, 2), min_size=4, max_size=4))
+def test_rows_with_gaps_between_them_are_answered_without_a_kernel(shape: list[int], steps: list[int]) -> None:
+    """A slice of every second row: strides fall as rows' do, and what is made has no gaps."""
+    whole = tensor(tuple([n * step for n, step in zip(shape, steps, strict=False)]))
+    gaps = whole[tuple([slice(None, None, step) for step in steps[: len(shape)]])]
+    answered = all(outer > inner for outer, inner in pairwise(gaps.stride())) or gaps.is_contiguous()
+    for func in (aten.add.Tensor, aten.mul.Tensor):
+        assert assert_as_pytorch(func, gaps, tensor(tuple(shape))) == answered
+        assert assert_as_pytorch(func, tensor(tuple(shape)), gaps) == answered
+    assert assert_as_pytorch(aten.sigmoid.default, gaps) == answered
+
+
+def test_an_expanded_vector_is_left_to_pytorch_or_answered_as_it_does() -> None:
+    assert_as_pytorch(aten.sigmoid.default, tensor((1,)).expand(4))
+    assert_as_pytorch(aten.mul.Tensor, tensor((1,)).expand(4), tensor((4,)))
 
 
 @given(shape=st.lists(extents, min_size=1, max_size=4), data=st.data())

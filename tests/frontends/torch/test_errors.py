@@ -292,3 +292,10 @@ def test_every_error_is_one_of_ours() -> None:
             attempt()
         assert caught.value.exit_code in (2, 3)
         assert "Traceback" not in str(caught.value)
+
+
+def test_an_error_that_has_no_place_names_none() -> None:
+    model = nn.Linear(2, 3).requires_grad_(False)
+    with pytest.raises(OpcostError, match="no parameter requires a gradient") as caught:
+        opcost.count(model, torch.ones(1, 2), backward=True)
+    assert caught.value.message.endswith("requires a gradient")

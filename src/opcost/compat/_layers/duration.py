@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,14 +16,19 @@ from opcost.frontends.torch.tree import map_tensors
 
 
 def seconds_by_module(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, warm_up: int = 1
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    warm_up: int = 1,
+    called: Callable[..., Any] | None = None,
 ) -> dict[int, float]:
     """Seconds in each module's own forward by the module's id, what it calls left out; nothing for a model without data."""
     if any(tensor.device.type == "meta" for tensor in (*model.parameters(), *model.buffers())):
         return {}
     device = device_of(model)
     clock = _Clock()
-    with undisturbed(model) as run, ExitStack() as undo:
+    with undisturbed(model, called) as run, ExitStack() as undo:
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
                 undo.callback(module.register_forward_pre_hook(clock.start).remove)

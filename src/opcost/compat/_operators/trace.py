@@ -47,6 +47,6 @@ def _between(report: Report, calls: Iterable[Called], first: int, end: int, made
         inside: tuple[Node, ...] = ()
         if call.kind.startswith(PYTHON_OPERATOR):
             inside = tuple(_between(report, call.inside, call.first, call.end, made_by))
-        yield Node(call.kind, call.arguments, call.results, call.module, rows[call.first : call.end], inside)
+        yield Node(call.kind, call.arguments, call.results, call.module, tuple(rows[call.first : call.end]), inside)
         done = call.end
     yield from nodes_of_rows(rows[done:end], made_by)

@@ -55,11 +55,12 @@ def calculate_flops(
 
     With a tokenizer, `input_shape` is (batch, tokens). `include_backPropagation` multiplies what is returned by one more than
     `compute_bp_factor`; for a count of the backward pass itself there is `opcost.count(backward=True)`.
+    `forward_mode="generate"` counts a call of the model's `generate`.
     """
     if transformer_tokenizer is not None and not args and not kwargs:
         kwargs, input_shape = _tokens(transformer_tokenizer, input_shape), None
     given, named = arguments(model, input_shape, args, kwargs or {}, forward_mode)
-    costs = count(model, given, named, ignore_modules or ())
+    costs = count(model, given, named, ignore_modules or (), forward_mode)
     params = _trainable(model)
     if print_results:
         print(_text(model, costs, params, compute_bp_factor, output_unit, output_precision, detailed=print_detailed))

@@ -11,7 +11,7 @@ from torch import nn
 from opcost.compat._layers.names import Names, lineage
 from opcost.compat._operators.node import Node
 from opcost.compat._operators.trace import trace
-from opcost.errors import InputError
+from opcost.errors import InputError, UnknownName
 
 _PER_INPUT = frozenset({
     "relu", "relu_", "prelu", "elu", "elu_", "leaky_relu", "leaky_relu_", "relu6", "hardtanh", "hardtanh_", "silu", "silu_",
@@ -45,13 +45,21 @@ class Costs(NamedTuple):
         return self.by_module.get(name, Cost())
 
 
-def count(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], ignored: Collection[type]) -> Costs:
+MODES = ("forward", "generate")
+"""What of a model is run."""
+
+
+def count(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], ignored: Collection[type], mode: str = "forward"
+) -> Costs:
     """Count a model in evaluation mode; what runs in modules of ignored classes is left out."""
     names = Names(model)
     kinds = {name: type(module) for name, module in names.modules.items()}
     by_module: dict[str, Cost] = {}
-    for node in trace(model, args, kwargs, mode="eval").nodes:
-        above = list(lineage(names.registered(node.module)))
+    stem = "" if mode == "forward" else "self"  # the model, in a count of one of its methods
+    for node in trace(model if mode == "forward" else model.generate, args, kwargs, mode="eval").nodes:
+        path = node.module.removeprefix(stem).removeprefix(".")
+        above = list(lineage(names.registered(path)))
         cost = cost_of(node)
         if any(cost) and not any(kinds[name] in ignored for name in above):
             for name in above:
@@ -82,10 +90,10 @@ def arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the model is called with: a tensor of one shape, or what was given."""
     assert isinstance(model, nn.Module), "model must be a PyTorch module"
-    if mode != "forward":
-        raise InputError(
-            f"the mode {mode!r} is not answered", hint="count what generation runs with `with opcost.recording() as r:`"
-        )
+    if mode not in MODES:
+        raise UnknownName("mode", mode, MODES)
+    if mode == "generate" and not hasattr(model, "generate"):
+        raise InputError(f"{type(model).__name__} has no method generate", hint='count its forward: mode="forward"')
     if input_shape is not None:
         if type(input_shape) is not tuple or not input_shape:
             raise AssertionError("input_shape must be a tuple of at least one element")

@@ -33,14 +33,18 @@ def get_model_profile(
 ) -> tuple[Any, Any, Any]:
     """Flops, multiply-accumulates and parameters of a forward pass in evaluation mode, as text or as numbers.
 
+    With `mode="generate"`, of a call of the model's `generate`.
+
     The printed profile has the latency of every module in one real run after `warm_up` others; a model without data has none.
     """
     given, named = arguments(model, input_shape, args, kwargs or {}, mode)
-    costs = count(model, given, named, ignore_modules or ())
+    costs = count(model, given, named, ignore_modules or (), mode)
     params = sum(p.numel() for p in model.parameters())
     total = costs.of("")
     if print_profile:
-        seconds = seconds_by_module(model, given, named, warm_up=warm_up)
+        seconds = seconds_by_module(
+            model, given, named, warm_up=warm_up, called=model.generate if mode == "generate" else None
+        )
         profile = Profile(model, costs, params, seconds)
         text = profile.text(warm_up, module_depth, top_modules, detailed=detailed)
         if output_file:

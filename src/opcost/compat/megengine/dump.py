@@ -17,7 +17,7 @@ from opcost.errors import InputError
 from opcost.frontends.megengine.infer import Inferred, infer
 from opcost.frontends.megengine.inputs import input_names
 from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor, read_model
-from opcost.frontends.megengine.pages import Pages, pages_of
+from opcost.frontends.pages import Pages, pages_of
 
 _PARAMETER = "ImmutableTensor"
 _CONVOLUTIONS = ("Convolution", "ConvBias")

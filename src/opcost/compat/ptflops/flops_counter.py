@@ -15,7 +15,7 @@ from torch import nn
 from opcost.compat._layers.annotated import repr_with
 from opcost.compat.ptflops.count import Hook, ModuleMacs, OperatorMacs, count_modules, count_operators
 from opcost.compat.ptflops.text import flops_to_string, params_to_string
-from opcost.errors import InputError
+from opcost.errors import InputError, StateError
 
 
 class FLOPS_BACKEND(Enum):
@@ -61,8 +61,11 @@ def get_model_complexity_info(
         count = partial(count_modules, functional=(backend_specific_config or {}).get("count_functional", True))
     try:
         found = count(model, args, kwargs, ignore_modules, hooks)
-    except Exception as exc:  # noqa: BLE001 - whatever the model raises is told, and the answer is None
+    except Exception as exc:
         cause = exc.__cause__ or exc
+        if isinstance(cause, StateError):  # the model is not as it was: nobody may overlook that
+            raise
+        # Whatever else the model raises is told, and the answer is None.
         print(
             f"Flops estimation was not finished successfully because of the following exception: \n{type(cause)}: {cause}",
             file=out,

@@ -19,5 +19,6 @@ def _fill(call: Call) -> Translation:
 
 @on("dropout", "quantized::dropout")
 def _dropout(call: Call) -> Translation:
-    training = call.get("train", "training")
-    return Translation("random", {"fn": "dropout"}) if training else Translation("view", {})
+    """Nothing is drawn where nothing is to be dropped."""
+    drops = call.get("train", "training") and call["p"]
+    return Translation("random", {"fn": "dropout"}) if drops else Translation("view", {})

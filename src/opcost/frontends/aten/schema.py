@@ -1,7 +1,7 @@
 """Operator schemas, as PyTorch writes them: `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`.
 
 Those of PyTorch's own operators lie beside this file, because a file that names an operator leaves out the arguments that
-have their default. Only the lines that are asked for are parsed.
+have their default. Only the lines that are asked for are parsed. Beside them lie the names of those that PyTorch takes apart.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Argument(NamedTuple):
     writes: bool = False
     out: bool = False
     """It is only written: `out=`."""
+    keyword: bool = False
+    """It is given by its name alone."""
 
     @property
     def is_tensor(self) -> bool:
@@ -75,6 +77,16 @@ def overloads(name: str) -> tuple[Schema, ...]:
     return tuple(parse(line) for line in _lines().get(name, ()))
 
 
+def is_implicit(schema: Schema) -> bool:
+    """Whether PyTorch takes the operator apart before any device sees it, so that a count sees only what it consists of."""
+    return (f"{schema.name}.{schema.overload}" if schema.overload else schema.name) in _implicit()
+
+
+@cache
+def _implicit() -> frozenset[str]:
+    return frozenset(_shipped_text("implicit.txt").split())
+
+
 @cache
 def _lines() -> dict[str, list[str]]:
     """The lines of the file by operator."""
@@ -86,7 +98,11 @@ def _lines() -> dict[str, list[str]]:
 
 @cache
 def _text() -> str:
-    return "\n" + (files("opcost.frontends.aten") / "schemas.txt").read_text(encoding="ascii")
+    return "\n" + _shipped_text("schemas.txt")
+
+
+def _shipped_text(name: str) -> str:
+    return (files("opcost.frontends.aten") / name).read_text(encoding="ascii")
 
 
 def _arguments(text: str) -> Iterator[Argument]:
@@ -96,7 +112,7 @@ def _arguments(text: str) -> Iterator[Argument]:
             keywords = True
         elif part and part != "...":
             argument = _argument(part)
-            yield argument._replace(out=keywords and argument.writes)
+            yield argument._replace(out=keywords and argument.writes, keyword=keywords)
 
 
 _MARK = re.compile(r"""[][(),]|"(?:\\.|[^"\\])*\"""")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from opcost.frontends.megengine.flatbuffer import F32, I8, U8, Table
+from opcost.frontends.flatbuffer import F32, I8, U8, Table
 
 NAMES = (
     "float32", "uint8", "int8", "int16", "int32", "int1", "int2", "int4", "uint8", "float16", "uint4", "quint8",

@@ -135,7 +135,7 @@ class _Builder(GraphBuilder):
             for variable, tensor in zip(op.outputs, op.tensors, strict=True):
                 name = self.model.variables[variable].name or tensor.name or op.name
                 names[variable] = name or f"tensor{op.index}"
-                roles[variable] = "buffer" if variable in state - weights else _role(tensor, name)
+                roles[variable] = "buffer" if variable in state - weights else role_of(tensor, name)
         return roles, names
 
     # -- modules --------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class _Builder(GraphBuilder):
         return types
 
 
-def _role(tensor: Tensor, name: str) -> Role:
+def role_of(tensor: Tensor, name: str) -> Role:
     """Weights are numbers with a fraction, or their quantized form; a single one is a weight only by its name.
 
     MegEngine calls the numbers of a formula `const<2>` or after the operator that made them, `Fill[0]`.

@@ -5,7 +5,7 @@ Workspaces and outputs that are switched off do not count. An operator that is n
 
 from __future__ import annotations
 
-from opcost.frontends.megengine.flatbuffer import LONGEST_LIST
+from opcost.frontends.flatbuffer import LONGEST_LIST
 from opcost.frontends.megengine.params import Param
 
 _SEVERAL = {

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from opcost.core.graph import Attr
 from opcost.core.resources import table as packaged
+from opcost.frontends.flatbuffer import F32, F64, I8, I32, U8, U32, U64, Table
 from opcost.frontends.megengine.dtypes import name_of, read_dtype
-from opcost.frontends.megengine.flatbuffer import F32, F64, I8, I32, U8, U32, U64, Table
 
 FORMAT: dict[str, Any] = packaged(__package__, "format.json")
 """What MegEngine 1.13 writes: the members of enumerations, the fields of tables, the names of operators."""

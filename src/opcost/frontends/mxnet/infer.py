@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from math import prod
 
 from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
 from opcost.errors import InputError, SourceError
+from opcost.frontends.building import check_extents
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.table import Call, Inferred, Operator, Type
 from opcost.frontends.mxnet.symbol import Node, Symbol, used_outputs
 
 MOST_AXES = 32
-MOST_ELEMENTS = (1 << 63) - 1
 DEFAULT_TYPE = "float32"
 """The element type of a variable about which nobody says anything."""
 
@@ -128,7 +127,7 @@ class _Inference:
     def _learn(self, node: int, output: int, shape: Shape, dtype: Type, asked: Node) -> None:
         """Write down what a rule has found, and ask everybody else who shares that tensor again."""
         if shape is not None:
-            _check(shape, asked)
+            check_extents(shape, asked, MOST_AXES)
         try:
             merged = merge(self.shapes[node][output], shape)
         except Mismatch as exc:
@@ -161,16 +160,3 @@ def _outputs(node: Node, rule: Operator | None) -> int:
         return rule.output_count(node.attrs)
     except AttributeFault as exc:
         raise SourceError(f"{node}: {exc.message}") from exc
-
-
-def _check(shape: tuple[int | None, ...], node: Node) -> None:
-    """Refuse what no tensor can be, before numbers grow without end."""
-    if len(shape) > MOST_AXES:
-        raise SourceError(f"{node}: a tensor would have {len(shape)} axes, and MXNet's have at most {MOST_AXES}")
-    known = [extent for extent in shape if extent is not None]
-    if any(extent < 0 for extent in known):
-        raise InputError(
-            f"{node}: a tensor would have the shape {text(shape)}", hint="the input is too small for this model"
-        )
-    if prod(known) > MOST_ELEMENTS:
-        raise SourceError(f"{node}: a tensor would have the shape {text(shape)}, more than memory can address")

@@ -24,13 +24,14 @@ _DAMAGED = "the file is damaged or cut short: fetch it again"
 _TYPES = {
     "f2": "float16", "f4": "float32", "f8": "float64", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "b1": "bool", "b2": "bfloat16", "V2": "bfloat16",
+    "c8": "complex64", "c16": "complex128",
 }  # fmt: skip
 _SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")
 """A sparse array is a folder of these."""
 
 
-def list_archive(file: BinaryIO, where: str) -> Iterator[tuple[str, tuple[int, ...], str, str]]:
-    """Name, shape, element type and storage of each array in an archive."""
+def list_archive(file: BinaryIO, where: str) -> Iterator[tuple[str, tuple[int, ...], str, str, int | None]]:
+    """Name, shape, element type and storage of each array in an archive, and the bytes of all parts of a sparse one."""
     try:
         with archive_in(file) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
@@ -43,12 +44,12 @@ def list_archive(file: BinaryIO, where: str) -> Iterator[tuple[str, tuple[int, .
 
 def _arrays(
     archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], where: str
-) -> Iterator[tuple[str, tuple[int, ...], str, str]]:
-    names = {info.filename.removesuffix(".npy") for info in members}
+) -> Iterator[tuple[str, tuple[int, ...], str, str, int | None]]:
+    names = {info.filename.removesuffix(".npy"): info.file_size for info in members}
     for info in members:
         name = info.filename.removesuffix(".npy")
         folder, _, part = name.rpartition("/")
-        sparse = part in _SPARSE_PARTS and {f"{folder}/data", f"{folder}/shape", f"{folder}/format"} <= names
+        sparse = part in _SPARSE_PARTS and {f"{folder}/data", f"{folder}/shape", f"{folder}/format"} <= names.keys()
         if sparse and part != "data":
             continue
         with archive.open(info) as member:
@@ -60,9 +61,10 @@ def _arrays(
             )
         if sparse:
             storage = "csr" if f"{folder}/indptr" in names else "row_sparse"
-            yield folder, _dense_shape(archive, f"{folder}/shape.npy", where), dtype, storage
+            stored = sum(names.get(f"{folder}/{each}", 0) for each in ("data", "indices", "indptr"))
+            yield folder, _dense_shape(archive, f"{folder}/shape.npy", where), dtype, storage, stored
         else:
-            yield name, shape, dtype, "default"
+            yield name, shape, dtype, "default", None
 
 
 def _dense_shape(archive: zipfile.ZipFile, name: str, where: str) -> tuple[int, ...]:
@@ -103,9 +105,7 @@ def _header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
     if not isinstance(shape, tuple) or len(shape) > _MOST_AXES or not all(map(_is_extent, shape)):
         raise SourceError(f"{where} has the shape {str(shape)[:60]}", hint=_DAMAGED)
     if dtype is None:
-        raise SourceError(
-            f"{where} has the element type {str(described.get('descr'))[:60]!r}, which MXNet does not have"
-        )
+        raise SourceError(f"{where} has the element type {str(described.get('descr'))[:60]!r}, which is no number")
     return shape, dtype, begin + length
 
 
@@ -127,6 +127,6 @@ def _dtype(descr: Any) -> str | None:
     """NumPy's word for an element type in ours; bfloat16 is a structure with one field of that name."""
     if isinstance(descr, list) and len(descr) == 1 and isinstance(descr[0], tuple) and len(descr[0]) == 2:
         descr = descr[0][1]
-    if not isinstance(descr, str) or not re.fullmatch(r"[<|=>]?[A-Za-z]\d", descr):
+    if not isinstance(descr, str) or not re.fullmatch(r"[<|=>]?[A-Za-z]\d{1,2}", descr):
         return None
-    return _TYPES.get(descr[-2:])
+    return _TYPES.get(descr.lstrip("<|=>"))

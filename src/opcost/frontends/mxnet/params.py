@@ -43,6 +43,8 @@ class Array(NamedTuple):
     dtype: str
     storage: str = "default"
     """`default`, `row_sparse` or `csr`."""
+    stored: int | None = None
+    """Bytes of a sparse array, with its indices; a dense one has as many as its shape and type say."""
 
 
 def read_params(path: Path) -> tuple[Array, ...]:
@@ -128,10 +130,11 @@ class _Reader:
             self._check_shape(index_shape, f"the indices of {what}")
             indices.append((index_shape, index_type))
         data = self._held(shape, held, [index_shape for index_shape, _ in indices], what)
+        begin = self.at
         self._skip(_nbytes(data, dtype), f"the data of {what}")
         for index_shape, index_type in indices:
             self._skip(_nbytes(index_shape, index_type), f"the indices of {what}")
-        return Array("", shape, dtype, storage)
+        return Array("", shape, dtype, storage, self.at - begin if indices else None)
 
     def _held(
         self, shape: tuple[int, ...], held: tuple[int, ...] | None, indices: list[tuple[int, ...]], what: str

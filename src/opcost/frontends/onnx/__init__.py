@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.options import Option
+from opcost.frontends.open_sizes import DIM
 from opcost.frontends.registry import FrontEnd
 
 if TYPE_CHECKING:
@@ -19,15 +19,17 @@ class OnnxFrontEnd(FrontEnd):
     name = "onnx"
     framework = "onnx"
     suffixes = (".onnx",)
-    options = (
-        Option(
-            "dim", str, "Sizes that an ONNX model leaves open, by name: batch=1,seq=128. Others are 1.", "NAME=SIZE"
-        ),
-    )
+    options = (DIM,)
+    understands = frozenset({"sizes"})
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """The first field of a model is its version, the producer or a graph."""
-        return bool(head) and head[0] in b"\x08\x12\x1a\x3a\x42"
+        if not head or head[0] not in b"\x08\x12\x1a\x3a\x42":
+            return False
+        from opcost.frontends.protobuf import second_begins
+
+        # The producer's name is text; what comes through a pipe may be another format that begins as this one does.
+        return path.suffix.lower() == ".onnx" or second_begins(head) not in (b"\n", b"\xa2")
 
     def owns(self, obj: object) -> bool:
         return False

@@ -1,16 +1,16 @@
-"""An ONNX model as data: graphs of nodes, tensors of which only small ones have content, and what is declared of values."""
+"""An ONNX model as data: its graph, the functions it calls, and the versions of its operators."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
-from opcost.core.shapes import Shape
-from opcost.frontends.onnx.wire import Field, Piece, Span, fields, floats, integers, piece, size_of, text, whole
+from opcost.frontends.nodes.model import MOST_AXES, MOST_CONTENT, MOST_DEPTH, Content, Declared, Node, NodeGraph, Stored
+from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, piece, size_of, text
 
 DTYPES = dict(
     enumerate(
@@ -20,73 +20,11 @@ DTYPES = dict(
         """.split()
     )
 )
-MOST_CONTENT = 4096
-"""Elements of a tensor whose content is read: shapes, axes, scales, and tables of such."""
-MOST_AXES = 64
-MOST_DEPTH = 32
-"""Graphs inside graphs."""
 
 _RAW = {
     "float32": "f", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "int32": "i", "int64": "q", "bool": "?",
     "float16": "e", "float64": "d", "uint32": "I", "uint64": "Q",
 }  # fmt: skip
-
-Number: TypeAlias = "int | float | bool | None"
-
-
-class Content(NamedTuple):
-    """The elements of a small tensor, in order; None where one depends on data."""
-
-    shape: tuple[int, ...]
-    items: tuple[Number, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A tensor that the file holds, or says where another file does."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    content: Content | None = None
-
-
-class Declared(NamedTuple):
-    """What a file says of a value: its element type, and its shape, whose extents may be names."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | str | None, ...] | None
-    tensor: bool = True
-    """It is a tensor, and not a sequence, a mapping or something that may be absent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operator as the file has it; an empty name stands for an input or output that is left out."""
-
-    op: str
-    domain: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attrs: Mapping[str, Any]
-    props: Mapping[str, str]
-
-    def __str__(self) -> str:
-        return f"{self.op} {self.name!r}" if self.name else f"the {self.op} that makes {', '.join(self.outputs[:1])!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class OnnxGraph:
-    """Nodes in the order in which they run."""
-
-    name: str
-    nodes: tuple[Node, ...]
-    stored: Mapping[str, Stored]
-    inputs: tuple[Declared, ...]
-    outputs: tuple[Declared, ...]
-    declared: Mapping[str, Declared]
 
 
 class Function(NamedTuple):
@@ -108,45 +46,16 @@ class Reference(NamedTuple):
 class Model:
     """A graph, the functions it calls, and the versions of the operators."""
 
-    graph: OnnxGraph
+    graph: NodeGraph
     functions: Mapping[tuple[str, str], Function]
     opsets: Mapping[str, int]
     producer: str
     ir: int
 
 
-@dataclass(slots=True)
-class _Parts:
-    """The fields of one message by number."""
-
-    found: dict[int, list[Field]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, message: Piece) -> _Parts:
-        parts = cls()
-        for number, value in fields(message):
-            parts.found.setdefault(number, []).append(value)
-        return parts
-
-    def all(self, number: int) -> list[Field]:
-        return self.found.get(number, [])
-
-    def text(self, number: int) -> str:
-        return text(self.found[number][-1]) if number in self.found else ""
-
-    def whole(self, number: int, default: int = 0) -> int:
-        return whole(self.found[number][-1]) if number in self.found else default
-
-    def integers(self, number: int) -> list[int]:
-        return [value for each in self.all(number) for value in integers(each)]
-
-    def messages(self, number: int) -> list[_Parts]:
-        return [_Parts.of(piece(each)) for each in self.all(number)]
-
-
 def read_model(message: Piece) -> Model:
     """The model in these bytes."""
-    parts = _Parts.of(message)
+    parts = Parts.of(message)
     if 7 not in parts.found:
         raise Bad("there is no graph in it")
     opsets = {each.text(1) or "ai.onnx": each.whole(2) for each in parts.messages(8)}
@@ -160,7 +69,7 @@ def read_model(message: Piece) -> Model:
     return Model(_graph(piece(parts.all(7)[-1]), 0), functions, opsets, producer, parts.whole(1))
 
 
-def _graph(message: Piece, depth: int) -> OnnxGraph:
+def _graph(message: Piece, depth: int) -> NodeGraph:
     if depth > MOST_DEPTH:
         raise Bad(f"graphs lie in one another, more than {MOST_DEPTH} deep")
     nodes: list[Node] = []
@@ -180,26 +89,27 @@ def _graph(message: Piece, depth: int) -> OnnxGraph:
                 tensor = _sparse(piece(value))
                 stored[tensor.name] = tensor
             case 11 | 12 | 13:
-                values[number].append(_declared(_Parts.of(piece(value))))
+                values[number].append(_declared(Parts.of(piece(value))))
     declared = {each.name: each for each in (*values[13], *values[12])}
-    return OnnxGraph(name, tuple(nodes), stored, tuple(values[11]), tuple(values[12]), declared)
+    return NodeGraph(name, tuple(nodes), stored, tuple(values[11]), tuple(values[12]), declared)
 
 
 def _node(message: Piece, depth: int) -> Node:
-    parts = _Parts.of(message)
+    parts = Parts.of(message)
+    found = parts.found
     return Node(
         op=parts.text(4),
-        domain=parts.text(7).replace("ai.onnx.ml", "ml").replace("ai.onnx", ""),
+        domain=parts.text(7).replace("ai.onnx.ml", "ml").replace("ai.onnx", "") if 7 in found else "",
         name=parts.text(3),
-        inputs=tuple(map(text, parts.all(1))),
-        outputs=tuple(map(text, parts.all(2))),
-        attrs=dict(_attribute(piece(each), depth) for each in parts.all(5)),
-        props={each.text(1): each.text(2) for each in parts.messages(9)},
+        inputs=tuple(map(text, found.get(1, ()))),
+        outputs=tuple(map(text, found.get(2, ()))),
+        attrs=dict([_attribute(piece(each), depth) for each in found[5]]) if 5 in found else {},
+        props={each.text(1): each.text(2) for each in parts.messages(9)} if 9 in found else {},
     )
 
 
 def _attribute(message: Piece, depth: int) -> tuple[str, Any]:
-    parts = _Parts.of(message)
+    parts = Parts.of(message)
     name = parts.text(1)
     if 21 in parts.found:
         return name, Reference(parts.text(21))
@@ -229,7 +139,7 @@ def _attribute(message: Piece, depth: int) -> tuple[str, Any]:
     return name, value
 
 
-def _untyped(parts: _Parts) -> Any:
+def _untyped(parts: Parts) -> Any:
     """An attribute of the first versions, whose kind is told by what it holds."""
     if 3 in parts.found:
         return parts.whole(3)
@@ -243,7 +153,7 @@ def _untyped(parts: _Parts) -> Any:
 
 
 def _tensor(message: Piece) -> Stored:
-    parts = _Parts.of(message)
+    parts = Parts.of(message)
     shape = tuple(parts.integers(1))
     if len(shape) > MOST_AXES or any(extent < 0 for extent in shape):
         raise Bad(f"a stored tensor has the shape {shape[:MOST_AXES]}")
@@ -256,7 +166,7 @@ def _tensor(message: Piece) -> Stored:
     return Stored(parts.text(8), shape, dtype, content)
 
 
-def _items(parts: _Parts, dtype: str, elements: int) -> list[Any]:
+def _items(parts: Parts, dtype: str, elements: int) -> list[Any]:
     """The elements, where they are of a type that shapes and scales are made of."""
     if 9 in parts.found:
         raw = piece(parts.all(9)[-1])
@@ -279,12 +189,12 @@ def _items(parts: _Parts, dtype: str, elements: int) -> list[Any]:
 
 
 def _sparse(message: Piece) -> Stored:
-    parts = _Parts.of(message)
+    parts = Parts.of(message)
     values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else Stored("", (0,), "float32")
     return Stored(values.name, tuple(parts.integers(3)), values.dtype)
 
 
-def _declared(parts: _Parts) -> Declared:
+def _declared(parts: Parts) -> Declared:
     """What is said of a value; only a tensor has a shape."""
     for kind in parts.messages(2):
         for tensor in (*kind.messages(1), *kind.messages(8)):
@@ -296,7 +206,7 @@ def _declared(parts: _Parts) -> Declared:
     return Declared(parts.text(1), "float32", None)
 
 
-def _extent(parts: _Parts) -> int | str | None:
+def _extent(parts: Parts) -> int | str | None:
     if 1 in parts.found:
         extent = parts.whole(1)
         return extent if extent >= 0 else None
@@ -307,10 +217,3 @@ def _dtype(number: int) -> str:
     if number not in DTYPES:
         raise Bad(f"an element type has the number {number}")
     return DTYPES[number]
-
-
-def known_shape(declared: Declared, sizes: Mapping[str, int]) -> Shape:
-    """The declared shape, with names replaced by what they stand for."""
-    if declared.shape is None:
-        return None
-    return tuple(sizes.get(extent) if isinstance(extent, str) else extent for extent in declared.shape)

@@ -1,15 +1,15 @@
-"""Modules, and the part that each stored tensor plays, as far as names and readers tell them."""
+"""What ONNX's exporters and operators tell of modules and of the parts that stored tensors play."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from opcost.core.dtype import INTEGER
-from opcost.core.graph import Module, Role
-from opcost.frontends.building import GraphBuilder, tree_order, with_above
-from opcost.frontends.onnx.call import Made
-from opcost.frontends.onnx.model import Node
+from opcost.core.graph import Role
+from opcost.frontends.nodes.call import Made
+from opcost.frontends.nodes.model import Node
+from opcost.frontends.nodes.scopes import Scopes, clean
 
 _STATISTICS = {"BatchNormalization": (3, 4)}
 _QUANTIZED = {
@@ -29,46 +29,18 @@ _WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul FusedConv FusedMatMul LSTM
 """Operators whose constants of two axes and more are weights, though they stand in a node of their own."""
 
 
-class Scopes:
-    """Where nodes stand in the tree of modules, and who reads which stored tensor as what."""
+class OnnxScopes(Scopes):
+    """Paths of PyTorch's two exporters, and the tensors that quantized operators read."""
 
-    def __init__(self) -> None:
-        self.held: dict[int, bool] = {}
-        """Stored tensors by their values; True: they stand in a node and not among the weights."""
-        self.roles: dict[int, Role] = {}
-        self.owners: dict[int, str] = {}
-        self.paths: dict[str, str] = {}
-        """The operator that first stood there."""
-        self.shared: set[int] = set()
-        self.logical: dict[int, tuple[tuple[int, ...], str]] = {}
-        """Shape and element type of packed weights as they are meant."""
+    def told(self, node: Node) -> str | None:
+        return (_told(node.props) if node.props else None) or super().told(node)
 
-    def path(self, node: Node, reads: Sequence[int], maker: GraphBuilder) -> str:
-        """The module of a node: told by the exporter, by the node's name, or by that of a weight it reads."""
-        found = _told(node.props) or _from_name(node.name)
-        if found is None:
-            names = [maker.values[value].name for value in reads if value in self.held]
-            found = next((name.rpartition(".")[0] for name in names if "." in name and "/" not in name), "")
-        self.paths.setdefault(found, node.op)
-        return found
+    def meant(self, node: Node, place: int) -> tuple[tuple[int, ...], str] | None:
+        if (place, node.op) not in ((1, "MatMulNBits"), (1, "MatMulBnb4")):
+            return None
+        return (int(node.attrs["N"]), int(node.attrs["K"])), f"uint{int(node.attrs.get('bits', 4))}"
 
-    def read(self, node: Node, path: str, ins: Sequence[Made | None]) -> None:
-        """Note which part the stored tensors play that a node reads."""
-        for place, made in enumerate(ins):
-            if made is None or made.value not in self.held:
-                continue
-            role = self._role(node, place, made)
-            if role == "const":
-                continue
-            if (place, node.op) in ((1, "MatMulNBits"), (1, "MatMulBnb4")):
-                bits = int(node.attrs.get("bits", 4))
-                self.logical[made.value] = (int(node.attrs["N"]), int(node.attrs["K"])), f"uint{bits}"
-            if self.owners.setdefault(made.value, path) != path:
-                self.shared.add(made.value)
-            if self.roles.get(made.value) != "param":
-                self.roles[made.value] = role
-
-    def _role(self, node: Node, place: int, made: Made) -> Role:
+    def role(self, node: Node, place: int, made: Made) -> Role:
         if place in _STATISTICS.get(node.op, ()) or place in _SCALES.get(node.op, ()):
             return "buffer"
         if made.dtype in INTEGER:
@@ -78,43 +50,10 @@ class Scopes:
             return "const"
         return "param" if not self.held[made.value] or (node.op in _WEIGHTED and len(made.shape) > 1) else "const"
 
-    def forget(self, begin: int) -> None:
-        """Drop all that is noted of values from this one on."""
-        for noted in (self.held, self.roles, self.owners, self.logical):
-            for value in [value for value in noted if value >= begin]:
-                del noted[value]
-        self.shared = {value for value in self.shared if value < begin}
 
-    def settle(self, maker: GraphBuilder) -> None:
-        """Give the stored tensors their parts."""
-        for value, role in self.roles.items():
-            spec = maker.spec(*self.logical[value]) if value in self.logical else maker.values[value].spec
-            maker.values[value] = maker.values[value]._replace(spec=spec, role=role, trainable=role == "param")
-
-    def modules(self, maker: GraphBuilder, source: str) -> list[Module]:
-        """The tree of modules, each with the tensors of which it is the first reader."""
-        parameters: dict[str, list[tuple[str, int]]] = {}
-        buffers: dict[str, list[tuple[str, int]]] = {}
-        for value, path in self.owners.items():
-            into = parameters if self.roles[value] == "param" else buffers
-            taken = {name for name, _ in (*parameters.get(path, ()), *buffers.get(path, ()))}
-            name = maker.values[value].name.removeprefix(f"{path}.") or "weight"
-            into.setdefault(path, []).append((name if name not in taken else f"{name}_{value}", value))
-        return [
-            Module(
-                path=path,
-                type=source if not path else self.paths.get(path, "scope"),
-                parameters=tuple(parameters.get(path, ())),
-                buffers=tuple(buffers.get(path, ())),
-                calls=1,
-            )
-            for path in tree_order(with_above(self.paths))
-        ]
-
-
-def _told(props: dict[str, str] | object) -> str | None:
+def _told(props: Mapping[str, str]) -> str | None:
     """The path that PyTorch's newer exporter writes: a list of the modules around a node, each with its whole path."""
-    scopes = props.get("pkg.torch.onnx.name_scopes", "") if isinstance(props, dict) else ""
+    scopes = props.get("pkg.torch.onnx.name_scopes", "")
     if not scopes or len(scopes) > 10_000:
         return None
     try:
@@ -123,21 +62,4 @@ def _told(props: dict[str, str] | object) -> str | None:
         return None
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         return None
-    return _clean(listed[-2]) if len(listed) > 1 else ""
-
-
-def _from_name(name: str) -> str | None:
-    """The path in a name as `/layer1/layer1.0/conv1/Conv`, in which a module inside a list repeats the list's name."""
-    if not name.startswith("/") and "/" not in name:
-        return None
-    scopes = [scope for scope in name.split("/")[:-1] if scope]
-    parts: list[str] = []
-    before = ""
-    for scope in scopes:
-        parts.append(scope.removeprefix(f"{before}.") if before else scope)
-        before = scope
-    return _clean(".".join(parts))
-
-
-def _clean(path: str) -> str:
-    return ".".join(part for part in path.split(".") if part)
+    return clean(listed[-2]) if len(listed) > 1 else ""

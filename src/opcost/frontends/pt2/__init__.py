@@ -22,7 +22,9 @@ class Pt2FrontEnd(FrontEnd):
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Exported programs are zip archives; what is inside is checked when it is read."""
-        return head.startswith(b"PK\x03\x04")
+        from opcost.frontends.programs.code import holds_code
+
+        return head.startswith(b"PK\x03\x04") and (path.suffix == ".pt2" or not holds_code(path))
 
     def load(self, source: Any, options: CountOptions) -> Graph:
         from opcost.frontends.pt2.load import load

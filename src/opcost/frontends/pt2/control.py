@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from opcost.core.checked import Bad
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.pt2.builder import Builder, Made
+from opcost.frontends.programs.builder import Builder, Made
 from opcost.frontends.pt2.program import Subgraph
 
 

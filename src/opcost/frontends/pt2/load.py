@@ -8,13 +8,13 @@ from typing import Any
 
 from opcost.core.checked import Bad, get, instance, short
 from opcost.core.graph import Graph, Role
-from opcost.errors import InputError, SourceError
-from opcost.frontends.options import CountOptions
+from opcost.errors import SourceError
+from opcost.frontends.options import CountOptions, refuse_running
+from opcost.frontends.programs.builder import Builder, Made
+from opcost.frontends.programs.modules import again_removed
 from opcost.frontends.pt2.archive import Archive, read_archive
-from opcost.frontends.pt2.build import Run
-from opcost.frontends.pt2.builder import Builder, Made, described
+from opcost.frontends.pt2.build import Run, described
 from opcost.frontends.pt2.inputs import Input, bind
-from opcost.frontends.pt2.modules import again_removed
 from opcost.frontends.pt2.program import Meta, Scope, name_of, one
 
 SCHEMA = 8
@@ -24,16 +24,7 @@ SCHEMA = 8
 def load(source: Path, options: CountOptions) -> Graph:
     """Read an exported program and make it ready to be counted."""
     path = Path(source)
-    for asked, what in (
-        (options.backward or options.optimizer, "a backward pass"),
-        (options.mode == "train", "a training mode"),
-        (options.real, "a run on real weights"),
-    ):
-        if asked:
-            raise InputError(
-                f"{path} is an exported program, which is read and not run; {what} cannot be counted from it",
-                hint="count it without that option, or count the code that makes the model: path/to/file.py:Net",
-            )
+    refuse_running(options, f"{path} is an exported program")
     archive = read_archive(path)
     try:
         return _graph(archive, options, path.name)

@@ -14,11 +14,11 @@ from opcost.core.graph import Graph
 from opcost.core.interrupts import held_back
 from opcost.core.progress import working
 from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
-from opcost.frontends.options import CountOptions, Sizes
+from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import as_dtype, make_inputs
+from opcost.frontends.torch.models.inputs import Inputs, as_dtype, make_inputs
 from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
@@ -64,33 +64,40 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
         model = retyped(model, as_dtype(options.dtype), real=real)
-    args, kwargs, names, guessed, text = make_inputs(model, options, device, shapes_returned)
+    inputs = make_inputs(model, options, device, shapes_returned)
     if is_exported(source):
-        args, kwargs = by_position(source, args, kwargs)
-    run_options = RunOptions(
-        backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer)
-    )
-    args, kwargs = map_tensors((args, kwargs), _outside)
+        args, kwargs = by_position(source, inputs.args, inputs.kwargs)
+        inputs = inputs._replace(args=args, kwargs=kwargs)
+    attempts = (inputs, *inputs.others)
+    fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
+    for attempt in attempts:
+        try:
+            graph = _ran(model, attempt, options, device, real=real)
+            break
+        except ForwardError as exc:
+            if isinstance(exc, DataDependent) and (real or not obstacle(unwrap(source), options)):
+                raise
+            fault = fault or (exc.message, exc.hint, exc.module)
+            if attempt is attempts[-1]:
+                exc.message, exc.hint, exc.module = fault
+                raise
+    label = type_name(model)
+    guessed = inputs.guessed
+    if fault is not None and attempt.note:
+        guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
+    notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
+    return dataclasses.replace(graph, source=label, notes=notes)
+
+
+def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.device, *, real: bool) -> Graph:
+    """One run of the model on these inputs, written down."""
+    wanted = RunOptions(backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer))
+    args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
-            try:
-                graph = Run(countable(model, real=real), recorder, run_options)(args, kwargs, names)
-            except DataDependent:
-                raise
-            except ForwardError as exc:
-                if not text:
-                    raise
-                fault = exc.message  # the error itself holds tensors without data
-            else:
-                fault = ""
-    if fault and text:
-        graph = _record(source, dataclasses.replace(options, kwargs=text, sizes=Sizes()), real=real)
-        guessed = f"{guessed}, a text alone because the model fails with more ({shortened(fault)})"
-    label = type_name(model)
-    notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
-    return dataclasses.replace(graph, source=label, notes=notes)
+            return Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
 
 
 def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[tuple[int, ...]]:

@@ -14,6 +14,8 @@ import torch
 
 _LEAVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
 
+_PLAIN = frozenset(_LEAVES)
+
 _CLOSED = (*_LEAVES, torch.nn.Module, type)
 """What holds no input of the model's."""
 
@@ -123,7 +125,7 @@ def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors that stand openly in arguments or results, in order; objects are not opened, so this is quick."""
     if isinstance(tree, torch.Tensor):
         found.append(tree)
-    else:
+    elif type(tree) not in _PLAIN:
         for item in _items(tree):
             tensors_passed(item, found)
     return found

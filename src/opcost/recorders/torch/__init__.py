@@ -18,6 +18,7 @@ class TorchRecorder(Recorder):
 
     name = "torch"
     framework = "torch"
+    understands = FRONTEND.understands
     wants_report = True
 
     def owns(self, obj: object) -> bool:

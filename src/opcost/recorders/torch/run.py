@@ -15,9 +15,10 @@ from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
-from opcost.frontends.torch.models.inputs import make_inputs
+from opcost.frontends.torch.models.inputs import as_dtype, make_inputs
 from opcost.frontends.torch.models.lazy import is_waiting, settled_apart
 from opcost.frontends.torch.models.recognise import is_exported
+from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.recording.failure import forward_error
 from opcost.frontends.torch.recording.quiet import checkpoints_for_grad
@@ -36,6 +37,8 @@ class Runner:
 
     def __init__(self, source: Any, options: ProfileOptions) -> None:
         inner = unwrap(source)
+        if options.dtype is not None:
+            source = inner = _in_type(source, inner, options.dtype)
         if is_waiting(inner):
             source = settled_apart(source, inner)  # the first run gives the lazy ones a shape: the user's stay lazy
             inner = unwrap(source)
@@ -59,9 +62,12 @@ class Runner:
                     f"{name} has no data (it lies on the meta device or is fake), so the model cannot run",
                     hint="make the model with its weights; the time on other data would be the same",
                 )
-        args, kwargs, *_ = make_inputs(inner, options, self.device, shapes_returned)
+        made = make_inputs(inner, options, self.device, shapes_returned)
         generator = torch.Generator().manual_seed(0)
-        self.args, self.kwargs = map_tensors((args, kwargs), lambda tensor: self._own(tensor, generator))
+        self.args, self.kwargs, self._others = map_tensors(
+            (made.args, made.kwargs, [other.kwargs for other in made.others]),
+            lambda tensor: self._own(tensor, generator),
+        )
 
     def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
@@ -82,8 +88,19 @@ class Runner:
             if self._options.backward:
                 undo.enter_context(checkpoints_for_grad())
             with first_run(), let_through():
-                self._told(self._forward_and_backward, _no_scope, self.inner)
+                self._first()
             yield
+
+    def _first(self) -> None:
+        """The run that finds out whether the model takes these inputs: of those that were guessed there may be others."""
+        while True:
+            try:
+                self._told(self._forward_and_backward, _no_scope, self.inner)
+                return
+            except ForwardError:
+                if not self._others:
+                    raise
+                self.kwargs = self._others.pop(0)
 
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
         """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
@@ -150,6 +167,16 @@ class Runner:
         if module is self.model:
             return module is not self.inner
         return isinstance(module, torch.fx.GraphModule) and not self._places[id(module)]
+
+
+def _in_type(source: Any, inner: nn.Module, dtype: str) -> nn.Module:
+    """The model in another floating type, beside the user's own."""
+    if source is not inner:
+        raise InputError(
+            f"a {type(source).__name__} has its own element types",
+            hint="make the model in that type before it is wrapped",
+        )
+    return retyped(inner, as_dtype(dtype), real=True)
 
 
 class _NoScope:

@@ -11,7 +11,7 @@ from opcost.frontends.aten.call import flat
 from opcost.frontends.aten.known import FLAWS, known
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import like
-from opcost.frontends.aten.schema import Schema, overloads
+from opcost.frontends.aten.schema import Schema, is_implicit, overloads
 from opcost.frontends.aten.tensor import Tensor, type_name
 from opcost.frontends.aten.told import UNTOLD, NotTold, PartlyTold
 from opcost.traces.kineto.arguments import TENSOR, Entry, entries_of, named
@@ -24,6 +24,8 @@ class Meaning(NamedTuple):
     ins: tuple[TensorSpec, ...]
     outs: tuple[TensorSpec, ...] = ()
     attrs: Attrs = NO_ATTRS
+    is_own: bool = False
+    """It has a price, and a count shows it whole, whatever it calls on its way: PyTorch does not take it apart."""
 
 
 def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> Meaning:
@@ -33,12 +35,12 @@ def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: byte
     found = []
     for read in _readings(name, entries):
         try:
-            reading = _translated(*read)
+            found.append(_translated(*read))
         except FLAWS:  # not enough is told, or it is an operator of another version
             return Meaning(known(name).kind, tensors)
-        if reading not in found:
-            found.append(reading)
-    return found[0] if len(found) == 1 else Meaning(known(name).kind, tensors)
+    if not found or any(reading[:-1] != found[0][:-1] for reading in found):
+        return Meaning(known(name).kind, tensors)
+    return found[0]._replace(is_own=any(reading.is_own for reading in found))
 
 
 def _readings(name: str, entries: list[Entry]) -> Iterator[tuple[Schema, dict[str, Any], tuple[Tensor, ...]]]:
@@ -70,7 +72,8 @@ def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor,
         raise NotTold("all that is read")
     ins = flat(arguments.values()) if found.ins is None else found.ins
     outs = call.outs if found.outs is None else found.outs
-    return Meaning(found.kind, tuple(map(_spec, ins)), tuple(map(_spec, outs)), found.attrs)
+    is_own = (bool(outs) or found.kind == "view") and not is_implicit(schema)
+    return Meaning(found.kind, tuple(map(_spec, ins)), tuple(map(_spec, outs)), found.attrs, is_own)
 
 
 def _spec(tensor: Tensor) -> TensorSpec:

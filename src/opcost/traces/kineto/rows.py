@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +9,8 @@ from functools import cached_property
 from itertools import chain, repeat
 
 from opcost.core.graph import Note
-from opcost.core.kinds import CONTRACTIONS
 from opcost.core.profile import Kernel, ProfileRow
+from opcost.traces.kineto.bearing import MOVES, Bearing, bearing
 from opcost.traces.kineto.categories import OPERATOR, PROVIDERS
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.launches import GRAPH, OUTSIDE
@@ -23,12 +22,10 @@ UNTOLD = Meaning("", ())
 
 REASONS = {GRAPH: "graph", OUTSIDE: "outside"}
 """Why no operator has a piece of device work."""
-MOVES = ("copy", "create", "view")
-"""Kinds that prepare the arguments or the results of others."""
 
 
 class Translated:
-    """A linked trace with every signature in our words; of nested operators the innermost that has a meaning bears it."""
+    """A linked trace with every signature in our words; which of nested operators bear their meaning, `bearing` tells."""
 
     def __init__(self, linked: Linked, base_ns: int = 0, rank: int = 0) -> None:
         self.linked = linked
@@ -44,43 +41,28 @@ class Translated:
             for signature in linked.signatures
         ]
         self._first_rows = [first for _, first in linked.threads]
+        self._merge_joined()
+
+    def _merge_joined(self) -> None:
+        """Of an operator that is dispatched twice under one name, what either dispatch tells."""
+        signature = self.linked.rows.signature
+        for inner, outer in {(signature[row], signature[around]) for row, around in self.linked.joined.items()}:
+            told, again = self.meanings[outer], self.meanings[inner]
+            if again.outs:
+                self.meanings[outer] = told._replace(is_own=told.is_own or again.is_own) if told.outs else again
 
     @cached_property
-    def wrappers(self) -> frozenset[int]:
-        """Signatures whose work is done, and counted, by an operator inside: a linear layer around its matrix product.
+    def bearing(self) -> Bearing:
+        return bearing(self.linked, self.meanings)
 
-        A contraction gives way to a contraction inside, and stays one around a sum that it needs. To a copy of its arguments,
-        an empty result or a view nothing gives way but another such.
-        """
-        inside_out: dict[int, set[int]] = {}
-        for inner, outer in self._nested():
-            inside_out.setdefault(inner, set()).add(outer)
-        found: set[int] = set()
-        for inner, told in enumerate(self.meanings):
-            if not told.kind:
-                continue
-            reached = _reached(inside_out, inner)
-            if told.kind in MOVES:
-                found.update(outer for outer in reached if self.meanings[outer].kind == told.kind)
-                continue
-            contracts = told.kind in CONTRACTIONS
-            found.update(outer for outer in reached if contracts or self.meanings[outer].kind not in CONTRACTIONS)
-        return frozenset(found)
-
-    def _nested(self) -> set[tuple[int, int]]:
-        """The signatures of each row and of the one around it; a row that is joined to another is not inside that one."""
-        rows, nothing = self.linked.rows, len(self.linked.signatures)
-        inner, around = array("i", rows.signature), array("i", rows.signature)
-        around.append(nothing)  # where a row has no parent, NONE picks this one
-        for row in self.linked.joined:
-            inner[row] = nothing
-        pairs = set(zip(inner, [around[parent] for parent in rows.parent], strict=True))
-        return {pair for pair in pairs if nothing not in pair}
-
-    def bare(self, signature: int) -> Meaning:
-        """What a signature means; of one that wraps another, only its tensors."""
+    def bare(self, signature: int, *, covered: int) -> Meaning:
+        """What a signature means; of one that wraps another only its tensors, in one that has the price only that one's kind."""
         told = self.meanings[signature]
-        return Meaning("", told.ins, told.outs) if signature in self.wrappers else told
+        if signature in self.bearing.wrappers:
+            return Meaning("", told.ins, told.outs)
+        if covered and told.kind and told.kind not in MOVES:
+            return Meaning(self.bearing.kinds[covered], ())
+        return told
 
     def thread(self, row: int) -> str:
         return self.linked.threads[bisect_right(self._first_rows, row) - 1][0]
@@ -120,7 +102,7 @@ class Translated:
         linked, rows = self.linked, self.linked.rows
         signature_number = rows.signature[row]
         signature = linked.signatures[signature_number]
-        told = self.bare(signature_number)
+        told = self.bare(signature_number, covered=self.bearing.covered[row])
         module = rows.module[row]
         kernels = tuple(sorted(launched, key=lambda kernel: kernel.start_ns))
         return ProfileRow(
@@ -178,15 +160,3 @@ class Translated:
                 )
             )
         return tuple(found)
-
-
-def _reached(inside_out: dict[int, set[int]], inner: int) -> set[int]:
-    """All signatures that stood around this one, at any distance."""
-    found: set[int] = set()
-    waiting = list(inside_out.get(inner, ()))
-    while waiting:
-        outer = waiting.pop()
-        if outer not in found and outer != inner:
-            found.add(outer)
-            waiting.extend(inside_out.get(outer, ()))
-    return found

@@ -28,6 +28,9 @@ from opcost.traces.kineto.meaning import Meaning
 from opcost.traces.kineto.rows import REASONS, Translated
 from opcost.traces.kineto.training import PHASES
 
+LAUNCHING = 128
+"""Is added to the state of a row, which is the number of the kind that has its price, if it does not have one itself."""
+
 
 class Times:
     """Durations in nanoseconds, all of them."""
@@ -193,15 +196,15 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
     linked = translated.linked
     rows, joined = linked.rows, linked.joined
     steps = linked.steps() if linked.columns.steps else repeat(None)
-    # What launched nothing is no execution on the device, and so in another group than what did.
-    launching = bytearray(len(linked))
+    # What launched nothing is no execution on the device, and what lies in one with a price has none: groups of their own.
+    states = bytearray(translated.bearing.covered)
     for owner in set(linked.owner):
         if owner >= 0:
-            launching[owner] = 1
+            states[owner] += LAUNCHING
     numbers: dict[tuple[int, int, int, int | None, str, int], int] = {}
     number_of = numbers.setdefault
     threads = translated.thread_of_rows()
-    keys = zip(rows.signature, rows.module, rows.phase, steps, threads, launching, strict=False)
+    keys = zip(rows.signature, rows.module, rows.phase, steps, threads, states, strict=False)
     group_of = array("i", [number_of(key, len(numbers)) for key in keys])
     members: list[array[int]] = [array("i") for _ in numbers]
     add = [own.append for own in members]
@@ -221,7 +224,7 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
         Group(
             type=linked.signatures[signature].name,
             provider=PROVIDERS[linked.signatures[signature].sort],
-            meaning=translated.bare(signature),
+            meaning=translated.bare(signature, covered=state % LAUNCHING),
             module="" if module == NONE else linked.modules[module],
             phase=PHASES[phase],
             step=step,
@@ -232,7 +235,7 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
             device=_picked(linked.device, own) if queues else Times(array("q", bytes(8 * len(own)))),
             kernels=queues,
         )
-        for (signature, module, phase, step, thread, _), own, queues in zip(numbers, members, kernels, strict=True)
+        for (signature, module, phase, step, thread, state), own, queues in zip(numbers, members, kernels, strict=True)
         if own
     )
 

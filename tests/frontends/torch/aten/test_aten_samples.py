@@ -11,7 +11,7 @@ def test_every_operator_that_pytorchs_own_samples_reach_is_translated_and_priced
     """PyTorch's test suite has sample inputs for its whole public surface; forward and backward are run on them."""
     names: set[str] = set()
     unknown: set[str] = set()
-    for run in samples(3):
+    for _, run in samples(3):
         for seen in record(run):
             names.add(seen.name)
             if seen.kind == "unknown":

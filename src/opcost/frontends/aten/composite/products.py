@@ -36,9 +36,13 @@ def product(do: Parts, a: Tensor, b: Tensor, y: Tensor) -> None:
     elif b.dim() <= 2 and (a.dim() <= 2 or _folds(a, b)):
         rows = a if a.dim() <= 2 else do.reshape(a, (prod(a.shape[:-1]), a.shape[-1]))
         do("mm", y, self=rows, mat2=b) if b.dim() == 2 else do("mv", y, self=rows, vec=b)
-    elif a.dim() <= 2 and b.dim() >= 3 and _folds(turned := do.turned(b), a):
-        columns = do.turned(do.reshape(turned, (prod(turned.shape[:-1]), turned.shape[-1])))
-        do("mm", y, self=a, mat2=columns)
+    elif a.dim() == 1 and _folds(turned := do.turned(b), a):
+        do("mv", y, self=do.reshape(turned, (prod(turned.shape[:-1]), turned.shape[-1])), vec=a)
+    elif a.dim() == 2 and b.dim() >= 3 and a.requires_grad:  # the result has its rows last, and is laid out anew
+        turned = do.turned(b)
+        rows = do.reshape(turned, (prod(turned.shape[:-1]), turned.shape[-1]))
+        made = do("mm", new((rows.shape[0], a.shape[0]), a), self=rows, mat2=do.turned(a))
+        do("clone", y, self=do.view(made, y.shape, row_major(y.shape)))
     else:
         a = do.view(a, (1, *a.shape), (0, *a.stride())) if a.dim() == 1 else a
         b = do.view(b, (*b.shape, 1), (*b.stride(), 0)) if b.dim() == 1 else b

@@ -12,6 +12,7 @@ from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their e
     contraction,
     fixed,
     layer,
+    linalg,
     loss,
     move,
     reduce,

@@ -1,4 +1,4 @@
-"""Results of losses, distances, transforms and factorisations."""
+"""Results of losses, distances and transforms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call
 from opcost.frontends.aten.outputs.table import like, made, on, on_each, replaced
 from opcost.frontends.aten.promotion import complex_of, promoted, real_of
-from opcost.frontends.aten.tensor import Described, Tensor, type_name
+from opcost.frontends.aten.tensor import Described, type_name
 
 
 def _reduced(call: Call, each: Described) -> tuple[Described, ...]:
@@ -68,66 +68,4 @@ def _to_real(call: Call) -> tuple[Described, ...]:
     return (made(replaced(x, call["dim"][-1], call["last_dim_size"]), real_of(type_name(x))),)
 
 
-def _batch(x: Tensor) -> tuple[int, ...]:
-    return tuple(x.shape[:-2])
-
-
-def _info(x: Tensor) -> Described:
-    """One number for each matrix that says whether it could be done."""
-    return made(_batch(x), "int32")
-
-
-@on("linalg_lu_factor_ex")
-def _lu(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    return like(a), made((*_batch(a), min(a.shape[-2:])), "int32"), _info(a)
-
-
-@on("_linalg_det")
-def _det(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    return made(_batch(a), type_name(a)), like(a), made(a.shape[:-1], "int32")
-
-
-@on("_linalg_slogdet")
-def _slogdet(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    sign, size = made(_batch(a), type_name(a)), made(_batch(a), real_of(type_name(a)))
-    return sign, size, like(a), made(a.shape[:-1], "int32")
-
-
-@on("_linalg_eigh")
-def _eigh(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    vectors = like(a) if call["compute_v"] else made((0,), type_name(a))
-    return made(a.shape[:-1], real_of(type_name(a))), vectors
-
-
-@on("_linalg_svd")
-def _svd(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    (*batch, rows, columns), dtype = a.shape, type_name(a)
-    rank = min(rows, columns)
-    inner = (rows, columns) if call["full_matrices"] else (rank, rank)
-    sizes = ((rows, inner[0]), (inner[1], columns)) if call["compute_uv"] else ((0,), (0,))
-    u, v = (made((*batch, *size) if call["compute_uv"] else size, dtype) for size in sizes)
-    return u, made((*batch, rank), real_of(dtype)), v
-
-
-@on("linalg_householder_product", "geqrf", "ormqr")
-def _householder(call: Call) -> tuple[Tensor, ...]:
-    if call.base == "ormqr":
-        return (like(call["input3"]),)
-    if call.base == "geqrf":
-        a = call["self"]
-        return like(a), made((*_batch(a), min(a.shape[-2:])), type_name(a))
-    return (like(call["input"]),)
-
-
-on_each(
-    {
-        "multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"]))),
-        "linalg_cholesky_ex": lambda call: (like(call["self"]), _info(call["self"])),
-        "linalg_inv_ex": lambda call: (like(call["A"]), _info(call["A"])),
-    }
-)
+on_each({"multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"])))})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attr
-from opcost.core.shapes import Dims, Extent, Mismatch, divided, known, total
-from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, handles, numel
+from opcost.core.shapes import Dims, Extent, Unknown, divided, known, total
+from opcost.frontends.nodes.call import Call, Made, Meaning, Out, numel
+from opcost.frontends.onnx.table import MICROSOFT, handles
 
 
 def _heads(call: Call, x: Made, heads: int) -> Made:
@@ -93,8 +94,8 @@ def _multi_head(call: Call) -> Meaning:
             for _ in range(3)
         )
     else:
-        if call.at(2) is None:
-            raise Mismatch("keys and values that are packed together are not read")
+        if call.at(2) is None:  # keys and values packed together, in ways that differ from version to version
+            raise Unknown
         q, k, v = (_heads(call, call[place], heads) for place in range(3))
     if (bias := call.at(3)) is not None:
         q, k, v = (

@@ -9,18 +9,17 @@ from opcost.core.graph import Attr
 from opcost.core.shapes import (
     Dims,
     Extent,
-    Mismatch,
+    Unknown,
     einsum,
     explicit,
     known,
     matmul,
-    same_windows,
-    spread,
     swapped,
     times,
-    windows,
 )
-from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, handles, numel
+from opcost.frontends.nodes.call import Call, Made, Meaning, Out, numel
+from opcost.frontends.nodes.windows import Window
+from opcost.frontends.onnx.table import MICROSOFT, handles
 
 _ACTIVATIONS = {
     "Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "LeakyRelu": "leaky_relu", "Clip": "clamp",
@@ -57,9 +56,8 @@ def _product(
 def _matmul(call: Call) -> Meaning:
     a, b = call[0], call[1]
     turned = {"transpose_a": call.flag("transA"), "transpose_b": call.flag("transB")}
-    for name in ("transBatchA", "transBatchB"):
-        if call.flag(name):
-            raise Mismatch(f"{name} is not read")
+    if call.flag("transBatchA") or call.flag("transBatchB"):  # axes in an order that is not read here
+        raise Unknown
     return _product(call, a, b, call.given, a.dtype, **turned)
 
 
@@ -122,46 +120,18 @@ def _einsum(call: Call) -> Meaning:
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
-class Window:
-    """Kernel, stride, dilation and padding along each axis, with ONNX's defaults filled in."""
-
-    def __init__(self, call: Call, kernel: tuple[Extent, ...], space: Dims) -> None:
-        rank = len(kernel)
-        self.kernel, self.space = kernel, space
-        self.stride = call.integers("strides") or (1,) * rank
-        self.dilation = call.integers("dilations") or (1,) * rank
-        self.auto = call.text("auto_pad", "NOTSET")
-        pads = call.integers("pads") or (0,) * (2 * rank)
-        self.pads = tuple(zip(pads[:rank], pads[rank:], strict=False))
-        if not len(self.stride) == len(self.dilation) == len(self.pads) == len(space) == rank:
-            raise Mismatch("kernel_shape, strides, dilations and pads do not have the same number of axes")
-
-    def swept(self, *, ceil: bool = False) -> Dims:
-        """How many places the kernel takes along each axis."""
-        found: list[Extent] = []
-        for n, k, s, d, p in zip(self.space, self.kernel, self.stride, self.dilation, self.pads, strict=True):
-            if self.auto in ("SAME_UPPER", "SAME_LOWER"):
-                found.append(same_windows(n, s))
-            else:
-                around = (0, 0) if self.auto == "VALID" else p
-                found.append(windows(n, k, stride=s, dilation=d, padding=around, last="begun" if ceil else "whole"))
-        return tuple(found)
-
-    def spread(self, extra: tuple[int, ...]) -> Dims:
-        """What a transposed convolution makes of each axis."""
-        found: list[Extent] = []
-        axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, extra, strict=True)
-        for n, k, s, d, p, e in axes:
-            if self.auto in ("SAME_UPPER", "SAME_LOWER"):
-                found.append(times(n, s))
-            else:
-                found.append(spread(n, k, stride=s, dilation=d, padding=(0, 0) if self.auto == "VALID" else p, extra=e))
-        return tuple(found)
-
-    @property
-    def geometry(self) -> dict[str, Attr]:
-        """What a receptive field follows from."""
-        return {"kernel": known(self.kernel), "stride": self.stride, "dilation": self.dilation}
+def window(call: Call, kernel: Dims, space: Dims) -> Window:
+    """The window of a node, with ONNX's defaults."""
+    rank, auto = len(kernel), call.text("auto_pad", "NOTSET")
+    pads = (call.integers("pads") if auto == "NOTSET" else None) or (0,) * (2 * rank)
+    return Window(
+        kernel,
+        space,
+        stride=call.integers("strides"),
+        dilation=call.integers("dilations"),
+        pads=tuple(zip(pads[:rank], pads[rank:], strict=False)),
+        same=auto in ("SAME_UPPER", "SAME_LOWER"),
+    )
 
 
 def _kernel(call: Call, weight: Dims) -> tuple[Extent, ...]:
@@ -172,10 +142,10 @@ def _kernel(call: Call, weight: Dims) -> tuple[Extent, ...]:
 @handles("FusedConv", domains=(MICROSOFT,))
 def _conv(call: Call) -> Meaning:
     x, weight, bias = call[0], call[1], call.at(2)
-    window = Window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
-    out = Out((x.dims[0], weight.dims[0], *window.swept()), x.dtype)
+    over = window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
+    out = Out((x.dims[0], weight.dims[0], *over.swept()), x.dtype)
     reads = [x, weight, bias]
-    attrs = {**window.geometry, **then(call)}
+    attrs = {**over.geometry, **then(call)}
     if call.at(3) is not None:  # FusedConv adds another tensor before its activation
         attrs["then"] = ("add", *attrs.get("then", ()))  # type: ignore[misc]
         reads.append(call[3])
@@ -187,9 +157,9 @@ def _conv(call: Call) -> Meaning:
 def _nhwc_conv(call: Call) -> Meaning:
     """Channels come last in the image, not in the weight."""
     x, weight, bias = call[0], call[1], call.at(2)
-    window = Window(call, _kernel(call, weight.dims[2:]), x.dims[1:-1])
-    out = Out((x.dims[0], *window.swept(), weight.dims[0]), x.dtype)
-    return Meaning("conv", {**window.geometry, **then(call)}, [out], [x, weight, bias])
+    over = window(call, _kernel(call, weight.dims[2:]), x.dims[1:-1])
+    out = Out((x.dims[0], *over.swept(), weight.dims[0]), x.dtype)
+    return Meaning("conv", {**over.geometry, **then(call)}, [out], [x, weight, bias])
 
 
 @handles("ConvInteger", "QLinearConv", domains=("", MICROSOFT))
@@ -197,10 +167,10 @@ def _quantized_conv(call: Call) -> Meaning:
     integer = call.node.op == "ConvInteger"
     x, weight, bias = call[0], call[1 if integer else 3], None if integer else call.at(8)
     last = call.flag("channels_last")
-    window = Window(call, _kernel(call, weight.dims[2:]), x.dims[1:-1] if last else x.dims[2:])
-    space = window.swept()
+    over = window(call, _kernel(call, weight.dims[2:]), x.dims[1:-1] if last else x.dims[2:])
+    space = over.swept()
     shape = (x.dims[0], *space, weight.dims[0]) if last else (x.dims[0], weight.dims[0], *space)
-    attrs: dict[str, Any] = {"macs": numel(shape) * prod(known(weight.dims[1:])), **window.geometry}
+    attrs: dict[str, Any] = {"macs": numel(shape) * prod(known(weight.dims[1:])), **over.geometry}
     if bias is not None:
         attrs["bias"] = True
     return Meaning("conv", attrs, [Out(shape, "int32" if integer else call[7].dtype)], call.given)
@@ -210,21 +180,21 @@ def _quantized_conv(call: Call) -> Meaning:
 def _conv_transpose(call: Call) -> Meaning:
     x, weight, bias = call[0], call[1], call.at(2)
     rank = len(x.dims) - 2
-    window = Window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
+    over = window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
     target = call.integers("output_shape")
-    space = tuple(target[-rank:]) if target else window.spread(call.integers("output_padding") or (0,) * rank)
+    space = tuple(target[-rank:]) if target else over.spread(call.integers("output_padding") or (0,) * rank)
     channels = times(weight.dims[1], call.whole("group", 1))
-    attrs = {"transposed": True, **window.geometry}
+    attrs = {"transposed": True, **over.geometry}
     return Meaning("conv", attrs, [Out((x.dims[0], channels, *space), x.dtype)], [x, weight, bias])
 
 
 @handles("DeformConv")
 def _deform_conv(call: Call) -> Meaning:
     x, weight = call[0], call[1]
-    window = Window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
+    over = window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
     reads = [x, weight, call.at(3), call[2], call.at(4)]
-    out = Out((x.dims[0], weight.dims[0], *window.swept()), x.dtype)
-    return Meaning("conv", {"sampled": 4, **window.geometry}, [out], reads)
+    out = Out((x.dims[0], weight.dims[0], *over.swept()), x.dtype)
+    return Meaning("conv", {"sampled": 4, **over.geometry}, [out], reads)
 
 
 # -- recurrent layers --------------------------------------------------------------------------------------------------

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS
-from opcost.core.shapes import Shape, broadcast, known
-from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, alias, fitting, handles, numel
-from opcost.frontends.onnx.content import stretched
-from opcost.frontends.onnx.model import DTYPES, Number
+from opcost.frontends.nodes.call import Call, Made, Meaning, Out, alias, fitting, numel
+from opcost.frontends.nodes.meanings import common, computed, converted, pointwise
+from opcost.frontends.nodes.model import Number
+from opcost.frontends.onnx.model import DTYPES
+from opcost.frontends.onnx.table import MICROSOFT, handles
 
 _UNARY = {
     **{name: name.lower() for name in (
@@ -33,46 +33,6 @@ _VARIADIC = {"Max": ("max", 0), "Min": ("min", 0), "Sum": ("add", 0), "Mean": ("
 """The function of two of many inputs, and operations for each element after it."""
 
 
-def _divide(a: Any, b: Any) -> Any:
-    """As machines do: a quotient of whole numbers is cut towards zero."""
-    if isinstance(a, int) and isinstance(b, int):
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return a / b
-
-
-_COMPUTED: dict[str, Callable[..., Any]] = {
-    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Div": _divide, "Mod": operator.mod, "Pow": operator.pow,
-    "Min": min, "Max": max, "Neg": operator.neg, "Abs": abs,
-    "Ceil": lambda x: float(math.ceil(x)), "Floor": lambda x: float(math.floor(x)),
-    "Round": lambda x: float(round(x)), "Sqrt": math.sqrt, "Equal": operator.eq, "Greater": operator.gt, "Less": operator.lt,
-    "GreaterOrEqual": operator.ge, "LessOrEqual": operator.le, "And": lambda a, b: bool(a and b), "Or": lambda a, b: bool(a or b),
-    "Not": operator.not_, "Sum": lambda *all: sum(all), "Sign": lambda x: (x > 0) - (x < 0),
-}  # fmt: skip
-
-
-def _computed(name: str, ins: Sequence[Made], shape: Shape) -> list[Number] | None:
-    """The elements of a small result, None where one is not known."""
-    function = _COMPUTED.get(name)
-    if function is None or shape is None or None in shape or numel(shape) > 1024:
-        return None
-    columns = [stretched(made.content, known(shape)).items for made in ins if made.content is not None]
-    if len(columns) < len(ins):
-        return None
-    found: list[Number] = []
-    for row in zip(*columns, strict=True):
-        try:
-            found.append(None if None in row else function(*row))
-        except (ArithmeticError, ValueError, TypeError):
-            return None
-    return found
-
-
-def common(ins: Sequence[Made]) -> Shape:
-    """The shape to which all inputs are stretched."""
-    shapes = [made.shape for made in ins]
-    return None if None in shapes else broadcast([made.dims for made in ins])
-
-
 @handles(*_UNARY, *_TRUTHS, *_BINARY, "Gelu")
 @handles("Gelu", "QuickGelu", "FastGelu", domains=(MICROSOFT,))
 def _pointwise(call: Call) -> Meaning:
@@ -85,7 +45,7 @@ def _pointwise(call: Call) -> Meaning:
     if name == "Gelu" and call.text("approximate") == "tanh":
         fn = "gelu_tanh"
     dtype = "bool" if name in _TRUTHS else ins[0].dtype
-    items = _clipped(call) if name == "Clip" else _computed(name, ins, shape)
+    items = _clipped(call) if name == "Clip" else computed(name.lower(), ins, shape)
     return Meaning("elementwise", {"fn": fn}, [Out(shape, dtype, fitting(shape, items))], ins)
 
 
@@ -144,20 +104,13 @@ def _variadic(call: Call) -> Meaning:
     attrs: dict[str, Any] = {"fn": fn}
     if shape is not None and None not in shape:
         attrs["elements"] = numel(shape) * (len(ins) - 1 + after)
-    content = fitting(shape, _computed(call.node.op, ins, shape))
+    content = fitting(shape, computed(call.node.op.lower(), ins, shape))
     return Meaning("elementwise", attrs, [Out(shape, ins[0].dtype, content)])
 
 
 @handles("Where")
 def _where(call: Call) -> Meaning:
-    shape = common(call.given)
-    items = None
-    if shape is not None and None not in shape and numel(shape) <= 1024:
-        columns = [stretched(made.content, known(shape)).items for made in call.given if made.content is not None]
-        if len(columns) == 3:
-            rows = zip(*columns, strict=True)
-            items = [None if chosen is None else (a if chosen else b) for chosen, a, b in rows]
-    return Meaning("elementwise", {"fn": "where"}, [Out(shape, call[1].dtype, fitting(shape, items))])
+    return pointwise("where", call.given, "where", call[1].dtype)
 
 
 @handles("Shrink")
@@ -169,12 +122,7 @@ def _shrink(call: Call) -> Meaning:
 @handles("Cast", "CastLike", "BitCast")
 def _cast(call: Call) -> Meaning:
     dtype = call[1].dtype if call.node.op == "CastLike" else DTYPES.get(call.whole("to"), "float32")
-    content = call[0].content
-    if content is not None and dtype.startswith(("int", "uint")):
-        content = content._replace(items=tuple(None if n is None or math.isnan(n) else int(n) for n in content.items))
-    elif content is not None and dtype == "bool":
-        content = content._replace(items=tuple(None if n is None else bool(n) for n in content.items))
-    return Meaning("copy", NO_ATTRS, [Out(call[0].shape, dtype, content)], [call[0]])
+    return converted(call[0], dtype)
 
 
 @handles("Softmax", "LogSoftmax", "Hardmax")

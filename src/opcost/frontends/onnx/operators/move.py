@@ -16,23 +16,36 @@ from opcost.core.shapes import (
     axes_of,
     axis_of,
     broadcast,
+    complete,
     concat,
     flattened,
     gathered,
     inserted,
     known,
     padded,
-    permuted,
     replaced,
     reshaped,
-    slice_length,
     squeezed,
     tiled,
     times,
 )
-from opcost.frontends.onnx import content
-from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, alias, fitting, handles, numel, result
-from opcost.frontends.onnx.model import DTYPES, MOST_CONTENT, Content, Stored
+from opcost.frontends.nodes.call import Call, Made, Meaning, Out, alias, fitting, numel, result
+from opcost.frontends.nodes.meanings import (
+    copied,
+    counted,
+    created,
+    divided,
+    filled_with,
+    joined,
+    picked,
+    shape_of,
+    sliced,
+    stretched,
+    turned,
+)
+from opcost.frontends.nodes.model import Stored
+from opcost.frontends.onnx.model import DTYPES
+from opcost.frontends.onnx.table import MICROSOFT, handles
 
 # -- the same memory ---------------------------------------------------------------------------------------------------
 
@@ -82,31 +95,20 @@ def _axes(call: Call) -> Meaning:
 # -- copies ------------------------------------------------------------------------------------------------------------
 
 
-def _copied(call: Call, shape: Shape, found: Content | None = None) -> Meaning:
-    return Meaning("copy", NO_ATTRS, [Out(shape, call[0].dtype, found)], [call[0]])
-
-
 @handles("Transpose")
 def _transpose(call: Call) -> Meaning:
     x = call[0]
     order = axes_of(call.integers("perm") or None, len(x.dims))
     if "perm" not in call.attrs:
         order = order[::-1]
-    return _copied(call, permuted(x.dims, order), content.permuted(x.content, order) if x.content else None)
+    return turned(x, order)
 
 
 @handles("Concat")
 @handles("QLinearConcat", domains=(MICROSOFT,))
 def _concat(call: Call) -> Meaning:
     parts = call.given if call.node.op == "Concat" else call.given[2::3]
-    if any(made.shape is None for made in parts):
-        return Meaning("copy", NO_ATTRS, [Out(None, parts[0].dtype)])
-    shape = concat([made.dims for made in parts], call.whole("axis"))
-    found = None
-    if any(made.content for made in parts) and None not in shape and numel(shape) <= MOST_CONTENT:
-        known_parts = [made.content or content.unknown(known(made.shape)) for made in parts]
-        found = content.joined(filter(None, known_parts), axis_of(call.whole("axis"), len(shape)))
-    return Meaning("copy", NO_ATTRS, [Out(shape, parts[0].dtype, found)], parts)
+    return joined(parts, call.whole("axis"))
 
 
 @handles("Split")
@@ -119,12 +121,7 @@ def _split(call: Call) -> Meaning:
         extent = x.dims[axis]
         size = None if extent is None else -(-extent // count)
         lengths = [None] * count if size is None else [min(size, extent - at * size) for at in range(count)]  # type: ignore[operator]
-    outs, begin = [], 0
-    for length in lengths:
-        part = content.taken(x.content, axis, range(begin, begin + (length or 0))) if x.content else None
-        outs.append(Out(replaced(x.dims, axis, length), x.dtype, part))
-        begin += length or 0
-    return Meaning("copy", NO_ATTRS, outs, [x])
+    return divided(x, axis, lengths)
 
 
 @handles("Slice")
@@ -135,29 +132,24 @@ def _slice(call: Call) -> Meaning:
         raise Mismatch("its starts or ends are missing")
     axes = axes_of(call.integers("axes", 3) or tuple(range(len(begins))), len(x.dims))
     steps = call.integers("steps", 4) or (1,) * len(begins)
-    shape = x.dims
-    found = x.content
-    for axis, begin, last, step in zip(axes, begins, ends, steps, strict=True):
-        extent = shape[axis]
-        # Backwards, ONNX ends before the first element where Python would count from behind.
-        end = None if extent is not None and step < 0 and last < -extent else last
-        shape = replaced(shape, axis, slice_length(extent, begin, end, step))
-        if found is not None and extent is not None:
-            found = content.taken(found, axis, range(extent)[begin:end:step])
-    return _copied(call, shape, found)
+    # Backwards, ONNX ends before the first element where Python would count from behind.
+    lasts = [
+        None if step < 0 and (extent := x.dims[axis]) is not None and last < -extent else last
+        for axis, last, step in zip(axes, ends, steps, strict=True)
+    ]
+    return sliced(x, axes, begins, lasts, steps)
 
 
 @handles("Expand")
 def _expand(call: Call) -> Meaning:
     x, target = call[0], call[1].numbers
     shape = broadcast([x.dims, tuple([None if n is None else int(n) for n in target])])
-    small = x.content is not None and None not in shape and numel(shape) <= 1024
-    return _copied(call, shape, content.stretched(x.content, known(shape)) if x.content and small else None)
+    return stretched(x, shape)
 
 
 @handles("Tile")
 def _tile(call: Call) -> Meaning:
-    return _copied(call, tiled(call[0].dims, call.integers("repeats", 1) or ()))
+    return copied(call[0], tiled(call[0].dims, call.integers("repeats", 1) or ()))
 
 
 @handles("Pad")
@@ -168,7 +160,7 @@ def _pad(call: Call) -> Meaning:
     widths = [(0, 0)] * len(x.dims)
     for place, axis in enumerate(axes):
         widths[axis] = (pads[place], pads[place + len(axes)])
-    return _copied(call, padded(x.dims, widths))
+    return copied(call[0], padded(x.dims, widths))
 
 
 @handles("CenterCropPad")
@@ -176,7 +168,7 @@ def _center(call: Call) -> Meaning:
     shape = list(call[0].dims)
     for axis, extent in zip(axes_of(call.integers("axes"), len(shape)), call[1].integers, strict=True):
         shape[axis] = extent
-    return _copied(call, tuple(shape))
+    return copied(call[0], tuple(shape))
 
 
 @handles("DepthToSpace", "SpaceToDepth")
@@ -185,14 +177,14 @@ def _blocks(call: Call) -> Meaning:
     size = call.whole("blocksize", 1)
     if call.node.op == "DepthToSpace":
         deep = None if channels is None else channels // (size * size)
-        return _copied(call, (batch, deep, *[times(n, size) for n in space]))
-    return _copied(call, (batch, times(channels, size * size), *[None if n is None else n // size for n in space]))
+        return copied(call[0], (batch, deep, *[times(n, size) for n in space]))
+    return copied(call[0], (batch, times(channels, size * size), *[None if n is None else n // size for n in space]))
 
 
 @handles("ReverseSequence", "Trilu")
 @handles("Trilu", domains=(MICROSOFT,))
 def _same(call: Call) -> Meaning:
-    return _copied(call, call[0].shape)
+    return copied(call[0], call[0].shape)
 
 
 @handles("Col2Im")
@@ -211,13 +203,7 @@ def _col2im(call: Call) -> Meaning:
 def _gather(call: Call) -> Meaning:
     x, indices = call[0], call[1]
     axis = axis_of(call.whole("axis"), len(x.dims))
-    shape = gathered(x.dims, indices.dims, axis)
-    found = None
-    if x.content and indices.content and None not in indices.numbers:
-        found = fitting(shape, content.taken(x.content, axis, indices.integers).items)
-    if x.stored and axis == 0 and len(x.dims) > 1:  # a table of weights
-        return Meaning("embedding", NO_ATTRS, [Out(shape, x.dtype)], [x, indices])
-    return Meaning("gather", NO_ATTRS, [Out(shape, x.dtype, found)])
+    return picked(x, indices, axis)
 
 
 @handles("GatherBlockQuantized", domains=(MICROSOFT,))
@@ -334,9 +320,7 @@ def _from_sequence(call: Call) -> Meaning:
             return Meaning("create", NO_ATTRS, [Out((), "bool")], [])
         case "SequenceLength":
             items = call[0].items
-            return Meaning(
-                "create", NO_ATTRS, [Out((), "int64", fitting((), [len(items)] if items is not None else None))], []
-            )
+            return created((), "int64", [len(items)] if items is not None else None)
     parts = _list(call[0])
     axis = call.whole("axis")
     shapes = [made.dims for made in parts]
@@ -352,41 +336,26 @@ def _from_sequence(call: Call) -> Meaning:
 def _shape(call: Call) -> Meaning:
     x = call[0]
     if call.node.op == "Size":
-        return Meaning(
-            "create",
-            NO_ATTRS,
-            [Out((), "int64", fitting((), [numel(x.shape)] if x.shape is not None and None not in x.shape else None))],
-            [],
-        )
+        return created((), "int64", [numel(x.shape)] if complete(x.shape) else None)
     dims = x.dims
     chosen = dims[slice(call.whole("start"), call.whole("end", len(dims)))]
-    return Meaning("create", NO_ATTRS, [Out((len(chosen),), "int64", Content((len(chosen),), chosen))], [])
+    return shape_of(chosen)
 
 
 @handles("ConstantOfShape")
 def _constant_of_shape(call: Call) -> Meaning:
     wanted = call[0].numbers
-    shape: Dims = tuple([None if n is None else int(n) for n in wanted])
-    if any(n is not None and n < 0 for n in shape):
-        raise Mismatch(f"its shape would be {shape}")
+    if any(n is not None and n < 0 for n in wanted):
+        raise Mismatch(f"its shape would be {wanted}")
     value = call.attrs.get("value")
     dtype = value.dtype if isinstance(value, Stored) else "float32"
     number: Any = value.content.items[0] if isinstance(value, Stored) and value.content and value.content.items else 0
-    items = [number] * numel(shape) if None not in shape and numel(shape) <= 1024 else None
-    return Meaning("create", NO_ATTRS, [Out(shape, dtype, fitting(shape, items))], [])
+    return filled_with(number, wanted, dtype)
 
 
 @handles("Range")
 def _range(call: Call) -> Meaning:
-    try:
-        begin, end, step = (made.numbers[0] for made in call.given)
-    except Unknown:
-        begin = end = step = None
-    if begin is None or end is None or step is None or not step:
-        return Meaning("create", NO_ATTRS, [Out((None,), call[0].dtype)], [])
-    count = max(-int((begin - end) // step), 0)
-    items = [begin + at * step for at in range(count)] if count <= 1024 else None
-    return Meaning("create", NO_ATTRS, [Out((count,), call[0].dtype, fitting((count,), items))], [])
+    return counted(call.given, call[0].dtype)
 
 
 @handles(

@@ -8,9 +8,10 @@ from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Shape, axes_of, axis_of, known, reduced, replaced
-from opcost.frontends.onnx.call import MICROSOFT, Call, Made, Meaning, Out, fitting, handles, numel, result
-from opcost.frontends.onnx.operators.contraction import Window
-from opcost.frontends.onnx.operators.elementwise import common
+from opcost.frontends.nodes.call import Call, Made, Meaning, Out, fitting, numel, result
+from opcost.frontends.nodes.meanings import common
+from opcost.frontends.onnx.operators.contraction import window
+from opcost.frontends.onnx.table import MICROSOFT, handles
 
 _REDUCTIONS = {
     "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod", "ReduceL1": "norm",
@@ -125,10 +126,10 @@ def _pool(call: Call) -> Meaning:
     x = call[0]
     last = call.node.op.startswith("Nhwc") or call.flag("channels_last")
     kernel = call.integers("kernel_shape") or ()
-    window = Window(call, kernel, x.dims[1:-1] if last else x.dims[2:])
-    space = window.swept(ceil=call.flag("ceil_mode"))
+    over = window(call, kernel, x.dims[1:-1] if last else x.dims[2:])
+    space = over.swept(ceil=call.flag("ceil_mode"))
     shape = (x.dims[0], *space, x.dims[-1]) if last else (*x.dims[:2], *space)
-    attrs = {"fn": _POOLS[call.node.op], "window": prod(kernel), **window.geometry}
+    attrs = {"fn": _POOLS[call.node.op], "window": prod(kernel), **over.geometry}
     outs = [Out(shape, x.dtype), *[Out(shape, "int64")] * (len(call.node.outputs) > 1)]
     return Meaning("pool", attrs, outs, [x])
 
@@ -168,7 +169,7 @@ def _roi(call: Call) -> Meaning:
         shape: Shape = (regions.dims[0], x.dims[1], height, width)
         return Meaning("sample", {"taps": taps}, [Out(shape, x.dtype)])
     shape = (regions.dims[0], x.dims[1], *(call.integers("pooled_shape") or ()))
-    return Meaning("pool", {"fn": "adaptive_max", "window": 1}, [Out(shape, x.dtype)])
+    return Meaning("unknown", NO_ATTRS, [Out(shape, x.dtype)])  # how much of x lies under a region is data
 
 
 @handles("GridSample")
@@ -212,7 +213,7 @@ def _resized(call: Call, x: Made) -> Dims:
         for axis in axes:
             shape[axis] = int(known((x.dims[axis],))[0] * scale + 0.5)
         return tuple(shape)
-    place = 1 if call.node.op == "Upsample" or call.opset < 11 else 2
+    place = 1 if call.node.op == "Upsample" or call.version < 11 else 2
     scales = call.attrs.get("scales") or call[place].numbers
     for axis, factor in zip(axes, scales, strict=True):
         extent = shape[axis]

@@ -9,7 +9,9 @@ from torch import nn
 
 _TEXT = ("text_config", "llm_config", "language_config", "decoder", "text_encoder")
 _IMAGES = ("vision_config", "vit_config", "backbone_config", "encoder", "image_encoder", "perceptual_encoder")
-_SOUND = ("audio_config", "audio_encoder", "speech_config", "encoder_config", "audio_encoder_config")
+_SOUND = (
+    "audio_config", "audio_encoder", "speech_config", "encoder_config", "audio_encoder_config", "semantic_model_config",
+)  # fmt: skip
 _POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "max_seq_length", "n_ctx", "seq_length",
     "max_target_positions",
@@ -58,7 +60,7 @@ class Configuration:
 
     def image_size(self, usual: int) -> int | tuple[int, int]:
         """Height and width of images."""
-        for name in ("image_size", "input_size", "img_size"):
+        for name in ("image_size", "input_size", "img_size", "max_img_size"):
             for place in self.images:
                 size = getattr(place, name, None)
                 if isinstance(size, dict):
@@ -72,13 +74,24 @@ class Configuration:
     def channels(self) -> int:
         return self.number(self.images, "num_channels", "in_channels", "in_chans") or 3
 
+    def side(self, *names: str) -> int | None:
+        """Of a square in images: one number, or the first of two."""
+        for name in names:
+            for place in self.images:
+                size = getattr(place, name, None)
+                size = size[0] if isinstance(size, (list, tuple)) and size else size
+                if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+                    return size
+        return None
+
     def patch(self) -> int:
-        for place in self.images:
-            size = getattr(place, "patch_size", None)
-            size = size[0] if isinstance(size, (list, tuple)) and size else size
-            if isinstance(size, int):
-                return size
-        return 14
+        return self.side("patch_size") or 14
+
+    def lacks(self, kind: str) -> bool:
+        """Whether the model was made without what reads images or sound: the configuration has a place for it that is empty."""
+        places = {"image": _IMAGES, "video": _IMAGES, "audio": _SOUND}.get(kind, ())
+        held = [getattr(self.own, name) for name in places if name.endswith("_config") and hasattr(self.own, name)]
+        return bool(held) and all(place is None for place in held)
 
     def word(self) -> int:
         """A token that is nothing special: neither padding nor a border nor the place of an image."""

@@ -17,14 +17,22 @@ Probe = Callable[..., list[tuple[int, ...]]]
 """The shapes that a method of the model hands back for these arguments, found without data."""
 
 
+class Other(NamedTuple):
+    """Keyword arguments for a model that fails with those that were made first."""
+
+    kwargs: dict[str, Any]
+    note: str = ""
+    """What is less about them than about the first, if anything."""
+
+
 class Guess(NamedTuple):
     """Arguments of `forward`, and a sentence on where they come from."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     source: str
-    text: dict[str, Any] | None = None
-    """Keyword arguments of a text alone, for a model that cannot be called with the images or sounds that were made."""
+    others: tuple[Other, ...] = ()
+    """What to try instead, in order."""
 
 
 class Maker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -14,35 +14,59 @@ SECONDS = 10
 _FRAMES = 1000
 """Of a spectrogram of so many seconds, one every ten milliseconds."""
 _RATE = 16_000
+_STRIDES = 53_760
+"""Samples that nearly all steps in which models read sound divide: 2⁹·3·5·7."""
+_BINS = (
+    "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "feature_size", "n_mels", "input_feat_size",
+    "input_dim",
+)  # fmt: skip
+"""How many frequencies a spectrogram has."""
+_FINE = 128
+"""So many frequencies have the spectrograms of younger models."""
+_MASKS = ("input_features_mask", "feature_attention_mask")
 
 
-def spectrogram(config: Configuration, maker: Maker) -> torch.Tensor:
+def spectrograms(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:
     """Frequencies over time: in Whisper's order where the model is made for a fixed length of them, else time first."""
-    bins = config.number(
-        config.sound, "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "feature_size", "n_mels"
-    )
-    bins = bins or 80
+    named = config.number(config.sound, *_BINS)
+    bins = named or 80
     if (side := config.number(config.sound, "spec_size")) is not None:
-        return maker.floats(1, side * side // bins, bins)
+        yield maker.floats(1, side * side // bins, bins)
+        return
     if (most := config.number(config.sound, "max_source_positions")) and config.has(config.sound, "num_mel_bins"):
-        return maker.floats(bins, 2 * most)
-    per_step = config.number(config.sound, "input_channels") if config.has(config.sound, "conv_channels") else None
-    return maker.floats(_FRAMES, bins * (per_step or 1))
+        yield maker.floats(bins, 2 * most)
+    stacked = config.number(config.sound, "input_channels") if config.has(config.sound, "conv_channels") else None
+    yield maker.floats(_FRAMES, bins * (stacked or 1))
+    yield maker.floats(bins, _FRAMES)
+    if (frames := config.number(config.sound, "num_stacked_frames")) is not None:
+        yield maker.floats(_FRAMES, bins * frames)
+    if named is None:
+        yield maker.floats(_FRAMES, _FINE)
 
 
-def waves(config: Configuration, maker: Maker) -> torch.Tensor:
+def waves(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:
     """A recording as it is; a spectrogram where the model says how many frequencies it wants."""
     if (bins := config.number(config.sound, "num_mel_bins")) and (length := config.number(config.sound, "max_length")):
-        return maker.floats(length, bins)
+        yield maker.floats(length, bins)
+        return
     samples = SECONDS * (config.number(config.sound, "sampling_rate", "sample_rate") or _RATE)
-    if config.has([config.own], "audio_channels") or config.has([config.own], "codebook_size"):
-        return maker.floats(config.number([config.own], "audio_channels") or 1, samples)
-    return maker.floats(samples)
+    has_channels = config.has([config.own], "audio_channels") or config.has([config.own], "codebook_size")
+    channels = config.number([config.own], "audio_channels") or 1
+    alone, mixed = maker.floats(samples), maker.floats(channels, samples)
+    yield from (mixed, alone) if has_channels else (alone, mixed)
+    yield maker.floats(-(-samples // _STRIDES) * _STRIDES)
 
 
-def sound_mask(config: Configuration, maker: Maker) -> torch.Tensor:
-    """Which steps of a spectrogram are there: all of them."""
-    return torch.ones(spectrogram(config, maker).shape[:2], dtype=torch.int64, device="cpu")
+def forms(name: str, names: list[str], config: Configuration, maker: Maker) -> Iterator[dict[str, torch.Tensor]]:
+    """What may be meant by a sound, the most usual first; where the model asks which steps are there, all of them are."""
+    masks = [mask for mask in _MASKS if mask in names] if name == "input_features" else []
+    for sound in spectrograms(config, maker) if name == "input_features" else waves(config, maker):
+        bins_first = sound.dim() == 3 and sound.shape[1] == config.number(config.sound, *_BINS)
+        steps = sound.shape[-1] if bins_first else sound.shape[1]
+        there = maker.integers(steps, value=1)
+        yield {name: sound, **dict.fromkeys(masks, there)}
+        if masks:
+            yield {name: sound, **dict.fromkeys(masks, there.bool())}
 
 
 def _past(config: Configuration) -> int:
@@ -93,12 +117,20 @@ def _times(config: Configuration) -> int:
     return count if isinstance(count, int) else 0
 
 
+def padding(config: Configuration, maker: Maker) -> torch.Tensor:
+    """Which of the past is only padding: nothing."""
+    return torch.zeros((maker.batch, _past(config)), dtype=maker.dtype, device="meta")
+
+
+def frequency(config: Configuration, maker: Maker) -> torch.Tensor:
+    """How often something was measured, in a word of the model's: the first."""
+    return maker.integers(1)
+
+
 MAKERS: dict[str, Callable[[Configuration, Maker], torch.Tensor | None]] = {
-    "input_features": spectrogram,
-    "input_values": waves,
-    "input_features_mask": sound_mask,
-    "feature_attention_mask": sound_mask,
     "past_values": past_values,
+    "past_values_padding": padding,
+    "freq": frequency,
     "past_observed_mask": past_mask,
     "past_time_features": past_times,
     "future_values": future_values,

@@ -13,17 +13,15 @@ from torch import nn
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch.guessing import sounds
 from opcost.frontends.torch.guessing.configuration import Configuration
-from opcost.frontends.torch.guessing.guess import Guess, Maker, comes_from
-
-_WINDOW = 448
-"""Of an image for a model that takes any size: 32 by 32 patches of 14."""
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, comes_from
+from opcost.frontends.torch.guessing.vision import Vision
 
 
 def transformers(model: nn.Module, maker: Maker) -> Guess | None:
     """A model of transformers, by its configuration; another that has only `dummy_inputs`, by those."""
     if comes_from(model, "transformers") and hasattr(model, "config"):
         inputs = _Inputs(model, maker)
-        return Guess((), inputs.all(), "its configuration", inputs.text_alone())
+        return Guess((), inputs.all(), "its configuration", inputs.others())
     dummy = getattr(model, "dummy_inputs", None)
     if not isinstance(dummy, Mapping):
         return None
@@ -49,10 +47,15 @@ class _Inputs:
             p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]
         kinds = getattr(model, "input_modalities", "text")
-        self.kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+        self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
         main = getattr(model, "main_input_name", "input_ids")
         self.main = [main] if isinstance(main, str) else list(main)
+        self.vision = Vision(self.config, maker, self.names, self.kinds)
         self.made: dict[str, Any] = {}
+        self.left: list[dict[str, Any]] = []
+        """Other forms of an image or a sound, where only a run of the whole model can tell which is meant."""
+        self.features: dict[str, int] = {}
+        """How many features the model makes of each kind of input."""
 
     def all(self) -> dict[str, Any]:
         """The arguments, those on which others depend first."""
@@ -65,7 +68,11 @@ class _Inputs:
         wanted.update(
             dict.fromkeys(name for name in _COMPANIONS if name in self.names and self._goes_with(name, wanted))
         )
-        for name in sorted(wanted, key=lambda name: _AFTER.get(name, 0)):
+        for name in sorted(wanted, key=lambda name: -1 if name in _FORMS else _AFTER.get(name, 0)):
+            if name in _FORMS:
+                self._choose(name)
+            if name in self.made:
+                continue
             maker = _MAKERS.get(name)
             if maker is None or (found := maker(self)) is None:
                 if name in self.needed:
@@ -80,17 +87,36 @@ class _Inputs:
     def _goes_with(self, name: str, wanted: Mapping[str, Any]) -> bool:
         if name == "decoder_input_ids":
             return bool(getattr(self.config.own, "is_encoder_decoder", False))
-        if name == "pixel_mask":
-            return "pixel_values" in wanted and self.config.has([self.config.own], "num_queries")
         return any(other in wanted for other in _COMPANIONS[name])
 
-    def text_alone(self) -> dict[str, Any] | None:
-        """A text without images or sounds, where the model takes such besides and may do without."""
-        others = self.made.keys() - _OF_TEXT
-        if "input_ids" not in self.made or not others or not others.isdisjoint(self.needed):
-            return None
-        kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
-        return {**kept, "input_ids": self.like_tokens(self.config.word())}
+    def _choose(self, name: str) -> None:
+        """The first form of an image or a sound that the model can make features of."""
+        kind = "image" if name == "pixel_values" else "audio"
+        forms = self.vision.forms() if kind == "image" else sounds.forms(name, self.names, self.config, self.maker)
+        first, *others = ({n: value for n, value in form.items() if n in self.names} for form in forms)
+        parts = (self.model, getattr(self.model, "model", None))
+        method = next((found for part in parts if (found := getattr(part, f"get_{kind}_features", None))), None)
+        known = {} if method is None else inspect.signature(method).parameters
+        for form in (first, *others) if method is not None else ():
+            try:
+                shapes = self.maker.probe(method, {n: value for n, value in form.items() if n in known})
+            except OpcostError:
+                continue
+            self.made.update(form)
+            self.features[kind] = sum(_rows(shape) for shape in shapes) // self.maker.batch
+            return
+        self.made.update(first)
+        self.left += others
+
+    def others(self) -> tuple[Other, ...]:
+        """What the model may be called with instead: other forms, and a text without images or sounds if it may do without."""
+        found = [Other({**self.made, **form}) for form in self.left]
+        more = self.made.keys() - _OF_TEXT
+        if "input_ids" in self.made and more and more.isdisjoint(self.needed):
+            kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
+            text = {**kept, "input_ids": self.like_tokens(self.config.word())}
+            found.append(Other(text, "a text alone because the model fails with more"))
+        return tuple(found)
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -106,17 +132,7 @@ class _Inputs:
         """As many special tokens as an input of this kind has features."""
         config = self.config
         token = config.number([config.own], f"{kind}_token_id", f"{kind}_token_index", f"{kind}_placeholder_token_id")
-        method = getattr(self.model, f"get_{kind}_features", None)
-        given = {name: self.made[name] for name in _FEATURES[kind] if name in self.made}
-        if token is None or method is None or not given:
-            return []
-        known = inspect.signature(method).parameters
-        told = {name: value for name, value in given.items() if name in known}
-        try:
-            features = self.maker.probe(method, told)
-        except OpcostError:  # the model itself will say so in its own place
-            return []
-        return [token] * (sum(_rows(shape) for shape in features) // self.maker.batch)
+        return [] if token is None else [token] * self.features.get(kind, 0)
 
     def decoder_tokens(self) -> torch.Tensor:
         config, maker = self.config, self.maker
@@ -135,93 +151,23 @@ class _Inputs:
         ids = self.made.get("input_ids")
         return None if ids is None else torch.full_like(ids, value)
 
-    # -- images ----------------------------------------------------------------------------------------------------
-
-    def images(self) -> torch.Tensor:
-        config, maker = self.config, self.maker
-        channels, patch = config.channels(), config.patch()
-        if self._grid_name() is not None:
-            rows, columns = self._grid()
-            depth = config.number(config.images, "temporal_patch_size") or 1
-            flat = maker.floats(rows * columns, channels * depth * patch * patch)
-            return flat.reshape(-1, flat.shape[-1])
-        if "spatial_shapes" in self.names:
-            patches = config.number(config.images, "num_patches") or 256
-            return maker.floats(patches, channels * patch * patch)
-        height, width = self._size()
-        if self.kinds & {"video"} and "image" not in self.kinds:
-            return maker.floats(config.number(config.images, "num_frames") or 8, channels, height, width)
-        if "pixel_attention_mask" in self.names and "input_ids" in self.names:  # several images of one text
-            return maker.floats(1, channels, height, width)
-        if (tiles := self._tiles()) is not None:
-            return maker.floats(tiles, channels, height, width)
-        return maker.floats(channels, height, width)
-
-    def videos(self) -> torch.Tensor:
-        config, maker = self.config, self.maker
-        frames = config.number(config.images, "num_frames", "frames_per_clip") or 8
-        return maker.floats(frames, config.channels(), *self._size())
-
-    def flattened(self) -> torch.Tensor:
-        config = self.config
-        return self.maker.floats(self.maker.tokens(None), 2 + config.channels() * config.patch() ** 2)
-
-    def image_mask(self) -> torch.Tensor | None:
-        shape = self.made["pixel_values"].shape if "pixel_values" in self.made else None
-        return None if shape is None else self.maker.integers(*shape[-2:], value=1)
-
-    def patch_mask(self) -> torch.Tensor | None:
-        """Which patches, or which points of several images, are there: all of them."""
-        images = self.made.get("pixel_values")
-        if images is None:
-            return None
-        if images.dim() == 3:
-            return self.maker.integers(images.shape[1], value=1)
-        return torch.ones((*images.shape[:2], *images.shape[-2:]), dtype=torch.bool, device="cpu")
-
-    def patch_shapes(self) -> torch.Tensor:
-        side = int((self.config.number(self.config.images, "num_patches") or 256) ** 0.5)
-        return self.maker.rows([side, side])
-
-    def grid(self) -> torch.Tensor:
-        return self.maker.rows([1, *self._grid()])
-
-    def image_sizes(self) -> torch.Tensor | None:
-        """Of an image that is cut into several, its size as a whole."""
-        pinpoints = getattr(self.config.own, "image_grid_pinpoints", None)
-        return self.maker.rows(list(pinpoints[0])) if pinpoints else None
-
-    def task(self) -> torch.Tensor:
-        return self.maker.integers(self.config.number([self.config.own], "task_seq_len") or 77)
-
-    def _size(self) -> tuple[int, int]:
-        detects = self.config.has([self.config.own], "num_queries")
-        return self.maker.image(self.config.image_size(800 if detects else 224))
-
-    def _grid_name(self) -> str | None:
-        return next((name for name in ("image_grid_thw", "grid_thw") if name in self.names), None)
-
-    def _grid(self) -> tuple[int, int]:
-        """Rows and columns of patches, in whole groups of those that become one token."""
-        merge = self.config.number(self.config.images, "spatial_merge_size", "merge_size") or 1
-        step = self.config.patch() * merge
-        height, width = self.maker.image(self.config.image_size(_WINDOW))
-        return max(height // step, 1) * merge, max(width // step, 1) * merge
-
-    def _tiles(self) -> int | None:
-        """Into how many images one is cut, and once the whole."""
-        pinpoints = getattr(self.config.own, "image_grid_pinpoints", None)
-        if "image_sizes" not in self.names or not pinpoints:
-            return None
-        height, width = self._size()
-        return int((pinpoints[0][0] // height) * (pinpoints[0][1] // width) + 1)
-
     # -- anything else ---------------------------------------------------------------------------------------------
+
+    def encoded(self) -> torch.Tensor | None:
+        """What the model that reads images or another text has made of it."""
+        width = self.config.number([self.config.own], "encoder_hidden_size")
+        return self.hidden() if width is None else self.maker.floats(_PATCHES, width)
+
+    def asked(self) -> torch.Tensor:
+        """The tokens of a question that a model puts to an image."""
+        config, maker = self.config, self.maker
+        most = config.number([getattr(config.own, "qformer_config", None)], "max_position_embeddings")
+        return maker.integers(maker.tokens(most), value=config.word())
 
     def hidden(self) -> torch.Tensor | None:
         """What another model has made of its input."""
-        if self._grid_name() is not None:
-            return self.images()
+        if self.vision.grid_name() is not None:
+            return self.vision.images()
         width = self.config.number([self.config.own], "hidden_size", "d_model", "n_embd")
         return None if width is None else self.maker.floats(self.maker.tokens(self.config.positions()), width)
 
@@ -233,10 +179,37 @@ def _rows(shape: tuple[int, ...]) -> int:
     return count
 
 
+_STEPS = 20
+"""Of what an agent has seen and done: as many as a decision transformer is usually told."""
+
+
+def _of_agent(entry: str | None, inputs: _Inputs) -> torch.Tensor | None:
+    """What an agent has seen, done or been paid at each step, in as many numbers as an entry of the configuration says."""
+    width = 1 if entry is None else inputs.config.number([inputs.config.own], entry)
+    return None if width is None else inputs.maker.floats(_STEPS, width)
+
+
+def _queries(inputs: _Inputs) -> torch.Tensor | None:
+    """What is asked about an image, one row a question."""
+    own = inputs.config.number([inputs.config.own], "hidden_size")
+    return None if own is None else inputs.maker.floats(_QUERIES, own)
+
+
+def _like_image(inputs: _Inputs) -> torch.Tensor | None:
+    images = inputs.made.get("pixel_values")
+    return None if images is None else torch.empty_like(images)
+
+
 def _heard(make: Callable[[Configuration, Maker], Any], inputs: _Inputs) -> Any:
     return make(inputs.config, inputs.maker)
 
 
+_PATCHES = 257
+"""Of an image that another model has read: 16 by 16, and one for the whole."""
+_QUERIES = 32
+"""Of a model that asks about images: as many as those that were published have."""
+_FORMS = ("pixel_values", "input_features", "input_values")
+"""Arguments that come in several forms."""
 _ARGUMENTS = {
     "text": ("input_ids",),
     "image": ("pixel_values", "flattened_patches"),
@@ -246,46 +219,47 @@ _ARGUMENTS = {
 }
 """Which argument brings which kind of input."""
 _OF_TEXT = frozenset({"input_ids", "decoder_input_ids", "attention_mask", "token_type_ids"})
-_AFTER = {"input_ids": 1, "attention_mask": 2, "token_type_ids": 2, "mm_token_type_ids": 2}
+_AFTER = {
+    "input_ids": 1, "attention_mask": 2, "token_type_ids": 2, "mm_token_type_ids": 2, "prompt_pixel_values": 1, "prompt_masks": 1,
+}  # fmt: skip
 """Arguments that are made of others."""
-_FEATURES = {
-    "image": ("pixel_values", "image_grid_thw", "image_sizes", "pixel_attention_mask", "spatial_shapes"),
-    "audio": ("input_features", "input_values", "input_features_mask", "feature_attention_mask"),
-}
 _COMPANIONS: dict[str, tuple[str, ...]] = {
     "decoder_input_ids": (),
-    "pixel_mask": (),
-    "image_grid_thw": ("pixel_values",),
     "mm_token_type_ids": ("pixel_values",),
-    "image_sizes": ("pixel_values",),
-    "pixel_attention_mask": ("pixel_values",),
-    "spatial_shapes": ("pixel_values",),
-    "input_features_mask": ("input_features",),
-    "feature_attention_mask": ("input_features",),
     "past_time_features": ("past_values",),
     "past_observed_mask": ("past_values",),
     "future_values": ("past_values",),
     "future_time_features": ("past_values",),
+    "actions": ("states",),
+    "rewards": ("states",),
+    "returns_to_go": ("states",),
+    "timesteps": ("states",),
+    "encoder_hidden_states": ("query_embeds",),
 }
 """Arguments that are given with others, though they have a default."""
 _MAKERS: dict[str, Callable[[_Inputs], Any]] = {
     "input_ids": _Inputs.tokens,
+    "qformer_input_ids": _Inputs.asked,
     "decoder_input_ids": _Inputs.decoder_tokens,
     "attention_mask": lambda inputs: inputs.like_tokens(1),
     "mm_token_type_ids": _Inputs.kinds_of_tokens,
     "token_type_ids": lambda inputs: inputs.like_tokens(0),
-    "pixel_values": _Inputs.images,
-    "pixel_values_videos": _Inputs.videos,
-    "flattened_patches": _Inputs.flattened,
-    "pixel_mask": _Inputs.image_mask,
-    "pixel_attention_mask": _Inputs.patch_mask,
-    "spatial_shapes": _Inputs.patch_shapes,
-    "image_grid_thw": _Inputs.grid,
-    "grid_thw": _Inputs.grid,
-    "image_sizes": _Inputs.image_sizes,
-    "task_inputs": _Inputs.task,
+    "pixel_values_videos": lambda inputs: inputs.vision.videos(),
+    "flattened_patches": lambda inputs: inputs.vision.flattened(),
+    "prompt_pixel_values": _like_image,
+    "prompt_masks": _like_image,
+    "grid_thw": lambda inputs: inputs.vision.grid(),
+    "task_inputs": lambda inputs: inputs.maker.integers(
+        inputs.config.number([inputs.config.own], "task_seq_len") or 77
+    ),
     "inputs_embeds": _Inputs.hidden,
     "hidden_states": _Inputs.hidden,
-    "encoder_hidden_states": _Inputs.hidden,
+    "encoder_hidden_states": _Inputs.encoded,
+    "query_embeds": _queries,
+    "states": partial(_of_agent, "state_dim"),
+    "actions": partial(_of_agent, "act_dim"),
+    "rewards": partial(_of_agent, None),
+    "returns_to_go": partial(_of_agent, None),
+    "timesteps": lambda inputs: inputs.maker.rows([*range(_STEPS)]),
     **{name: partial(_heard, make) for name, make in sounds.MAKERS.items()},
 }

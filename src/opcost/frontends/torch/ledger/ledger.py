@@ -103,6 +103,14 @@ class Ledger(TorchDispatchMode):
             self.leaves[tensor.vid] = role
         return Leaf(tensor, tensor.sig, tensor.vid, None)
 
+    def leaf_of(self, tensor: Any) -> Leaf | None:
+        """The record of a tensor of the user's that was seen before."""
+        return self._leaf_of.get(id(tensor))
+
+    def known_leaves(self) -> int:
+        """How many tensors of the user's were seen so far."""
+        return len(self._leaf_of)
+
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """The tensor without data that takes the place of an input of the user's."""
         if tensor.layout is not torch.strided:

@@ -219,7 +219,8 @@ def reshape(tensor: Recorded, sig: Signature) -> None:
 
 def recorded(sig: Signature, vid: int, mark: Mark, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
-    tensor: Recorded = _make_wrapper(Recorded, sig.shape, strides=sig.stride, dtype=sig.dtype, device=sig.device)  # type: ignore[assignment]
+    # By position (offset and memory format are left open): to parse names takes a quarter of the call.
+    tensor: Recorded = _make_wrapper(Recorded, sig.shape, sig.stride, None, None, sig.dtype, torch.strided, sig.device)  # type: ignore[assignment]
     tensor.sig = sig
     tensor.vid = vid
     tensor.mark = mark

@@ -27,14 +27,17 @@ class Inputs(NamedTuple):
     """A name for every tensor among them, by its id."""
     guessed: str = ""
     """Where they come from, if nobody gave them."""
-    text: dict[str, Any] | None = None
-    """Instead of keyword arguments that were guessed, and with which the model fails: a text alone."""
+    others: tuple[Inputs, ...] = ()
+    """What was guessed too, to be tried in this order where the model fails with the first."""
+    note: str = ""
+    """What is less about them than about the first, if anything."""
 
 
 def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Probe) -> Inputs:
     """The inputs that were given, or made from shapes, or else what the model itself says it takes."""
     kwargs = dict(options.kwargs)
-    guessed, text = "", None
+    guessed = ""
+    others: tuple[Inputs, ...] = ()
     check_one(options)
     if options.inputs is not None:
         args, given = _given(model, options.inputs)
@@ -45,15 +48,19 @@ def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Pr
     elif tensors_in(kwargs):
         args = ()
     else:
-        args, made, guessed, text = _from_model(model, options, probe)
-        text = {**text, **kwargs} if text else None
+        args, made, guessed, left = _from_model(model, options, probe)
+        others = tuple(_other(model, {**other.kwargs, **kwargs}, guessed, other.note) for other in left)
         kwargs = {**made, **kwargs}
     if any(options.sizes) and not guessed:
         raise InputError(
             "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
         )
     _check_fit(model, args, kwargs)
-    return Inputs(args, kwargs, _names(model, args, kwargs), guessed, text)
+    return Inputs(args, kwargs, _names(model, args, kwargs), guessed, others)
+
+
+def _other(model: nn.Module, kwargs: dict[str, Any], guessed: str, note: str) -> Inputs:
+    return Inputs((), kwargs, _names(model, (), kwargs), guessed, note=note)
 
 
 def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -7,6 +7,7 @@ compares the two over many shapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -40,9 +41,19 @@ def _plain(*tensors: torch.Tensor) -> bool:
     return dtype in _FLOATS and all(t.dtype is dtype and t.is_contiguous() for t in tensors)
 
 
+def _in_rows(*tensors: torch.Tensor) -> bool:
+    """Floats of one type that lie as rows do, though there may be gaps between them: what is made of them has none."""
+    dtype = tensors[0].dtype
+    return dtype in _FLOATS and all(t.dtype is dtype and (t.is_contiguous() or _falls(t.stride())) for t in tensors)
+
+
+def _falls(strides: tuple[int, ...]) -> bool:
+    return all(outer > inner > 0 for outer, inner in pairwise(strides))
+
+
 def _unary(args: Any) -> Any:
     x = args[0]
-    if not _plain(x) or any(type(a) is complex or isinstance(a, torch.Tensor) for a in args[1:]):
+    if not _in_rows(x) or any(type(a) is complex or isinstance(a, torch.Tensor) for a in args[1:]):
         return NotImplemented
     return _new(x.shape, x.dtype)
 
@@ -58,10 +69,10 @@ def _binary(args: Any) -> Any:
     a, b = args[0], args[1]
     if not isinstance(b, torch.Tensor):
         return _unary(args)
+    if a.shape == b.shape:
+        return _new(a.shape, a.dtype) if _in_rows(a, b) else NotImplemented
     if not _plain(a, b):
         return NotImplemented
-    if a.shape == b.shape:
-        return _new(a.shape, a.dtype)
     try:
         shape = broadcast((a.shape, b.shape))
     except Mismatch:

@@ -71,7 +71,8 @@ def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> Forw
 def locate(error: ForwardError, place: Place | None) -> None:
     """Say in an error of ours where it happened."""
     error.module = error.module or (place.path if place else "")
-    error.message = f"{error.message}; asked{_line(error)}{_in(place)}"
+    if where := f"{_line(error)}{_in(place)}":
+        error.message = f"{error.message}; asked{where}"
 
 
 def _in(place: Place | None) -> str:

@@ -8,6 +8,7 @@ written to.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -20,10 +21,14 @@ from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.operators import higher_order, special, values
 from opcost.frontends.torch.operators.call import Call
 from opcost.frontends.torch.operators.without_data import is_composite, work_out
+from opcost.frontends.torch.recording.replay import Replay
 
 _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
+
+REPLAYS_AFTER = 4000
+"""Most models run fewer operators than that, and those that run more repeat themselves."""
 
 _HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
 
@@ -34,9 +39,14 @@ class Recorder(Ledger):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._memo: dict[tuple[Any, ...], Entry] = {}
+        self._replay: Replay | None = None
+        self.replays_after = REPLAYS_AFTER
+        """So many operators make a run long (see `replay`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if len(self.ops) >= self.replays_after:
+            self._replay_from_here()
         if self.told and (tell := self.told.get(func)) is not None:
             return tell(*args)
         states: list[State] = []
@@ -83,6 +93,19 @@ class Recorder(Ledger):
         if self.packages:
             self.add_packed(args)
         return result
+
+    def _replay_from_here(self) -> None:
+        self.replays_after = sys.maxsize
+        # Inside of packages and of scripted modules, functions are not what is called.
+        if not self.packages and not self.told and torch._C._get_tracing_state() is None:
+            self._replay = Replay(self)
+            self._replay.start()
+
+    def restore(self) -> None:
+        if self._replay is not None:
+            self._replay.stop()
+            self._replay = None
+        super().restore()
 
     def _collect(self, args: Any, states: list[State], key: list[Any] | None) -> bool:
         """Gather the tensors and the key of some arguments; says whether the content of every tensor is known."""

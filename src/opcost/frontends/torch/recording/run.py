@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any
@@ -15,7 +16,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
+from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
+from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.models import lazy
@@ -67,6 +70,8 @@ class Run:
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         recorder.where = self._where_forward
+        if options.backward:
+            recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
 
     # -- where an operator runs ---------------------------------------------------------------------------------
 
@@ -310,20 +315,13 @@ class Run:
     def graph_of(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder
         roles = recorder.leaves
-        values = tuple(
-            [
-                Value(vid, *_named(roles[vid], spec, storage))
-                if vid in roles
-                else Value(vid, "", spec, "activation", storage)
-                for vid, (spec, storage) in enumerate(zip(recorder.specs, recorder.storages, strict=True))
-            ]
-        )
-        ops = tuple(
-            [
-                Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
-                for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
-            ]
-        )
+        values: Sequence[Value]
+        ops: Sequence[Op]
+        if isinstance(recorder.ops, Journal):
+            values = PatternedValues(recorder.specs, recorder.storages, roles)
+            ops = PatternedOps(recorder.ops.steps)
+        else:
+            values, ops = _listed(recorder)
         calls = tuple([Call(*call) for call in self.calls])
         return Graph(
             source=type(self.model).__name__,
@@ -363,6 +361,25 @@ class Run:
                 inputs=opening.inputs if opening else (),
                 outputs=opening.outputs if opening else (),
             )
+
+
+def _listed(recorder: Recorder) -> tuple[tuple[Value, ...], tuple[Op, ...]]:
+    roles = recorder.leaves
+    values = tuple(
+        [
+            Value(vid, *_named(roles[vid], spec, storage))
+            if vid in roles
+            else Value(vid, "", spec, "activation", storage)
+            for vid, (spec, storage) in enumerate(zip(recorder.specs, recorder.storages, strict=True))
+        ]
+    )
+    ops = tuple(
+        [
+            Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
+            for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
+        ]
+    )
+    return values, ops
 
 
 def _settled(module: nn.Module) -> int:

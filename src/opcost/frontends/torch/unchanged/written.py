@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from opcost.errors import StateError
@@ -59,7 +60,8 @@ class KeepWritten(TorchDispatchMode):
         self._kept = [one for one in kept if type(one.tensor) in (torch.Tensor, torch.nn.Parameter)]
         self._users = {one.data.untyped_storage()._cdata for one in self._kept if one.data.layout is torch.strided}
         for buffer in buffers:  # not every operator that writes to a buffer says so: batch normalization does not
-            self._memory.keep(buffer)
+            if not isinstance(buffer, UninitializedTensorMixin):
+                self._memory.keep(buffer)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

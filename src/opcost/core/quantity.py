@@ -1,0 +1,75 @@
+"""The quantities of a whole model by name: what each counts in, whether it comes from prices, and how it is read of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from opcost.core.report import Report
+from opcost.errors import UnknownName
+
+CountedIn: TypeAlias = Literal["count", "bytes", "number", "time"]
+
+
+class Quantity(NamedTuple):
+    """Something that can be counted, compared, and held to a limit."""
+
+    name: str
+    title: str
+    unit: CountedIn
+    priced: bool = False
+    """It comes from cost rules, so it is a lower bound where an operator has no price."""
+
+
+_TITLES = {
+    "params": "params",
+    "trainable_params": "trainable params",
+    "unused_params": "unused params",
+    "buffers": "buffers",
+    "param_bytes": "param bytes",
+    "buffer_bytes": "buffer bytes",
+    "macs": "MACs",
+    "flops": "FLOPs",
+    "bytes_read": "bytes read",
+    "bytes_written": "bytes written",
+    "activations": "activations",
+    "activation_bytes": "activation bytes",
+    "ops": "operators",
+    "uncounted": "uncounted",
+    "bytes": "bytes moved",
+    "peak_bytes": "peak memory",
+}
+_PRICED = ("macs", "flops", "bytes_read", "bytes_written", "bytes")
+_PLAIN = ("ops", "uncounted")
+
+QUANTITIES: dict[str, Quantity] = {
+    name: Quantity(
+        name, title, "bytes" if "bytes" in name else "number" if name in _PLAIN else "count", name in _PRICED
+    )
+    for name, title in _TITLES.items()
+}
+"""What a report tells of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
+OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
+
+
+def find_quantity(name: str, known: Mapping[str, Quantity] = QUANTITIES) -> Quantity:
+    """The quantity of this name, however it is spelt."""
+    key = name.strip().lower().replace(" ", "_").replace("-", "_")
+    key = OTHER_NAMES.get(key, key)
+    if key not in known:
+        raise UnknownName("quantity", name.strip(), known)
+    return known[key]
+
+
+def amount_of(report: Report, name: str) -> int:
+    """A quantity of the whole model."""
+    if name == "peak_bytes":
+        return report.peak_bytes
+    if name == "bytes":
+        return report.totals.bytes_read + report.totals.bytes_written
+    return int(getattr(report.totals, name))
+
+
+def amounts_of(report: Report) -> dict[str, int]:
+    """Every quantity of the whole model."""
+    return {name: amount_of(report, name) for name in QUANTITIES}

@@ -1,0 +1,217 @@
+"""What a checkpoint holds: its tensors as the model sees them, and as they are stored. Plain data, without a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from opcost.core.graph import Note
+from opcost.core.patterns import natural, patterns_of
+
+Role: TypeAlias = Literal["weight", "scale", "optimizer", "copy", "constant"]
+"""`scale` is whatever a quantization needs beside its weights: scales, zero points, maps, shapes."""
+By: TypeAlias = Literal["layer", "module", "type", "tensor"]
+
+
+class StoredTensor(NamedTuple):
+    """One tensor of a checkpoint."""
+
+    name: str
+    shape: tuple[int, ...]
+    """As the model sees it: a weight of four bits has as many elements as the layer has weights."""
+    dtype: str
+    """The element type as the model sees it: `bfloat16`, `int4`, `nf4`, `Q4_K`."""
+    params: int
+    """Logical parameters; none where it is no weight, or tied to another one."""
+    bytes: int
+    """As stored; none where it is stored with the one that it is tied to."""
+    role: Role = "weight"
+    scheme: str = ""
+    """How it is quantized: awq, gptq, compressed-tensors, bitsandbytes, fp8, mxfp4, nvfp4, mlx, gguf."""
+    file: str = ""
+    tied_to: str = ""
+
+    @property
+    def bits(self) -> float | None:
+        """Stored bits per parameter, without scales, which are tensors of their own."""
+        return 8 * self.bytes / self.params if self.params else None
+
+    @property
+    def type(self) -> str:
+        """What it is called by where tensors are grouped by their types."""
+        return _type(self.role, self.dtype, self.scheme)
+
+
+def _type(role: Role, dtype: str, scheme: str) -> str:
+    """Element type, with the scheme where that is not said by it, and with what it is where it is no weight."""
+    if role != "weight":
+        return f"{dtype} ({_ROLES[role]})"
+    told = scheme in ("", "gguf", dtype) or (scheme == "fp8" and "float8" in dtype)
+    return dtype if told else f"{dtype} {scheme}"
+
+
+_ROLES: dict[Role, str] = {"scale": "scales", "optimizer": "optimizer", "copy": "copy", "constant": "constant"}
+
+
+class Experts(NamedTuple):
+    """A mixture of experts: how many there are, how many a token uses, and what all of them hold."""
+
+    count: int  # type: ignore[assignment]  # a tuple has a method of this name
+    per_token: int
+    params: int
+
+
+class Totals(NamedTuple):
+    """Sums over all tensors."""
+
+    tensors: int
+    params: int
+    """Logical parameters."""
+    bytes: int
+    """Stored, scales and whatever else is there included."""
+    active_params: int | None = None
+    """Of a mixture of experts: those that a token uses."""
+    scale_bytes: int = 0
+    other_bytes: int = 0
+    """Of optimizers, copies and constants."""
+
+    @property
+    def bits_per_param(self) -> float | None:
+        """Of weights with their scales."""
+        return 8 * (self.bytes - self.other_bytes) / self.params if self.params else None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tensors on one line."""
+
+    name: str
+    tensors: int
+    params: int
+    bytes: int
+    shape: tuple[int, ...] | None
+    """None where they have several."""
+    types: tuple[str, ...]
+    """The one with the most bytes first."""
+
+    @property
+    def bits(self) -> float | None:
+        """Stored bits per parameter, with scales."""
+        return 8 * self.bytes / self.params if self.params else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """A checkpoint: `print` it, ask its totals, group its tensors, `render` or `save` it."""
+
+    source: str
+    format: str
+    files: tuple[str, ...]
+    tensors: tuple[StoredTensor, ...]
+    totals: Totals
+    experts: Experts | None = None
+    ordered: bool = True
+    """The tensors stand in an order that means something; else lines are ordered by their names."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """What the format says of itself."""
+    notes: tuple[Note, ...] = ()
+
+    def by(self, how: By, depth: int | None = None) -> tuple[Group, ...]:
+        """The tensors on lines: one for each layer pattern, module, element type, or tensor."""
+        match how:
+            case "layer":
+                return self.by_layer(1 if depth is None else depth)
+            case "module":
+                return self.by_module(2 if depth is None else depth)
+            case "type":
+                return self.by_type()
+        return self._in_order(
+            Group(each.name, 1, each.params, each.bytes, each.shape, (each.type,)) for each in self.tensors
+        )
+
+    def _in_order(self, groups: Iterable[Group]) -> tuple[Group, ...]:
+        return tuple(groups if self.ordered else sorted(groups, key=lambda group: natural(group.name)))
+
+    def by_layer(self, depth: int = 1) -> tuple[Group, ...]:
+        """Layers that differ by their number on one line: `model.layers.{0..79}.mlp.*`, cut so many words after it."""
+        patterns = patterns_of([tensor.name for tensor in self.tensors], depth if depth < 99 else None)
+        names = {key: str(pattern) for key, pattern in {id(pattern): pattern for pattern in patterns}.items()}
+        keys = iter(patterns)
+        return self._in_order(_grouped(self.tensors, lambda _: names[id(next(keys))]))
+
+    def by_module(self, depth: int = 2) -> tuple[Group, ...]:
+        """The first so many words of the path of a module on one line."""
+        return self._in_order(
+            _grouped(self.tensors, lambda tensor: ".".join(tensor.name.split(".")[:-1][:depth]) or tensor.name)
+        )
+
+    def by_type(self) -> tuple[Group, ...]:
+        """Element types, the largest first."""
+        kinds: dict[tuple[Role, str, str], str] = {}
+
+        def key(tensor: StoredTensor) -> str:
+            kind = (tensor.role, tensor.dtype, tensor.scheme)
+            return kinds.get(kind) or kinds.setdefault(kind, _type(*kind))
+
+        return tuple(sorted(_grouped(self.tensors, key), key=lambda group: -group.bytes))
+
+    def __str__(self) -> str:
+        return self.render("table")
+
+    def render(self, view: str = "table", **options: Any) -> str:
+        """The checkpoint as text: table, json, csv, md, html."""
+        from opcost.core.plugin import SCAN_VIEWS, load
+
+        return str(load(SCAN_VIEWS, view).render(self, **options))
+
+    def save(self, path: str | PathLike[str], **options: Any) -> None:
+        """Write it to a file; the suffix chooses the view."""
+        from opcost.core.plugin import SCAN_VIEWS, view_for_suffix
+        from opcost.core.writing import write_text
+
+        write_text(path, view_for_suffix(path, SCAN_VIEWS).render(self, **options))
+
+
+def totals_of(tensors: Iterable[StoredTensor], experts: Experts | None = None) -> Totals:
+    """The sums; of a mixture, all but the experts that a token does not use are active."""
+    count = params = stored = scales = others = 0
+    for tensor in tensors:
+        count += 1
+        params += tensor.params
+        stored += tensor.bytes
+        if tensor.role == "scale":
+            scales += tensor.bytes
+        elif tensor.role != "weight":
+            others += tensor.bytes
+    active = None
+    if experts is not None:
+        active = params - experts.params + experts.params * experts.per_token // experts.count
+    return Totals(count, params, stored, active, scales, others)
+
+
+def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]) -> tuple[Group, ...]:
+    """Sums by a key, in the order in which the keys come."""
+    sums: dict[str, list[Any]] = {}
+    for tensor in tensors:
+        name = key(tensor)
+        found = sums.get(name)
+        if found is None:
+            found = sums[name] = [0, 0, 0, tensor.shape, {}]
+        found[0] += 1
+        found[1] += tensor.params
+        found[2] += tensor.bytes
+        if found[3] != tensor.shape:
+            found[3] = None
+        types, kind = found[4], (tensor.role, tensor.dtype, tensor.scheme)
+        types[kind] = types.get(kind, 0) + tensor.bytes
+    return tuple(
+        Group(name, count, params, stored, shape, _named(types))
+        for name, (count, params, stored, shape, types) in sums.items()
+    )
+
+
+def _named(types: Mapping[tuple[Role, str, str], int]) -> tuple[str, ...]:
+    """The types of a line, the one with the most bytes first."""
+    return tuple(_type(*kind) for kind in sorted(types, key=types.__getitem__, reverse=True))

@@ -1,0 +1,139 @@
+"""A calibration: what single operators took on a device, with the versions and switches under which they were timed.
+
+It is a JSON file with a schema, read like any file that a user names; `*.gz` is the same, compressed. Those that come with
+the package lie beside this module, named after their device.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opcost.core import document
+from opcost.core.document import Number, entries, entry
+from opcost.core.graph import Attrs, TensorSpec
+
+SCHEMA = "opcost.calibration/1"
+
+HOST = "cpu"
+"""What a processor is called; each is another, and only its own calibration tells of it."""
+SHIPPED = ("h200",)
+"""Devices whose calibration comes with the package."""
+
+
+class Measured(NamedTuple):
+    """One operator on one set of sizes, and what one call of it takes."""
+
+    kind: str
+    raw: str
+    attrs: Attrs
+    ins: tuple[TensorSpec, ...]
+    outs: tuple[TensorSpec, ...]
+    device_ns: int
+    """From its start to the start of the next operator, while the device does not wait for the host."""
+    host_ns: int = 0
+    """What the host needs to start it."""
+    workspace: int = 0
+    """Bytes taken while it runs, beyond what it hands back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What was timed on a device."""
+
+    device: str
+    """Its name in the table of devices."""
+    meta: Mapping[str, str]
+    """The product, the day, versions, clocks, and switches such as whether products of float32 use TF32."""
+    position: int
+    """How many cases of the plan are done: a calibration that was broken off goes on from here."""
+    rows: tuple[Measured, ...]
+
+
+class _Rows(document.Columns):
+    kind: list[Number]
+    raw: list[Number]
+    attrs: list[Number]
+    ins: list[list[Number]]
+    outs: list[list[Number]]
+    device_ns: list[Number]
+    host_ns: list[Number]
+    workspace: list[Number]
+
+
+class _File(msgspec.Struct, kw_only=True):
+    schema: str
+    device: str
+    meta: dict[str, str]
+    position: Number
+    texts: list[str]
+    specs: list[document.SpecRecord]
+    attrs: list[dict[str, Any]]
+    rows: _Rows
+
+
+def dumps(calibration: Calibration) -> str:
+    """The text of the file: each distinct tensor, name and set of attributes stands in it once."""
+    specs, texts, attrs = document.Specs(), document.Table[str](), document.Table[dict[str, Any]]()
+    columns: dict[str, list[Any]] = {name: [] for name in Measured._fields}
+    for row in calibration.rows:
+        written = document.write_attrs(row.attrs)
+        told = {
+            "kind": texts.number(row.kind, row.kind.__str__),
+            "raw": texts.number(row.raw, row.raw.__str__),
+            "attrs": attrs.number(str(written), written.copy),
+            "ins": specs.all_of(row.ins),
+            "outs": specs.all_of(row.outs),
+        }
+        for name, column in columns.items():
+            column.append(told[name] if name in told else getattr(row, name))
+    made = _File(
+        schema=SCHEMA,
+        device=calibration.device,
+        meta=dict(calibration.meta),
+        position=calibration.position,
+        texts=texts.entries,
+        specs=[document.SpecRecord(spec.shape, spec.dtype) for spec in specs.entries],
+        attrs=attrs.entries,
+        rows=_Rows(**columns),
+    )
+    return document.dumps(document.builtins_of(made))
+
+
+def _read(file: _File) -> Calibration:
+    specs, attrs = document.read_specs(file.specs), [document.read_attrs(each) for each in file.attrs]
+    columns = file.rows
+    rows = []
+    for place, kind in enumerate(columns.kind):
+        where = f"rows[{place}]"
+        rows.append(
+            Measured(
+                entry(file.texts, kind, where),
+                entry(file.texts, columns.raw[place], where),
+                entry(attrs, columns.attrs[place], where),
+                entries(specs, columns.ins[place], where),
+                entries(specs, columns.outs[place], where),
+                columns.device_ns[place],
+                columns.host_ns[place],
+                columns.workspace[place],
+            )
+        )
+    return Calibration(device=file.device, meta=file.meta, position=file.position, rows=tuple(rows))
+
+
+DOCUMENT = document.Document(
+    noun="calibration", schema=SCHEMA, again="opcost calibrate -o FILE", form=_File, read=_read
+)
+
+
+@lru_cache(maxsize=4)
+def shipped(device: str) -> Calibration:
+    """The calibration of this device that comes with the package."""
+    packed = (files(__package__) / f"{device}.json.gz").read_bytes()
+    return DOCUMENT.loads(gzip.decompress(packed).decode("utf-8"))

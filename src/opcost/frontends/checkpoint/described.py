@@ -1,0 +1,278 @@
+"""What lies in a pickle of PyTorch's: tensors by their paths. Nothing is made but descriptions, and nothing is called.
+
+What a pickle asks for by name is one of ours: a function that notes a tensor, a word, or a class without any behaviour whose
+objects keep what they are filled with, so that the tensors of a whole module are found as its state dictionary names them. A
+pickle that would call anything else is refused by the name of that.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
+from opcost.frontends.pickles import OBJECT_STEPS, BadPickle, Limits, check_steps
+from opcost.wording import shortened
+
+LARGEST_PICKLE = 32 << 20
+"""Bytes; a tensor takes about two hundred of them, and its data lies elsewhere."""
+LIMITS = Limits(steps=500_000, number=(1 << 64) - 1, allowed=OBJECT_STEPS)
+DEEPEST = 64
+LONGEST_NAME = 1 << 12
+_MOST_CLASSES = 10_000
+
+_STORAGES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
+    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128", "QInt8": "qint8", "QUInt8": "quint8", "QInt32": "qint32", "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4", "Untyped": "uint8",
+}  # fmt: skip
+_SPELT = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16"}
+
+
+Keys: TypeAlias = tuple[str, ...]
+"""What leads to a tensor: names, indices, attributes."""
+
+
+class Storage(NamedTuple):
+    """A piece of data outside of the pickle."""
+
+    key: str
+    dtype: str
+    elements: int
+
+
+class Tensor(NamedTuple):
+    """A tensor, and where its data lies; without a storage it has none."""
+
+    storage: Storage | None
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class _Word(NamedTuple):
+    """A name that is only mentioned: a type of elements or of storages."""
+
+    module: str
+    name: str
+
+
+class _Dict(dict[Any, Any]):
+    """An ordered dict, whose own attributes do not matter."""
+
+    def __setstate__(self, state: object) -> None:
+        """What `state_dict` notes about versions."""
+
+
+class _Class(type):
+    """A class that a pickle asks for. It may be made without a call; a call could be one of anything, and is refused."""
+
+    asked: str
+
+    def __call__(cls, *args: object, **named: object) -> object:
+        raise BadPickle(f"it asks for {shortened(cls.asked)}, which could run code; nothing of it was run")
+
+
+class _Object:
+    """An object without its class: what it was filled with, to be looked through."""
+
+    __slots__ = ("state",)
+    state: list[object]
+
+    def __new__(cls, *args: object, **named: object) -> _Object:  # noqa: PYI034 - no class derives from it but a pickle's
+        found = object.__new__(cls)
+        found.state = [args, named] if args or named else []
+        return found
+
+    def __setstate__(self, state: object) -> None:
+        self.state.append(state)
+
+    append = __setstate__
+
+    def extend(self, items: list[object]) -> None:
+        self.state.extend(items)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.state.append({key: value})
+
+
+class _Unpickler(pickle.Unpickler):
+    """Python's unpickler, which finds nothing of Python's."""
+
+    def __init__(self, stream: BytesIO) -> None:
+        super().__init__(stream, encoding="latin1")
+        self._found: dict[tuple[str, str], object] = {}
+
+    def find_class(self, module: str, name: str) -> object:
+        known = self._found.get((module, name))
+        if known is None:
+            if len(self._found) > _MOST_CLASSES:
+                raise BadPickle(f"it asks for more than {_MOST_CLASSES} names")
+            known = self._found[module, name] = _stand_in(module, name)
+        return known
+
+    def persistent_load(self, pid: object) -> object:
+        match pid:
+            case ("module", _Class() as kind, *_):  # which files before 1.6 name with their source code
+                return kind
+            case ("storage", _Word(_, kind), str() | int() as key, _, int(elements), *_) if (
+                0 <= elements <= LARGEST_EXTENT
+            ):
+                dtype = _STORAGES.get(kind.removesuffix("Storage"))
+                if dtype is not None:
+                    return Storage(str(key), dtype, elements)
+        raise BadPickle("it asks for data in a way that PyTorch does not")
+
+
+def described(stream: BytesIO) -> object:
+    """The next pickle of a stream, which stands behind it afterwards."""
+    begin = stream.tell()
+    try:
+        check_steps(stream, LIMITS, "no checkpoint")
+        end = stream.tell()
+        stream.seek(begin)
+        found = _Unpickler(BytesIO(stream.read(end - begin))).load()
+    except (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError) as exc:
+        raise BadPickle(f"it is damaged or no pickle at all ({shortened(str(exc))})") from exc
+    return found
+
+
+def tensors_in(root: object) -> Iterator[tuple[Keys, Tensor]]:
+    """All tensors with their paths, as they come; modules are named as in a state dictionary."""
+    seen: set[int] = set()
+    levels: list[tuple[Keys, Iterator[tuple[Keys, object]]]] = [((), iter([((), root)]))]
+    while levels:
+        outer, inside = levels[-1]
+        part = next(inside, None)
+        if part is None:
+            levels.pop()
+            continue
+        path, found = (*outer, *part[0]), part[1]
+        if isinstance(found, Tensor):
+            if sum(map(len, path)) > LONGEST_NAME:
+                raise BadPickle(f"a tensor has a name of more than {LONGEST_NAME:,} letters")
+            yield path, found
+        elif _holds(found) and id(found) not in seen:
+            if len(path) > DEEPEST:
+                raise BadPickle(f"it is nested more than {DEEPEST} deep")
+            seen.add(id(found))
+            levels.append((path, _parts(found)))
+
+
+def _holds(found: object) -> bool:
+    """Whether there may be a tensor in it."""
+    if isinstance(found, _Object):
+        return bool(found.state)
+    return isinstance(found, (dict, list, tuple)) and bool(found) and not isinstance(found, (Storage, _Word))
+
+
+def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
+    """What lies in it, and what that adds to the path."""
+    if isinstance(found, _Object):
+        for state in found.state:
+            if isinstance(state, dict) and "_modules" in state:
+                for kind in ("_parameters", "_buffers", "_modules"):
+                    inner = state.get(kind)
+                    yield from _parts(inner) if isinstance(inner, dict) else ()
+            else:
+                yield (), state
+    elif isinstance(found, dict):
+        yield from (((str(key)[: LONGEST_NAME + 1],), each) for key, each in found.items())
+    else:
+        yield from (((str(place),), each) for place, each in enumerate(found))
+
+
+# -- stand-ins -------------------------------------------------------------------------------------------------------------
+
+
+def _stand_in(module: str, name: str) -> object:
+    function = _FUNCTIONS.get((module.replace("__builtin__", "builtins").replace("copy_reg", "copyreg"), name))
+    if function is not None:
+        return function
+    if module in ("torch", "torch.storage"):
+        return _Word(module, name)
+    return _Class("_Asked", (_Object,), {"__slots__": (), "asked": f"{module}.{name}"[:LONGEST_NAME]})
+
+
+def _tensor(storage: object, offset: object, size: object, dtype: str | None = None) -> Tensor:
+    if not isinstance(storage, Storage) or not isinstance(offset, int) or not isinstance(size, tuple):
+        raise BadPickle("it makes a tensor of something else than data, offset and size")
+    if len(size) > MOST_AXES or any(type(extent) is not int or not 0 <= extent <= LARGEST_EXTENT for extent in size):
+        raise BadPickle(f"it holds a tensor of the size {shortened(str(size))}")
+    return Tensor(storage, offset, size, dtype or storage.dtype)
+
+
+def _of_dtype(storage: object, offset: object, size: object, _stride: object, *told: object) -> Tensor:
+    word = told[2] if len(told) > 2 else None
+    if not isinstance(word, _Word):
+        raise BadPickle("it makes a tensor without a type")
+    return _tensor(storage, offset, size, _SPELT.get(word.name, word.name))
+
+
+def _without_data(dtype: object, size: object, *_more: object) -> Tensor:
+    word = dtype.name if isinstance(dtype, _Word) else ""
+    return _tensor(Storage("", "uint8", 0), 0, size, _SPELT.get(word, word))._replace(storage=None)
+
+
+def _of_type(function: object, _kind: object, args: object, *_state: object) -> object:
+    if function not in _FUNCTIONS.values() or not callable(function) or not isinstance(args, tuple):
+        raise BadPickle("it makes a tensor of a kind of its own in a way that PyTorch does not")
+    return function(*args)
+
+
+def _ordered(*given: object) -> _Dict:
+    found = _Dict()
+    if given and isinstance(given[-1], (list, tuple)):
+        for pair in given[-1]:
+            match pair:
+                case [str() | int() as key, value] | (str() | int() as key, value):
+                    found[key] = value
+    return found
+
+
+def _kept(*given: object, **_named: object) -> object:
+    """Something without a tensor of its own: it may hold some."""
+    return _Object.__new__(_Object, *given)
+
+
+def _reconstructed(*_given: object) -> object:
+    return _Object.__new__(_Object)
+
+
+def _listed(given: object, *_more: object) -> object:
+    return given
+
+
+_FUNCTIONS: dict[tuple[str, str], Callable[..., object]] = {
+    ("torch._utils", "_rebuild_tensor"): lambda storage, offset, size, *_: _tensor(storage, offset, size),
+    ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, size, *_: _tensor(storage, offset, size),
+    ("torch._utils", "_rebuild_tensor_v3"): _of_dtype,
+    ("torch._utils", "_rebuild_qtensor"): lambda storage, offset, size, *_: _tensor(storage, offset, size),
+    ("torch._utils", "_rebuild_meta_tensor_no_storage"): _without_data,
+    ("torch._utils", "_rebuild_parameter"): _listed,
+    ("torch._utils", "_rebuild_parameter_with_state"): _listed,
+    ("torch._utils", "_rebuild_sparse_tensor"): lambda _layout, data: data,
+    ("torch._tensor", "_rebuild_from_type_v2"): _of_type,
+    **{("torch.jit._pickle", f"build_{kind}list"): _listed for kind in ("int", "double", "bool", "tensor")},
+    ("torch.jit._pickle", "restore_type_tag"): _listed,
+    ("collections", "OrderedDict"): _ordered,
+    ("copyreg", "_reconstructor"): _reconstructed,
+    **dict.fromkeys(
+        (
+            ("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout"), ("_codecs", "encode"),
+            ("collections", "defaultdict"), ("collections", "Counter"), ("collections", "deque"), ("functools", "partial"),
+            ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "list"), ("builtins", "tuple"), ("builtins", "dict"),
+            ("builtins", "slice"), ("builtins", "complex"), ("builtins", "bytearray"), ("builtins", "range"),
+            ("builtins", "bytes"), ("datetime", "datetime"), ("datetime", "timedelta"), ("uuid", "UUID"),
+            *((f"pathlib{part}", name) for part in ("", "._local") for name in ("Path", "PosixPath", "WindowsPath")),
+            ("numpy", "dtype"), ("numpy", "ndarray"),
+            *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
+            *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
+        ),
+        _kept,
+    ),
+}  # fmt: skip
+"""What may be called: what notes a tensor, and what makes values in which no tensor is."""

@@ -1,0 +1,114 @@
+"""Keras: HDF5 (`.h5`, `.weights.h5`) and archives with one in them (`.keras`), listed by h5py where it is installed.
+
+No dataset is read, and links that lead to other places or files are not followed.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import ExitStack
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+from opcost.core.archives import BadArchive, archive_in
+from opcost.core.dtype import BITS
+from opcost.core.reading import opened
+from opcost.errors import MissingFramework, OpcostError
+from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
+
+_WHAT = "a Keras checkpoint"
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_WEIGHTS = "model.weights.h5"
+_OPTIMIZERS = ("optimizer", "optimizer_weights", "training_config")
+
+
+class KerasReader(CheckpointReader):
+    """Datasets by their paths, with dots between the groups."""
+
+    name = "keras"
+    suffixes = (".keras", ".h5", ".hdf5")
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        return head.startswith(_SIGNATURE) or first_member(head) in ("metadata.json", "config.json", _WEIGHTS)
+
+    def read(self, path: Path) -> Contents:
+        try:
+            import h5py
+        except ImportError as exc:
+            raise MissingFramework(
+                f"{path} is an HDF5 file, and listing it needs h5py", hint="pip install h5py"
+            ) from exc
+        try:
+            with ExitStack() as stack:
+                file: Any = stack.enter_context(opened(path))
+                if file.read(2) == b"PK":
+                    file = _inside(stack.enter_context(archive_in(file)), file)
+                return Contents(_datasets(stack.enter_context(h5py.File(file, "r"))))
+        except OpcostError:
+            raise
+        except BadArchive as exc:
+            raise fault(path, _WHAT, str(exc)) from exc
+        except Exception as exc:
+            raise fault(path, _WHAT, str(exc) or type(exc).__name__) from exc
+
+
+def _inside(archive: ZipFile, file: BinaryIO) -> Any:
+    """The file of weights in an archive, read where it lies if it is stored as it is."""
+    try:
+        info = archive.getinfo(_WEIGHTS)
+    except KeyError:
+        raise BadArchive(f"it holds no {_WEIGHTS}") from None
+    if info.compress_type != ZIP_STORED:
+        return archive.open(info)
+    return io.BufferedReader(_Window(file, info))
+
+
+class _Window(io.RawIOBase):
+    """A stored member of an archive as a file of its own."""
+
+    def __init__(self, file: BinaryIO, info: ZipInfo) -> None:
+        file.seek(info.header_offset)
+        head = file.read(30)
+        lengths = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        self._file, self._begin, self._size, self._at = file, info.header_offset + 30 + lengths, info.file_size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(start + offset, 0)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        self._file.seek(self._begin + self._at)
+        found = self._file.read(max(0, min(len(buffer), self._size - self._at)))
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+def _datasets(root: Any) -> list[Raw]:
+    found: list[Raw] = []
+
+    def visit(name: str, item: Any) -> None:
+        shape, dtype = getattr(item, "shape", None), str(getattr(item, "dtype", ""))
+        if shape is None or dtype not in BITS:
+            return  # a group, or texts
+        if len(found) >= MOST_TENSORS:
+            raise ValueError(f"it holds more than {MOST_TENSORS:,} datasets")
+        words = name.removesuffix(":0").split("/")
+        role = "optimizer" if words[0] in _OPTIMIZERS else "weight"
+        stored = item.id.get_storage_size() if prod(shape) else 0
+        found.append(Raw(".".join(words), tuple(shape), dtype, int(stored), role))  # type: ignore[arg-type]
+
+    root.visititems(visit)
+    return found
+
+
+READER: CheckpointReader = KerasReader()

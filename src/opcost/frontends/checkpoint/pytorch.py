@@ -1,0 +1,156 @@
+"""PyTorch's `.pt`, `.pth`, `.bin`, `.ckpt`: archives since 1.6, stacks of pickles before; only descriptions are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+from opcost.core.archives import BadArchive, archive_in
+from opcost.core.dtype import BITS, nbytes
+from opcost.core.reading import length_of, opened
+from opcost.core.scan import Role
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, Storage, Tensor, described, tensors_in
+from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
+from opcost.frontends.pickles import BadPickle
+from opcost.wording import shortened
+
+_WHAT = "a PyTorch checkpoint"
+_MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+"""The number with which files begin that are no archives, behind the two bytes of the protocol."""
+_MEMBERS = ("/data.pkl", "/version", "/.format_version", "/byteorder", "/constants.pkl")
+_OPTIMIZERS = ("optimizer", "optim", "lr_scheduler", "scheduler", "scaler", "amp", "loops", "callbacks", "rng_state")
+_AGAIN = ("ema", "model", "state", "best", "average")
+_WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "network", "weights", "params")
+
+
+class PyTorchReader(CheckpointReader):
+    """State dictionaries, alone or among what training keeps, whole modules, and TorchScript archives."""
+
+    name = "pytorch"
+    suffixes = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".model")
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        member = first_member(head)
+        if member:
+            return member.endswith(_MEMBERS) or any(folder in member for folder in ("/data/", "/code/", "/extra/"))
+        return head[:1] == b"\x80" and head[2 : 2 + len(_MAGIC)] == _MAGIC
+
+    def read(self, path: Path) -> Contents:
+        try:
+            with opened(path) as file:
+                if file.read(2) == b"PK":
+                    return _contents(*_archive(file))
+                return _contents(*_stack(file))
+        except BadArchive as exc:
+            raise fault(path, _WHAT, str(exc)) from exc
+        except BadPickle as exc:
+            hint = "" if "run code" in str(exc) else None
+            raise fault(path, _WHAT, str(exc), *(() if hint is None else (hint,))) from exc
+
+
+def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:
+    """What the pickle of an archive describes, and the bytes of each piece of data."""
+    with archive_in(file) as archive:
+        names = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
+        if len(names) != 1:
+            raise BadPickle(f"the archive holds {len(names)} files data.pkl")
+        info = archive.getinfo(names[0])
+        with archive.open(info) as member:
+            content = member.read(LARGEST_PICKLE + 1)
+        if max(info.file_size, len(content)) > LARGEST_PICKLE:
+            raise BadPickle(f"its description has more than {LARGEST_PICKLE >> 20} MiB")
+        begin = names[0].removesuffix("data.pkl") + "data/"
+        sizes = {
+            each.filename.removeprefix(begin): each.file_size
+            for each in archive.infolist()
+            if each.filename.startswith(begin)
+        }
+    return described(BytesIO(content)), sizes
+
+
+def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:
+    """The same of a file before 1.6: pickles one after the other, the last with the order of the data behind it."""
+    size = length_of(file)
+    stream = BytesIO(file.read(LARGEST_PICKLE))
+    stream.seek(2 + len(_MAGIC))
+    version, _system, found, keys = (described(stream) for _ in range(4))
+    if version != 1001 or not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise BadPickle("it is no stack of pickles as PyTorch wrote them")
+    known = {tensor.storage.key: tensor.storage for _, tensor in tensors_in(found) if tensor.storage is not None}
+    at, sizes = stream.tell(), {}
+    for key in keys:
+        # Data that no tensor uses has a length too, which is read where it lies.
+        file.seek(at)
+        elements = int.from_bytes(file.read(8), "little", signed=True)
+        storage = known.get(key)
+        if elements < 0 or (storage is not None and elements != storage.elements):
+            raise BadPickle(f"its data {shortened(key)!r} is said to have {elements:,} elements")
+        if storage is None:
+            raise BadPickle(f"it holds data {shortened(key)!r} that nothing describes")
+        sizes[key] = nbytes(elements, storage.dtype)
+        at += 8 + sizes[key]
+        if at > size:
+            raise BadPickle(f"its data ends at byte {at:,}, and the file has {size:,}")
+    return found, sizes
+
+
+def _contents(root: object, sizes: Mapping[str, int]) -> Contents:
+    tensors = dict(tensors_in(root))
+    if len(tensors) > MOST_TENSORS:
+        raise BadPickle(f"it holds more than {MOST_TENSORS:,} tensors")
+    roles = _roles(tensors)
+    wrapped = _is_wrapped([path for path in tensors if roles[path] == "weight"])
+    found = []
+    for path, tensor in tensors.items():
+        role, storage, elements = roles[path], tensor.storage, prod(tensor.shape)
+        name = ".".join(path[1:] if wrapped and role == "weight" else path) or "tensor"
+        _check(name, tensor, sizes)
+        stored = 0 if storage is None else nbytes(elements, tensor.dtype)
+        found.append(
+            Raw(name, tensor.shape, tensor.dtype, stored, role, storage and (storage.key, tensor.offset, elements))
+        )
+    return Contents(found)
+
+
+def _check(name: str, tensor: Tensor, sizes: Mapping[str, int]) -> None:
+    """Its data must be there."""
+    if tensor.dtype not in BITS:
+        raise BadPickle(f"{shortened(name)} has the unknown type {shortened(tensor.dtype)!r}")
+    storage: Storage | None = tensor.storage
+    if storage is None or not prod(tensor.shape):
+        return
+    there = sizes.get(storage.key, -1)
+    if nbytes(storage.elements, storage.dtype) > there:
+        raise BadPickle(f"the data of {shortened(name)} is {'cut short' if there >= 0 else 'missing'}")
+    # A tensor may be expanded, but then its elements are stored once, and it is no weight of its own.
+    if nbytes(tensor.offset + prod(tensor.shape), tensor.dtype) > there and 1 not in tensor.shape:
+        raise BadPickle(f"{shortened(name)} of {tensor.shape} lies outside of its data")
+
+
+def _roles(tensors: Mapping[Keys, Tensor]) -> dict[Keys, Role]:
+    """What an optimizer keeps is no weight, and weights that stand there twice, as averaged ones do, are copies."""
+    roles: dict[Keys, Role] = {}
+    sections: dict[str, dict[Keys, tuple[int, ...]]] = {}
+    for path, tensor in tensors.items():
+        kept = (len(path) > 1 or path == ("rng_state",)) and path[0].lower().startswith(_OPTIMIZERS)
+        roles[path] = "optimizer" if kept else "weight"
+        if len(path) > 1 and not kept:
+            sections.setdefault(path[0], {})[path[1:]] = tensor.shape
+    seen: list[dict[Keys, tuple[int, ...]]] = []
+    for top, held in sections.items():
+        if held in seen and any(word in top.lower() for word in _AGAIN):
+            roles.update(dict.fromkeys(((top, *rest) for rest in held), "copy"))
+        seen.append(held)
+    return roles
+
+
+def _is_wrapped(paths: list[Keys]) -> bool:
+    """Whether all weights lie in one entry that is no module."""
+    first = paths[0][0] if paths and paths[0] else ""
+    return first in _WRAPPERS and all(len(path) > 1 and path[0] == first for path in paths)
+
+
+READER: CheckpointReader = PyTorchReader()

@@ -1,0 +1,102 @@
+"""What a reader of checkpoints is, and what it hands over: tensors as they are stored, none of their data."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from opcost.core.graph import Note
+from opcost.core.plugin import CHECKPOINTS, usable
+from opcost.core.reading import head_of, is_nameless
+from opcost.core.scan import Role
+from opcost.errors import AmbiguousSource, SourceError, UnknownSource
+
+HEAD_BYTES = 4096
+MOST_TENSORS = 100_000
+"""Of one file. The largest checkpoints have some 200,000 in a hundred files; a hostile one must not fill the memory."""
+MOST_AXES = 32
+LARGEST_EXTENT = (1 << 63) - 1
+DAMAGED = "the file is damaged or cut short: fetch it again"
+
+
+Content: TypeAlias = bytes
+
+
+class Raw(NamedTuple):
+    """A tensor as its file has it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    role: Role = "weight"
+    storage: object = None
+    """Equal for tensors that are the same piece of the file; None where each is stored on its own."""
+    content: Content = b""
+    """Of the few that describe others: what stands in them."""
+
+
+class Contents(NamedTuple):
+    """What a file holds."""
+
+    tensors: list[Raw]
+    details: Mapping[str, str] = {}
+    facts: Mapping[str, Any] = {}
+    """What the file says of the model: entries of a configuration."""
+    notes: tuple[Note, ...] = ()
+    parts: tuple[Path, ...] = ()
+    """Other files that were read because this one names them."""
+
+
+class CheckpointReader(Protocol):
+    """One format of checkpoints; a class that derives from this one writes `sniff` and `read`."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """Of its files, with the dot; they choose between readers where the content fits several."""
+    ordered: bool = True
+    """The tensors stand in an order that means something."""
+
+    @abstractmethod
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """Whether a file with this beginning is of the format."""
+
+    @abstractmethod
+    def read(self, path: Path) -> Contents:
+        """What the file holds; whatever is wrong with it is a SourceError."""
+
+
+def readers() -> tuple[CheckpointReader, ...]:
+    """All formats, in the order of their names."""
+    return tuple(reader for _, reader in sorted(usable(CHECKPOINTS).items()))
+
+
+def reader_of(path: Path) -> CheckpointReader:
+    """Who reads this file: the content decides, and the suffix where it fits several."""
+    head = head_of(path, HEAD_BYTES)
+    claims = [reader for reader in readers() if reader.sniff(head, path)]
+    named = [reader for reader in claims if path.name.lower().endswith(reader.suffixes)]
+    if len(claims) > 1 and not is_nameless(path):
+        claims = named or claims
+    if len(claims) == 1:
+        return claims[0]
+    if claims:
+        raise AmbiguousSource(f"{' and '.join(reader.name for reader in claims)} both claim the file {path}")
+    from opcost.frontends.identify import identify
+
+    known = ", ".join(sorted({suffix for reader in readers() for suffix in reader.suffixes}))
+    raise UnknownSource(f"{path} is {identify(path).what}, and no checkpoint that is known", hint=f"known: {known}")
+
+
+def fault(path: object, what: str, message: str, hint: str = DAMAGED) -> SourceError:
+    """The error of a file that is not what it should be."""
+    return SourceError(f"{path} is not {what} that can be read: {message}", hint=hint)
+
+
+def first_member(head: bytes) -> str:
+    """The name of the first file of a zip archive; empty where there is none."""
+    if not head.startswith(b"PK\x03\x04") or len(head) < 30:
+        return ""
+    return head[30 : 30 + int.from_bytes(head[26:28], "little")].decode("utf-8", "replace")

@@ -1,0 +1,149 @@
+"""safetensors: the length of a header, the header as JSON, and data of which nothing is read but what describes other tensors."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+
+from opcost.core.dtype import bits
+from opcost.core.reading import length_of, opened
+from opcost.frontends.checkpoint.reader import (
+    LARGEST_EXTENT,
+    MOST_AXES,
+    MOST_TENSORS,
+    CheckpointReader,
+    Contents,
+    Raw,
+    fault,
+)  # fmt: skip
+from opcost.wording import shortened
+
+LARGEST_HEADER = 32 << 20
+"""Bytes of a header. 100,000 tensors take some twelve million."""
+_WHAT = "a safetensors file"
+_METADATA = "__metadata__"
+_LONGEST_CONTENT = 1 << 12
+_LONGEST_ENTRY = 1 << 12
+_DESCRIBING = (b"weight_shape", b"quant_state.bitsandbytes__")
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
+    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn",
+    "C64": "complex64",
+}  # fmt: skip
+_BITS = {name: bits(dtype) for name, dtype in DTYPES.items()}
+
+_Extent = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_EXTENT)]
+
+
+class _Entry(msgspec.Struct, gc=False):
+    dtype: str
+    shape: list[_Extent]
+    data_offsets: tuple[_Extent, _Extent]
+
+
+_NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENTRY = msgspec.json.Decoder(_Entry)
+_FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)
+
+
+class SafetensorsReader(CheckpointReader):
+    """One file; `files` knows of shards."""
+
+    name = "safetensors"
+    suffixes = (".safetensors",)
+    ordered = False  # by size of element and name
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        return head[8:9] == b"{" and (not any(head[4:8]) or path.name.lower().endswith(self.suffixes))
+
+    def read(self, path: Path) -> Contents:
+        with opened(path) as file:
+            size = length_of(file)
+            header = _header(file, size, path)
+            begin = 8 + len(header)
+            listed = _tensors(header, size - begin, path)
+            if any(mark in header for mark in _DESCRIBING):
+                for place, (at, tensor) in enumerate(listed):
+                    if _describes(tensor):
+                        file.seek(begin + at)
+                        listed[place] = at, tensor._replace(content=file.read(tensor.bytes))
+        return Contents([tensor for _, tensor in listed])
+
+
+def _header(file: BinaryIO, size: int, path: Path) -> bytes:
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise fault(path, _WHAT, f"its header is said to have {length:,} bytes, and the file has {size:,}")
+    if length > LARGEST_HEADER:
+        raise fault(
+            path, _WHAT, f"its header is said to have {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB", ""
+        )
+    header = file.read(length)
+    # What unfolds is bounded before it does: every object is a tensor's, but for two.
+    tensors = header.count(b'"data_offsets"')
+    if tensors > MOST_TENSORS or header.count(b"{") > 2 * tensors + 64:
+        raise fault(path, _WHAT, f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors", "")
+    return header
+
+
+def _tensors(header: bytes, room: int, path: Path) -> list[tuple[int, Raw]]:
+    """The tensors and where their data begins, in that order; it must follow one another without gap to the end of the file."""
+    declared = header.count(b'"data_offsets"')
+    name = ""
+    found: list[tuple[int, Raw]] = []
+    try:
+        entries = _NAMES.decode(header)
+        metadata = entries.pop(_METADATA, None)
+        declared -= 0 if metadata is None else bytes(metadata).count(b'"data_offsets"')
+        for name, raw in entries.items():
+            entry = _entry(raw)
+            begin, end = entry.data_offsets
+            found.append((begin, Raw(name, tuple(entry.shape), entry.dtype, end - begin)))
+    except _FAULTS as exc:
+        raise fault(path, _WHAT, f"its header cannot be read: {shortened(f'{name} {exc}'.strip())}") from exc
+    if len(found) != declared:
+        raise fault(path, _WHAT, f"its header names {declared:,} tensors, of which {declared - len(found):,} twice")
+    found.sort(key=_place)
+    at = 0
+    for place, (begin, tensor) in enumerate(found):
+        name, shape, kind, size, *_ = tensor
+        bits = _BITS.get(kind)
+        if bits is None:
+            raise fault(path, _WHAT, f"{shortened(name)} has the unknown type {shortened(kind)!r}", "")
+        if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
+            raise fault(
+                path, _WHAT,
+                f"{shortened(name)} of {kind} {shortened(str(shape))} is said to lie from {begin:,} to {begin + size:,}, and "
+                f"what is before it ends at {at:,}",
+            )  # fmt: skip
+        found[place] = begin, Raw(name, shape, DTYPES[kind], size)
+        at += size
+    if at != room:
+        raise fault(path, _WHAT, f"its tensors take {at:,} bytes, and the file has {room:,} for them")
+    return found
+
+
+def _entry(raw: msgspec.Raw) -> _Entry:
+    if len(raw) > _LONGEST_ENTRY:
+        raise ValueError(f"its entry has {len(raw):,} bytes")
+    return _ENTRY.decode(raw)
+
+
+def _place(found: tuple[int, Raw]) -> tuple[int, int]:
+    """By which tensors are ordered: those without elements lie before the one that begins where they do."""
+    return found[0], found[1].bytes
+
+
+def _describes(tensor: Raw) -> bool:
+    """It holds the true shape of a packed weight."""
+    if not 0 < tensor.bytes <= _LONGEST_CONTENT:
+        return False
+    return tensor.name.endswith("weight_shape") or ".quant_state.bitsandbytes__" in tensor.name
+
+
+READER: CheckpointReader = SafetensorsReader()

@@ -1,0 +1,55 @@
+"""Core ML models, read without Core ML: programs and neural networks are walked, weights are never loaded, and nothing runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opcost.frontends.open_sizes import DIM
+from opcost.frontends.options import Option
+from opcost.frontends.registry import FrontEnd
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+MANIFEST = "Manifest.json"
+DESCRIBED = (b"\n", b"\xa2")
+"""How the description of a model begins: with an input, or a function."""
+
+
+class CoremlFrontEnd(FrontEnd):
+    """Packages (`*.mlpackage`) and single files (`*.mlmodel`)."""
+
+    name = "coreml"
+    framework = "coremltools"
+    suffixes = (".mlmodel", ".json")
+    options = (
+        DIM,
+        Option("function", str, "Which function of a Core ML program is counted; its main one unless told.", "NAME"),
+    )
+    understands = frozenset({"sizes"})
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """A version, then a description that begins with an input; or the manifest of a package."""
+        if path.name == MANIFEST:
+            return b"itemInfoEntries" in head
+        from opcost.frontends.protobuf import second_begins
+
+        return (path.suffix == ".mlmodel" and head[:1] == b"\x08") or second_begins(head) in DESCRIBED
+
+    def named(self, text: str) -> Path | None:
+        """A package is a folder; its manifest says where the model is."""
+        folder = Path(text)
+        if folder.suffix != ".mlpackage" or not folder.is_dir():
+            return None
+        manifest = folder / MANIFEST
+        return manifest if manifest.is_file() else folder / "Data" / "com.apple.CoreML" / "model.mlmodel"
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.coreml.load import load
+
+        return load(Path(source), options)
+
+
+FRONTEND: FrontEnd = CoremlFrontEnd()

@@ -1,0 +1,404 @@
+"""A neural network as a graph of nodes: its layers in the words of ML programs, whose handlers know what they do.
+
+Layers of the first versions see a tensor as (..., channels, height, width), whatever axes it has in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from math import prod
+from typing import Any
+
+from opcost.core.checked import Bad
+from opcost.errors import SourceError
+from opcost.frontends.nodes.model import MOST_CONTENT, Content, Declared, Node, NodeGraph, Stored
+from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text
+
+_FIXED: dict[int, str] = {
+    170: "l2_norm x", 175: "softmax x", 180: "local_response_norm x size=3i", 330: "split x axis=-3 num_splits=1i",
+    600: "identity x", 660: "clip x", 665: "ceil x", 670: "floor x", 680: "sign x", 685: "round x", 700: "exp2 x", 710: "sin x",
+    715: "cos x", 720: "tan x", 730: "asin x", 735: "acos x", 740: "atan x", 750: "sinh x", 755: "cosh x", 760: "tanh x",
+    770: "asinh x", 775: "acosh x", 780: "atanh x", 790: "erf x", 815: "equal x y", 820: "not_equal x y", 825: "less x y",
+    827: "less_equal x y", 830: "greater x y", 832: "greater_equal x y", 840: "logical_or x y", 845: "logical_xor x y",
+    850: "logical_not x", 855: "logical_and x y", 865: "mod x y", 870: "minimum x y", 875: "maximum x y", 880: "add x y",
+    885: "pow x y", 890: "real_div x y", 895: "floor_div x y", 900: "mul x y", 905: "sub x y", 920: "tile x reps=1I",
+    925: "stack *values axis=1i", 930: "gather x indices axis=1i", 935: "scatter data indices updates",
+    940: "gather_nd x indices",
+    945: "scatter_nd data indices updates", 950: "softmax x", 952: "gather_along_axis x indices",
+    954: "scatter_along_axis data indices updates", 960: "reverse x", 965: "reverse_sequence x",
+    975: "split x axis=1i num_splits=2i split_sizes=3I", 980: "concat *values axis=1i", 985: "transpose x perm=1I",
+    995: "slice_by_index x begin=1I begin_mask=2I end=3I end_mask=4I stride=5I squeeze_mask=6I", 1005: "sliding_windows x",
+    1015: "topk x axis=1i k=2i", 1020: "reduce_argmin x axis=1i", 1025: "reduce_argmax x axis=1i", 1065: "shape x",
+    1080: "fill_like ref_tensor", 1085: "fill shape=2I", 1105: "broadcast_to x shape=1I", 1120: "squeeze x axes=1I",
+    1125: "expand_dims x axes=1I", 1130: "flatten2d x axis=1i", 1135: "reshape_like x", 1140: "reshape x shape=1I",
+    1145: "reshape x shape", 1150: "reshape x shape=1I", 1155: "pad x pad=2I", 1313: "non_zero x", 1315: "band_part x",
+    1320: "band_part x", 1325: "band_part x", 1330: "select cond a b", 1450: "one_hot indices one_hot_vector_size=1i axis=2i",
+    1455: "cumsum x", 1460: "clamped_relu x", 1461: "argsort x axis=1i", 211: "resize_bilinear x", 212: "crop_resize x roi",
+    165: "instance_norm x", 1400: "non_maximum_suppression boxes scores",
+    **{number: f"reduce_{name} x axes=1I keep_dims=2i" for number, name in zip(
+        range(1250, 1300, 5), "l1_norm l2_norm max min sum prod mean log_sum sum_square log_sum_exp".split(), strict=True)},
+}  # fmt: skip
+"""Layers whose parameters need no thought: the operator, what it calls its inputs, attributes by the fields that hold them."""
+
+_UNARY = ("sqrt", "rsqrt", "inverse", "pow", "exp", "log", "abs", "threshold")
+_ACTIVATIONS = {
+    5: "linear_activation", 10: "relu", 15: "leaky_relu", 20: "thresholded_relu", 25: "prelu", 30: "tanh", 31: "scaled_tanh",
+    40: "sigmoid", 41: "sigmoid_hard", 50: "elu", 60: "softsign", 70: "softplus", 71: "softplus_parametric",
+}  # fmt: skip
+_REDUCED = ("sum", "mean", "prod", "log_sum", "sum_square", "l1_norm", "l2_norm", "max", "min", "argmax")
+_REDUCED_AXES = ((-3, -2, -1), (-2, -1), (-3,), (-2,), (-1,))
+_POOLS = ("max_pool", "avg_pool", "l2_pool")
+
+_LSTM = ((1, 2, 3, 4), (20, 21, 22, 23), (40, 41, 42, 43))
+"""Fields of the weights of an LSTM's gates: of its input, of its state, its biases."""
+_GLOBAL: dict[str, Any] = {"global": 1}
+
+
+class _Reader:
+    """Makes the nodes of a network, and keeps the weights that its layers hold."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.stored: dict[str, Stored] = {}
+
+    def layer(self, message: Piece) -> None:
+        parts = Parts.of(message)
+        name, ins, outs = parts.text(1), [text(each) for each in parts.all(2)], [text(each) for each in parts.all(3)]
+        number = next((number for number in parts.found if number >= 100), 0)
+        layer = parts.messages(number)[-1] if number else Parts()
+        self.name, self.outs = name or (outs[0] if outs else ""), outs
+        special = self.special.get(number)
+        if special is not None or number in _FIXED:
+            try:
+                if special is not None:
+                    special(self, layer, ins)
+                else:
+                    self._fixed(_FIXED[number].split(), layer, ins)
+            except (LookupError, ArithmeticError, ValueError) as exc:
+                raise Bad(f"the layer {self.name!r} is not what such a layer must be ({exc})") from exc
+        else:
+            self.node(
+                f"layer_{number}" if number != 500 else layer.text(10) or "custom",
+                ins,
+                domain="custom" * (number == 500),
+            )
+
+    def node(
+        self,
+        op: str,
+        ins: Sequence[str],
+        names: Sequence[str] = (),
+        domain: str = "",
+        outs: Sequence[str] = (),
+        **attrs: Any,
+    ) -> None:
+        """A node whose inputs have these names; what is left out is an empty text."""
+        called = names or [f"in{place}" for place in range(len(ins))]
+        places: dict[str, tuple[int, ...]] = {}
+        for place, (label, given) in enumerate(zip(called, ins, strict=False)):
+            if given:
+                places[label] = (*places.get(label, ()), place)
+        self.nodes.append(Node(op, domain, self.name, tuple(ins), tuple(outs or self.outs), {**attrs, "@": places}))
+
+    def _fixed(self, words: Sequence[str], layer: Parts, ins: Sequence[str]) -> None:
+        op, *rest = words
+        names = [word for word in rest if "=" not in word]
+        if names and names[0].startswith("*"):
+            names = [names[0][1:]] * len(ins)
+        attrs: dict[str, Any] = {}
+        for word in rest:
+            label, equals, field = word.partition("=")
+            if not equals:
+                continue
+            if field[-1] == "I":
+                if found := layer.integers(int(field[:-1])):
+                    attrs[label] = tuple(found)
+            elif field[-1] == "i":
+                attrs[label] = layer.whole(int(field[:-1]))
+            else:
+                attrs[label] = int(field)
+        if op.startswith("reduce_arg"):
+            attrs["keep_dims"] = not layer.whole(2)
+        if op.startswith("reduce_") and layer.whole(3):
+            attrs.pop("axes", None)
+        if op == "resize_bilinear":
+            sizes = layer.integers(1)
+            attrs |= {"target_size_height": sizes[0], "target_size_width": sizes[-1]} if sizes else {}
+        if op == "slice_by_index":
+            attrs = {key: value for key, value in attrs.items() if value}
+        self.node(op, ins, names, **attrs)
+
+    def weight(self, layer: Parts, field: int, label: str, *shape: int) -> str:
+        """A tensor that a layer holds; an empty text: it holds none."""
+        if field not in layer.found:
+            return ""
+        parts = layer.messages(field)[-1]
+        if not parts.found:
+            return ""
+        dtype, content = "float32", None
+        if 2 in parts.found:
+            dtype = "float16"
+        elif 30 in parts.found or 31 in parts.found:
+            bits = sum(each.whole(1) for each in parts.messages(40)) or 8
+            dtype = "int8" if 31 in parts.found else f"uint{bits if bits in range(1, 9) else 8}"
+        elif prod(shape) <= MOST_CONTENT and sum(size_of(piece(each)) for each in parts.all(1)) == 4 * prod(shape):
+            content = Content(shape, tuple(value for each in parts.all(1) for value in floats(each)))
+        if any(extent < 0 for extent in shape):
+            raise Bad(f"the layer {self.name!r} has a weight of the shape {shape}")
+        name = f"{self.name}.{label}"
+        self.stored[name] = Stored(name, shape, dtype, content)
+        return name
+
+    # -- layers with weights --------------------------------------------------------------------------------------------
+
+    def _conv(self, layer: Parts, ins: Sequence[str]) -> None:
+        out, channels, groups = layer.whole(1), layer.whole(2), layer.whole(10, 1) or 1
+        kernel = layer.integers(20) or [3, 3]
+        turned = bool(layer.whole(60))
+        shape = (channels, out // groups, *kernel) if turned else (out, channels, *kernel)
+        weight = self.weight(layer, 90, "weight", *shape) or (ins[1] if len(ins) > 1 else "")
+        attrs = {**_padding(layer, 50, 51), "strides": tuple(layer.integers(30)) or (1,) * len(kernel)}
+        attrs |= {"dilations": tuple(layer.integers(40)) or (1,) * len(kernel), "groups": groups}
+        if turned and layer.integers(100):
+            attrs["output_shape"] = tuple(layer.integers(100))
+        op = "conv_transpose" if turned else "conv"
+        self.node(op, (ins[0], weight, self.weight(layer, 91, "bias", out)), ("x", "weight", "bias"), **attrs)
+
+    def _conv_3d(self, layer: Parts, ins: Sequence[str]) -> None:
+        out, channels, groups = layer.whole(1), layer.whole(2), layer.whole(10, 1) or 1
+        kernel = [layer.whole(at, 3) for at in (20, 21, 22)]
+        turned = bool(layer.whole(86))
+        shape = (channels, out // groups, *kernel) if turned else (out, channels // groups, *kernel)
+        attrs: dict[str, Any] = {"strides": tuple(layer.whole(at, 1) or 1 for at in (31, 32, 33)), "groups": groups}
+        attrs["dilations"] = tuple(layer.whole(at, 1) or 1 for at in (40, 41, 42))
+        attrs |= _padding_3d(layer, 70, range(80, 86))
+        reads = (ins[0], self.weight(layer, 60, "weight", *shape), self.weight(layer, 61, "bias", out))
+        self.node("conv_transpose" if turned else "conv", reads, ("x", "weight", "bias"), **attrs)
+
+    def _linear(self, layer: Parts, ins: Sequence[str]) -> None:
+        depth, width = layer.whole(1), layer.whole(2)
+        reads = (ins[0], self.weight(layer, 20, "weight", width, depth), self.weight(layer, 21, "bias", width))
+        self.node("linear", reads, ("x", "weight", "bias"))
+
+    def _embedding(self, layer: Parts, ins: Sequence[str]) -> None:
+        self.node("embed", (self.weight(layer, 20, "weight", layer.whole(1), layer.whole(2)), ins[0]), ("x", "indices"))
+
+    def _batch_norm(self, layer: Parts, ins: Sequence[str]) -> None:
+        size = layer.whole(1)
+        names = ("gamma", "beta", "mean", "variance")
+        reads = [self.weight(layer, 15 + at, name, size) for at, name in enumerate(names)]
+        op = "instance_norm" if layer.whole(6) else "batch_norm"
+        self.node(op, (ins[0], *reads), ("x", *names))
+
+    def _layer_norm(self, layer: Parts, ins: Sequence[str]) -> None:
+        shape = layer.integers(1)
+        reads = [self.weight(layer, 3 + at, name, *shape) for at, name in enumerate(("gamma", "beta"))]
+        self.node("layer_norm", (ins[0], *reads), ("x", "gamma", "beta"))
+
+    def _matmul(self, layer: Parts, ins: Sequence[str]) -> None:
+        rows, columns = layer.whole(5), layer.whole(6)
+        other = self.weight(layer, 8, "weight", rows, columns) or (ins[1] if len(ins) > 1 else "")
+        attrs: dict[str, Any] = {"transpose_x": layer.whole(1), "transpose_y": layer.whole(2)}
+        self.node("matmul", (ins[0], other, self.weight(layer, 9, "bias", columns)), ("x", "y", "bias"), **attrs)
+
+    def _scaled(self, layer: Parts, ins: Sequence[str]) -> None:
+        """A factor for some axes, and maybe a summand."""
+        scale = self.weight(layer, 2, "scale", *layer.integers(1))
+        if not layer.whole(3):
+            self.node("mul", (ins[0], scale), ("x", "y"))
+            return
+        middle = f"{self.name}:scaled"
+        self.node("mul", (ins[0], scale), ("x", "y"), outs=(middle,))
+        self.node("add", (middle, self.weight(layer, 5, "bias", *layer.integers(4))), ("x", "y"))
+
+    def _bias(self, layer: Parts, ins: Sequence[str]) -> None:
+        self.node("add", (ins[0], self.weight(layer, 2, "bias", *layer.integers(1))), ("x", "y"))
+
+    def _constant(self, layer: Parts, _ins: Sequence[str]) -> None:
+        name = self.weight(layer, 2, "data", *layer.integers(1))
+        self.node("identity", (name,), ("x",))
+
+    def _recurrent(
+        self, layer: Parts, ins: Sequence[str], op: str, fields: Sequence[Sequence[int]], ways: int = 1
+    ) -> None:
+        """The gates' weights stand alone; together they are those of a program's layer."""
+        width, hidden = layer.whole(1), layer.whole(2)
+        gates = len(fields[0])
+        inner = layer.messages(20) if op == "lstm" else [layer]
+        reads, names = [ins[0]], ["x"]
+        told = layer.messages(15)[-1] if op == "lstm" and layer.messages(15) else layer
+        sequence = told.whole(10 if op == "lstm" else 15)
+        for way, held in zip(("", "_back")[:ways], inner, strict=False):
+            shapes = ((gates * hidden, width), (gates * hidden, hidden), (gates * hidden,))
+            for label, numbers, shape in zip(("weight_ih", "weight_hh", "bias"), fields, shapes, strict=True):
+                if all(number in held.found for number in numbers):
+                    found = self.weight(held, numbers[0], f"{label}{way}", *shape)
+                    stored = self.stored[found]
+                    self.stored[found] = Stored(found, shape, stored.dtype)
+                    reads.append(found)
+                    names.append(f"{label}{way}")
+        direction = "bidirectional" if ways > 1 else "forward"
+        self.node(op, reads, names, direction=direction, output_sequence=sequence)
+
+    # -- layers without -------------------------------------------------------------------------------------------------
+
+    def _pool(self, layer: Parts, ins: Sequence[str]) -> None:
+        kernel = tuple(layer.integers(10)) or (3, 3)
+        attrs: dict[str, Any] = {
+            "kernel_sizes": kernel,
+            "strides": tuple(layer.integers(20)) or (1, 1),
+            "global": layer.whole(60),
+        }
+        attrs |= _padding(layer, 30, 31)
+        for each in layer.messages(32):  # the last window may reach over the end
+            high, wide = (*each.integers(10), 0, 0)[:2]
+            attrs |= {"pad_type": "custom", "pad": (high, high, wide, wide), "ceil_mode": 1}
+        self.node(_POOLS[layer.whole(1) % 3], ins[:1], ("x",), **attrs)
+
+    def _pool_3d(self, layer: Parts, ins: Sequence[str]) -> None:
+        kernel = tuple(layer.whole(at, 1) for at in (2, 3, 4))
+        attrs: dict[str, Any] = {"kernel_sizes": kernel, "strides": tuple(layer.whole(at, 1) or 1 for at in (5, 6, 7))}
+        attrs |= _padding_3d(layer, 15, range(8, 14))
+        self.node(_POOLS[layer.whole(1) % 2], ins[:1], ("x",), **attrs)
+
+    def _global_pool_3d(self, layer: Parts, ins: Sequence[str]) -> None:
+        self.node(_POOLS[layer.whole(1) % 2], ins[:1], ("x",), kernel_sizes=(1, 1, 1), **_GLOBAL)
+
+    def _activation(self, layer: Parts, ins: Sequence[str]) -> None:
+        number = next(iter(layer.found), 0)
+        op = _ACTIVATIONS.get(number, f"activation_{number}")
+        if op != "prelu":
+            self.node(op, ins[:1], ("x",))
+            return
+        inner = layer.messages(25)[-1]
+        count = sum(len(floats(each)) for held in inner.messages(1) for each in held.all(1)) or 1
+        self.node("prelu", (ins[0], self.weight(inner, 1, "alpha", count)), ("x", "alpha"))
+
+    def _unary(self, layer: Parts, ins: Sequence[str]) -> None:
+        op = _UNARY[layer.whole(1) % len(_UNARY)]
+        self.node(op if op != "pow" else "square", ins[:1], ("x",))
+
+    def _chain(self, op: str, ins: Sequence[str]) -> None:
+        """Two tensors, then the next, and so on; one alone meets a number."""
+        if len(ins) == 1:
+            self.node("linear_activation", ins, ("x",))
+            return
+        last = ins[0]
+        for place, other in enumerate(ins[1:]):
+            out = self.outs if place == len(ins) - 2 else (f"{self.name}:{place}",)
+            self.node(op, (last, other), ("x", "y"), outs=out)
+            last = out[0] if out else ""
+
+    def _reduce(self, layer: Parts, ins: Sequence[str]) -> None:
+        op = f"reduce_{_REDUCED[layer.whole(1) % 10]}"
+        axes = _REDUCED_AXES[layer.whole(3) % 5]
+        self.node(op, ins[:1], ("x",), axes=axes, axis=axes[0], keep_dims=1)
+
+    def _reshape(self, layer: Parts, ins: Sequence[str]) -> None:
+        self.node("reshape_image", ins[:1], ("x",), shape=tuple(layer.integers(1)))
+
+    def _flatten(self, _layer: Parts, ins: Sequence[str]) -> None:
+        self.node("reshape_image", ins[:1], ("x",), shape=(-1, 1, 1))
+
+    def _permute(self, layer: Parts, ins: Sequence[str]) -> None:
+        """Of four axes, the first of which is that of sequences."""
+        order = [axis - 1 for axis in layer.integers(1)]
+        moved = sorted(order) == [-1, 0, 1, 2] and order[0] == -1
+        self.node("transpose_image" if moved else "permute_sequences", ins[:1], ("x",), perm=tuple(order[1:]))
+
+    def _concat(self, layer: Parts, ins: Sequence[str]) -> None:
+        self.node("concat_image", ins, ["values"] * len(ins), axis=-5 if layer.whole(100) else -3)
+
+    def _upsample(self, layer: Parts, ins: Sequence[str]) -> None:
+        scales: list[Any] = [*layer.integers(1)] or [value for each in layer.all(7) for value in floats(each)] or [1, 1]
+        op = "upsample_bilinear" if layer.whole(5) else "upsample_nearest_neighbor"
+        self.node(op, ins[:1], ("x",), scale_factor_height=(scales[0],), scale_factor_width=(scales[-1],))
+
+    def _reorganize(self, layer: Parts, ins: Sequence[str]) -> None:
+        op = ("space_to_depth", "depth_to_space", "pixel_shuffle")[layer.whole(1) % 3]
+        self.node(op, ins[:1], ("x",), block_size=layer.whole(2, 1))
+
+    def _slice(self, layer: Parts, ins: Sequence[str]) -> None:
+        ends: dict[str, Any] = {
+            "begin": layer.whole(1),
+            "end": layer.whole(2),
+            "stride": layer.whole(3) or 1,
+            "axis": layer.whole(4) - 3,
+        }
+        self.node("slice_image", ins[:1], ("x",), **ends)
+
+    def _pad(self, layer: Parts, ins: Sequence[str]) -> None:
+        self.node("pad", ins[:1], ("x",), pad=_borders(layer, 10) or (0, 0, 0, 0))
+
+    def _crop(self, layer: Parts, ins: Sequence[str]) -> None:
+        edges = _borders(layer, 1) or (0, 0, 0, 0)
+        self.node("crop", ins[:1], ("x",), crop_height=edges[:2], crop_width=edges[2:4])
+
+    def _gelu(self, layer: Parts, ins: Sequence[str]) -> None:
+        mode = ("EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION")[layer.whole(1) % 3]
+        self.node("gelu", ins[:1], ("x",), mode=mode)
+
+    def _steered(self, _layer: Parts, _ins: Sequence[str]) -> None:
+        raise SourceError(
+            f"the layer {self.name!r} runs other networks, which is not counted",
+            hint="convert the model to an ML program",
+        )
+
+    special: dict[int, Callable[[_Reader, Parts, Sequence[str]], None]] = {  # noqa: RUF012 - filled here and read only
+        100: _conv, 1471: _conv_3d, 140: _linear, 150: _embedding, 1040: _embedding, 160: _batch_norm, 1350: _layer_norm,
+        1045: _matmul, 245: _scaled, 250: _bias, 290: _constant, 1070: _constant, 120: _pool, 1465: _pool_3d,
+        1466: _global_pool_3d, 130: _activation, 220: _unary, 280: _reduce, 300: _reshape, 301: _flatten,
+    310: _permute,
+        320: _concat, 210: _upsample, 345: _reorganize, 350: _slice, 200: _pad, 190: _crop, 795: _gelu, 605: _steered,
+    615: _steered,
+        230: lambda self, _, ins: self._chain("add", ins), 231: lambda self, _, ins: self._chain("mul", ins),
+        240: lambda self, _, ins: self._chain("add", ins), 260: lambda self, _, ins: self._chain("maximum", ins),
+        261: lambda self, _, ins: self._chain("minimum", ins), 270: lambda self, _, ins: self._chain("mul", ins),
+        400: lambda self, layer, ins: self._recurrent(layer, ins, "rnn", ((30,), (31,), (32,))),
+        410: lambda self, layer, ins: self._recurrent(layer, ins, "gru", ((30, 31, 32), (50, 51, 52), (70, 71, 72))),
+        420: lambda self, layer, ins: self._recurrent(layer, ins, "lstm", _LSTM),
+        430: lambda self, layer, ins: self._recurrent(layer, ins, "lstm", _LSTM, 2),
+    }  # fmt: skip
+
+
+def _borders(parts: Parts, number: int) -> tuple[int, ...]:
+    """What is added or cut before and behind each axis."""
+    return tuple(
+        size for each in parts.messages(number) for edge in each.messages(10) for size in (edge.whole(1), edge.whole(2))
+    )
+
+
+def _padding(layer: Parts, valid: int, same: int) -> dict[str, Any]:
+    if same in layer.found:
+        return {"pad_type": "same"}
+    edges = tuple(size for each in layer.messages(valid) for size in _borders(each, 1))
+    return {"pad_type": "custom", "pad": edges} if edges else {"pad_type": "valid"}
+
+
+def _padding_3d(layer: Parts, way: int, edges: Sequence[int]) -> dict[str, Any]:
+    if layer.whole(way) == 0:
+        return {"pad_type": "custom", "pad": tuple(layer.whole(at) for at in edges)}
+    return {"pad_type": "same" if layer.whole(way) == 2 else "valid"}
+
+
+def _network(message: Piece, inputs: Sequence[Declared], outputs: Sequence[str]) -> NodeGraph:
+    reader = _Reader()
+    for number, value in fields(message):
+        if number == 1:
+            reader.layer(piece(value))
+    made = {name for node in reader.nodes for name in node.outputs}
+    ends = tuple(Declared(name, "float32", None) for name in outputs if name in made)
+    return NodeGraph("", tuple(reader.nodes), reader.stored, tuple(inputs), ends, {})
+
+
+def network_graph(
+    message: Piece, inputs: Sequence[Declared], images: Collection[str], outputs: Sequence[str]
+) -> NodeGraph:
+    """The graph of a neural network with these inputs; images have one axis more in front where the network says so."""
+    mapping = 0
+    for number, value in fields(message):
+        if number == 6 and isinstance(value, int):
+            mapping = value
+    if mapping == 1:
+        inputs = [each._replace(shape=(1, *(each.shape or ()))) if each.name in images else each for each in inputs]
+    return _network(message, inputs, outputs)

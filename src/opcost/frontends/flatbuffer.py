@@ -1,0 +1,195 @@
+"""A small reader of flatbuffers: every offset and length is checked before it is used.
+
+Files come from anywhere. A position outside the buffer, a string of a gigabyte, or a million references to one and the
+same vector end in one clear error: what is read is paid for from a budget that grows with the file, so no file can make
+the reader work or allocate more than its own size justifies.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from opcost.errors import SourceError
+from opcost.frontends.pages import Pages
+
+U8 = struct.Struct("<B")
+I8 = struct.Struct("<b")
+U16 = struct.Struct("<H")
+U32 = struct.Struct("<I")
+I32 = struct.Struct("<i")
+U64 = struct.Struct("<Q")
+F32 = struct.Struct("<f")
+F64 = struct.Struct("<d")
+
+LONGEST_TEXT = 1 << 16
+"""Bytes of the longest name that is believed; those of real files stay below a few hundred."""
+LONGEST_LIST = 1 << 16
+"""Elements of the longest list that is believed: operators of a model, inputs of an operator. Data is not a list."""
+READS_PER_BYTE = 8
+"""How often, on average, a byte may be read: some strings and all virtual tables are shared."""
+
+
+class Buffer:
+    """One flatbuffer, from `start` to `end` of a file."""
+
+    __slots__ = ("_budget", "_vtables", "data", "end", "start", "what")
+
+    def __init__(self, data: Pages, start: int, end: int, what: str) -> None:
+        self.data = data
+        self.start = start
+        self.end = end
+        self.what = what
+        self._budget = READS_PER_BYTE * (end - start) + LONGEST_TEXT
+        self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
+
+    def broken(self, fault: str, at: int) -> SourceError:
+        """The error that says what is wrong at which byte of the file."""
+        return SourceError(
+            f"{self.what} is damaged: {fault}, at byte {at}",
+            hint="the file was cut or changed on its way: fetch or dump it again",
+        )
+
+    def check(self, at: int, size: int) -> int:
+        """The position itself, if so many bytes may be read there."""
+        if at < self.start or at + size > self.end:
+            raise self.broken(f"{size} bytes are expected outside the graph ({self.start} to {self.end})", at)
+        self._budget -= size
+        if self._budget < 0:
+            raise self.broken("the same bytes are referred to over and over", at)
+        return at
+
+    def number(self, form: struct.Struct, at: int) -> int:
+        found: int = self.data.unpack(form, self.check(at, form.size))[0]
+        return found
+
+    def follow(self, at: int) -> int:
+        """Where the offset stored here leads to; it always leads forward."""
+        offset = self.number(U32, at)
+        if not 4 <= offset <= self.end - at:
+            raise self.broken(f"an offset of {offset} leads out of the graph", at)
+        return at + offset
+
+    def text(self, at: int) -> str:
+        """The string at this position; what is no UTF-8 is kept readable and not refused."""
+        size = self.number(U32, at)
+        if size > LONGEST_TEXT:
+            raise self.broken(f"a name of {size} bytes is claimed", at)
+        start = self.check(at + 4, size)
+        return self.data.piece(start, size).decode("utf-8", "backslashreplace")
+
+    def vector(self, at: int, width: int) -> tuple[int, int]:
+        """Where the elements of a vector begin, and how many there are."""
+        count = self.number(U32, at)
+        if count * width > self.end - at - 4:
+            raise self.broken(f"a list of {count} elements is claimed, more than the file holds", at)
+        return at + 4, count
+
+    def root(self, identifier: bytes) -> Table:
+        """The outermost table, after the size and the identifier that this kind of graph must carry."""
+        found = self.data.piece(self.check(self.start + 4, 4), 4)
+        if found != identifier:
+            raise self.broken(f"the graph calls itself {found!r}, where {identifier!r} is expected", self.start + 4)
+        return Table(self, self.follow(self.start))
+
+    def vtable(self, at: int) -> tuple[int, tuple[int, ...]]:
+        """Size of the tables with this virtual table, and the place of each field inside them (0: not stored)."""
+        found = self._vtables.get(at)
+        if found is None:
+            size = self.number(U16, at)
+            if size < 4 or size % 2:
+                raise self.broken(f"a table's description is {size} bytes long", at)
+            self.check(at, size)
+            inside, *slots = struct.unpack(f"<{size // 2 - 1}H", self.data.piece(at + 2, size - 2))
+            if any(slot and not 4 <= slot < inside for slot in slots):
+                raise self.broken(f"a field lies outside its table of {inside} bytes", at)
+            found = self._vtables[at] = (inside, tuple(slots))
+        return found
+
+
+class Table:
+    """One table of a flatbuffer; fields are asked for by their slot in the schema."""
+
+    __slots__ = ("_inside", "_slots", "at", "buffer")
+
+    def __init__(self, buffer: Buffer, at: int) -> None:
+        self.buffer = buffer
+        self.at = at
+        self._inside, self._slots = buffer.vtable(at - buffer.number(I32, at))
+        buffer.check(at, self._inside)
+
+    def _field(self, slot: int, width: int) -> int:
+        """Position of a field, or 0 where it is not stored."""
+        inside = self._slots[slot] if slot < len(self._slots) else 0
+        if inside and inside + width > self._inside:
+            raise self.buffer.broken(f"field {slot} lies partly outside its table", self.at)
+        return self.at + inside if inside else 0
+
+    def number(self, slot: int, form: struct.Struct, default: int = 0) -> int:
+        at = self._field(slot, form.size)
+        if not at:
+            return default
+        found: int = self.buffer.data.unpack(form, at)[0]
+        return found
+
+    def real(self, slot: int, form: struct.Struct, default: float) -> float:
+        at = self._field(slot, form.size)
+        if not at:
+            return default
+        found: float = self.buffer.data.unpack(form, at)[0]
+        return found
+
+    def text(self, slot: int) -> str:
+        """A string, empty where there is none."""
+        at = self._field(slot, 4)
+        return self.buffer.text(self.buffer.follow(at)) if at else ""
+
+    def table(self, slot: int) -> Table | None:
+        at = self._field(slot, 4)
+        return Table(self.buffer, self.buffer.follow(at)) if at else None
+
+    def data(self, slot: int) -> tuple[int, int]:
+        """Position and length of raw bytes, however many; (0, 0) where there are none."""
+        at = self._field(slot, 4)
+        return self.buffer.vector(self.buffer.follow(at), 1) if at else (0, 0)
+
+    def vector(self, slot: int, width: int) -> tuple[int, int] | None:
+        """Position and length of a list of elements of this size, None where there is none."""
+        at = self._field(slot, 4)
+        if not at:
+            return None
+        start, count = self.buffer.vector(self.buffer.follow(at), width)
+        if count > LONGEST_LIST:
+            raise self.buffer.broken(f"a list of {count} elements is not plausible", start)
+        return start, count
+
+    def numbers(self, slot: int, code: str, width: int) -> tuple[int, ...]:
+        """A list of numbers with this struct code."""
+        found = self.vector(slot, width)
+        if found is None:
+            return ()
+        at, count = found
+        return struct.unpack(
+            f"<{count}{code}", self.buffer.data.piece(self.buffer.check(at, count * width), count * width)
+        )
+
+    def positions(self, slot: int) -> Iterator[int]:
+        """Where the elements of a vector of offsets lie."""
+        for at in self._offsets(slot):
+            yield self.buffer.follow(at)
+
+    def tables(self, slot: int) -> Iterator[Table]:
+        """The tables of a vector; none of them may be listed twice."""
+        seen: set[int] = set()
+        for at in self.positions(slot):
+            if at in seen:
+                raise self.buffer.broken("a table is listed twice", at)
+            seen.add(at)
+            yield Table(self.buffer, at)
+
+    def texts(self, slot: int) -> tuple[str, ...]:
+        return tuple(self.buffer.text(at) for at in self.positions(slot))
+
+    def _offsets(self, slot: int) -> range:
+        found = self.vector(slot, 4)
+        return range(found[0], found[0] + 4 * found[1], 4) if found else range(0)

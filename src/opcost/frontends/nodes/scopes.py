@@ -1,0 +1,116 @@
+"""Modules, and the part that each stored tensor plays, as far as names and readers tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from opcost.core.graph import Module, Role
+from opcost.core.scopes import path_of_scopes
+from opcost.frontends.building import GraphBuilder, tree_order, with_above
+from opcost.frontends.nodes.call import Made
+from opcost.frontends.nodes.model import Node
+
+
+class Scopes:
+    """Where nodes stand in the tree of modules, and who reads which stored tensor as what; each format has its own words."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, bool] = {}
+        """Stored tensors by their values; True: they stand in a node and not among the weights."""
+        self.roles: dict[int, Role] = {}
+        self.owners: dict[int, str] = {}
+        self.paths: dict[str, str] = {}
+        """The operator that first stood there."""
+        self.shared: set[int] = set()
+        self.logical: dict[int, tuple[tuple[int, ...], str]] = {}
+        """Shape and element type of packed weights as they are meant."""
+
+    def told(self, node: Node) -> str | None:
+        """The path that the node itself tells; None: it tells none."""
+        return path_in_name(node.name)
+
+    def path_of_weight(self, name: str) -> str | None:
+        """The module that a stored tensor's name tells."""
+        return name.rpartition(".")[0] if "/" not in name else None
+
+    def role(self, node: Node, place: int, made: Made) -> Role:
+        """The part that a stored tensor plays for the node that reads it at this place."""
+        raise NotImplementedError
+
+    def meant(self, node: Node, place: int) -> tuple[tuple[int, ...], str] | None:
+        """Shape and element type of a weight that is stored in another form."""
+        return None
+
+    def path(self, node: Node, reads: Sequence[int], maker: GraphBuilder) -> str:
+        """The module of a node: told by the exporter, by the node's name, or by that of a weight it reads."""
+        found = self.told(node)
+        if found is None:
+            names = [maker.values[value].name for value in reads if value in self.held]
+            found = next(filter(None, map(self.path_of_weight, names)), "")
+        self.paths.setdefault(found, node.op)
+        return found
+
+    def read(self, node: Node, path: str, ins: Sequence[Made | None]) -> None:
+        """Note which part the stored tensors play that a node reads."""
+        for place, made in enumerate(ins):
+            if made is None or made.value not in self.held:
+                continue
+            role = self.role(node, place, made)
+            if role == "const":
+                continue
+            if (meant := self.meant(node, place)) is not None:
+                self.logical[made.value] = meant
+            if self.owners.setdefault(made.value, path) != path:
+                self.shared.add(made.value)
+            if self.roles.get(made.value) != "param":
+                self.roles[made.value] = role
+
+    def forget(self, begin: int) -> None:
+        """Drop all that is noted of values from this one on."""
+        for noted in (self.held, self.roles, self.owners, self.logical):
+            for value in [value for value in noted if value >= begin]:
+                del noted[value]
+        self.shared = {value for value in self.shared if value < begin}
+
+    def settle(self, maker: GraphBuilder) -> None:
+        """Give the stored tensors their parts."""
+        for value, role in self.roles.items():
+            spec = maker.spec(*self.logical[value]) if value in self.logical else maker.values[value].spec
+            maker.values[value] = maker.values[value]._replace(spec=spec, role=role, trainable=role == "param")
+
+    def modules(self, maker: GraphBuilder, source: str) -> list[Module]:
+        """The tree of modules, each with the tensors of which it is the first reader."""
+        parameters: dict[str, list[tuple[str, int]]] = {}
+        buffers: dict[str, list[tuple[str, int]]] = {}
+        for value, path in self.owners.items():
+            into = parameters if self.roles[value] == "param" else buffers
+            taken = {name for name, _ in (*parameters.get(path, ()), *buffers.get(path, ()))}
+            name = maker.values[value].name.removeprefix(f"{path}.") or "weight"
+            into.setdefault(path, []).append((name if name not in taken else f"{name}_{value}", value))
+        return [
+            Module(
+                path=path,
+                type=source if not path else self.paths.get(path, "scope"),
+                parameters=tuple(parameters.get(path, ())),
+                buffers=tuple(buffers.get(path, ())),
+                calls=1,
+            )
+            for path in tree_order(with_above(self.paths))
+        ]
+
+
+def path_in_name(name: str) -> str | None:
+    """The path in a name as `/layer1/layer1.0/conv1/Conv`."""
+    scopes, slash, _ = name.rpartition("/")
+    return _path(scopes) if slash else None
+
+
+@lru_cache(maxsize=1024)  # nodes of one module follow each other
+def _path(scopes: str) -> str:
+    return clean(path_of_scopes([scope for scope in scopes.split("/") if scope]))
+
+
+def clean(path: str) -> str:
+    """A path without empty parts."""
+    return ".".join(part for part in path.split(".") if part)

@@ -1,0 +1,327 @@
+"""The walk over a model's nodes, in the order in which they run: shapes, contents and operators are found in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opcost.core.graph import NO_ATTRS, Attrs, Graph
+from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
+from opcost.errors import InputError, SourceError
+from opcost.frontends.building import GraphBuilder, check_extents
+from opcost.frontends.nodes.call import Call, Made, Meaning, Out, Table
+from opcost.frontends.nodes.loops import turns_of, without_changes
+from opcost.frontends.nodes.model import MOST_AXES, Node, NodeGraph, Stored, known_shape, plain
+from opcost.frontends.nodes.scopes import Scopes
+from opcost.wording import some
+
+MOST_STEPS = 1 << 16
+"""Nodes that are walked beside 64 times those that there are: graphs that run graphs may do so without an end in sight."""
+
+_FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
+
+
+class Walk:
+    """Makes the values and operators of a graph, and of the graphs inside it; what steers others is each format's own."""
+
+    format: str
+    """The word before the names of its operators."""
+    typed = False
+    """Every value's element type is declared, and holds."""
+    table: Table
+
+    def __init__(
+        self, maker: GraphBuilder, scopes: Scopes, sizes: Mapping[str, int] | None = None, *, trusted: bool
+    ) -> None:
+        self.maker = maker
+        self.scopes = scopes
+        self.sizes = sizes or {}
+        """What the names in declared shapes stand for."""
+        self.trusted = trusted
+        """Declared shapes hold: the inputs are as the file declares them."""
+        self.repeat = 1
+        self._steps = 0
+        self._walked: set[tuple[str, tuple[str, ...]]] = set()
+        self._possible: set[Shape] = set()
+        """Shapes that were found to be those of a tensor; a model has few."""
+        self._stored: dict[int, Made] = {}
+        """Tensors of the file that somebody has read, by the identity of what was read of them."""
+
+    def special(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:
+        """Run a node that runs graphs or holds a constant; False: it is none of these."""
+        return False
+
+    def version(self, node: Node) -> int:
+        """Of the operators of a node's domain."""
+        return 1
+
+    def free(self, node: Node) -> bool:
+        """Whether a node that has no handler moves elements at most."""
+        return False
+
+    # -- graphs ---------------------------------------------------------------------------------------------------------
+
+    def graph(self, graph: NodeGraph, env: dict[str, Made]) -> list[Made]:
+        """Run a graph; what it stores is made when somebody first reads it. What comes back is what it returns."""
+        for node in graph.nodes:
+            self.node(node, graph, env)
+        return [self.found(declared.name, graph, env) for declared in graph.outputs]
+
+    def found(self, name: str, graph: NodeGraph, env: dict[str, Made]) -> Made:
+        found = env.get(name)
+        if found is None:
+            stored = graph.stored.get(name)
+            if stored is None:
+                raise SourceError(f"the value {name!r} is read and never made", hint="the file is damaged")
+            found = self.stored(stored)
+        return found
+
+    def stored(self, tensor: Stored) -> Made:
+        """A tensor of the file, one however many graphs read it."""
+        found = self._stored.get(id(tensor))
+        if found is None:
+            found = self._stored[id(tensor)] = self.held(tensor, constant=False)
+        return found
+
+    def held(self, tensor: Stored, *, constant: bool) -> Made:
+        """A new value that the file holds; which part it plays is decided by who reads it."""
+        spec = self.maker.spec(tensor.shape, plain(tensor.dtype))
+        value = self.maker.value(tensor.name, spec, "const")
+        self.scopes.held[value] = constant
+        return Made(value, tensor.shape, spec.dtype, tensor.content, stored=True)
+
+    def finished(
+        self, source: str, meta: Mapping[str, str], name: str, inputs: Sequence[Made], outputs: Sequence[Made]
+    ) -> Graph:
+        """The graph of all that was made; `name` is what the root of its modules is called."""
+        self.scopes.settle(self.maker)
+        if self.scopes.shared:
+            names = [self.maker.values[value].name for value in sorted(self.scopes.shared)]
+            self.maker.note("shared-weights", f"stored once and read by several modules: {', '.join(some(names))}")
+        return self.maker.graph(
+            source,
+            self.format,
+            meta,
+            modules=self.scopes.modules(self.maker, name or source),
+            inputs=[made.value for made in inputs],
+            outputs=[made.value for made in outputs],
+            choices=self.maker.choices,
+        )
+
+    # -- nodes ----------------------------------------------------------------------------------------------------------
+
+    def node(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
+        """Make the operators of one node."""
+        self._steps += 1
+        self._walked.add((node.op, node.outputs))
+        if self._steps > MOST_STEPS + 64 * len(self._walked):
+            raise SourceError(f"its graphs run each other: more than {self._steps - 1:,} operators would be made")
+        try:
+            self._node(node, graph, env)
+        except _FAULTS as exc:
+            raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
+
+    def _node(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
+        if self.special(node, graph, env):
+            return
+        ins = [self.found(name, graph, env) if name else None for name in node.inputs]
+        env.update(zip(node.outputs, self._made(node, ins, graph), strict=False))
+
+    def _made(self, node: Node, ins: list[Made | None], graph: NodeGraph) -> list[Made]:
+        path = self.scopes.path(node, [made.value for made in ins if made is not None], self.maker)
+
+        def step(kind: str, attrs: Attrs, reads: Sequence[Made | None], outs: Sequence[Out]) -> list[Made]:
+            return self.emit(node, path, kind, attrs, reads, outs, [""] * len(outs))
+
+        declared = graph.declared.get(node.outputs[0]) if node.outputs else None
+        call = Call(node, ins, node.attrs, self.version(node), step, plain(declared.dtype) if declared else "float32")
+        meaning = self._meaning(node, call)
+        named = node.outputs
+        outs = [self._declared(out, name, graph) for out, name in zip(meaning.outs, named, strict=False)]
+        outs += [self._declared(Out(None, "float32"), name, graph) for name in named[len(outs) :]]
+        reads = call.given if meaning.reads is None else meaning.reads
+        self.scopes.read(node, path, ins)
+        return self.emit(node, path, meaning.kind, meaning.attrs, reads, outs, named)
+
+    def _meaning(self, node: Node, call: Call) -> Meaning:
+        handler = self.table.get((node.domain, node.op))
+        if handler is None:
+            return _unknown(call, "copy" if self.free(node) else "unknown")
+        try:
+            return handler(call)
+        except Unknown:
+            return _unknown(call)
+        except Mismatch as exc:
+            raise InputError(f"{node}: {exc}", hint=_seen(call)) from exc
+        except _FAULTS as exc:
+            raise SourceError(f"{node}: its attributes do not fit its inputs ({exc})", hint=_seen(call)) from exc
+
+    def _declared(self, out: Out, name: str, graph: NodeGraph) -> Out:
+        """What the file declares of a value, where nothing better is known."""
+        declared = graph.declared.get(name)
+        if declared is not None and self.typed:
+            out = out._replace(dtype=declared.dtype)
+        if declared is None or not self.trusted or complete(out.shape):
+            return out
+        try:
+            return out._replace(shape=merge(out.shape, known_shape(declared, self.sizes)))
+        except Mismatch:
+            return out
+
+    def emit(
+        self,
+        node: Node,
+        path: str,
+        kind: str,
+        attrs: Attrs,
+        reads: Sequence[Made | None],
+        outs: Sequence[Out],
+        names: Sequence[str],
+    ) -> list[Made]:
+        made = []
+        for out, name in zip(outs, names, strict=False):
+            if out.shape not in self._possible:
+                check_extents(out.shape, node, MOST_AXES)
+                self._possible.add(out.shape)
+            spec = self.maker.spec(out.shape, plain(out.dtype))
+            home = out.home.value if out.home is not None else None
+            value = self.maker.value(name, spec, home=home)
+            made.append(Made(value, out.shape, spec.dtype, out.content, out.items))
+        inputs = [each.value for each in reads if each is not None]
+        raw = f"{node.domain or self.format}::{node.op}"
+        self.maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
+        return made
+
+    # -- graphs inside nodes --------------------------------------------------------------------------------------------
+
+    def nested(
+        self, graph: NodeGraph, env: dict[str, Made], given: Mapping[str, Made] | None = None
+    ) -> dict[str, Made]:
+        """The names of a graph inside a node: it sees those around it, and its own do not leave it."""
+        inner = _Nested(self, graph, env)
+        inner.update(given or {})
+        return inner
+
+    def either(self, node: Node, branches: Sequence[Callable[[], list[Made]]]) -> list[Made]:
+        """What comes out of a node that takes one of two ways, which data decide: both are walked, the dearer counts."""
+        ranges, found, faults = [], [], []
+        for branch in branches:
+            mark = self.mark()
+            try:
+                found.append(branch())
+                ranges.append((mark[1], len(self.maker.ops)))
+            except (InputError, SourceError) as exc:  # what does not fit these inputs is not what they are for
+                faults.append(exc)
+                self.forget(mark)
+        if not found:
+            raise faults[0]
+        if faults:
+            self.maker.note("branch", f"{node}: a branch does not fit these inputs, so the other is counted", node.name)
+            return found[0]
+        self.maker.choices.append(tuple(ranges))
+        self.maker.note(
+            "branch", f"{node} depends on data: of its branches the one that costs more is counted", node.name
+        )
+        if len({len(results) for results in found}) > 1 or len(found[0]) < len(node.outputs):
+            raise SourceError(f"{node}: its branches do not return all of its {len(node.outputs)} results")
+        return [self._wider(node, *results) for results in zip(*found, strict=True)]
+
+    def turned(
+        self, node: Node, start: list[Made], turns: int, body: Callable[[list[Made]], list[Made]], skip: int = 0
+    ) -> list[Made]:
+        """All that a loop's body gives; what it hands to its next turn stands behind so many other results."""
+        while True:  # until no shape changes from turn to turn; every time round, less is taken to be known
+            mark = self.mark()
+            before, self.repeat = self.repeat, self.repeat * turns
+            try:
+                results = body(start)
+            finally:
+                self.repeat = before
+            kept = results[skip : skip + len(start)]
+            if len(kept) < len(start):
+                raise SourceError(f"{node}: its body does not return all that the next turn takes")
+            shapes = [_common(one, other) for one, other in zip(start, kept, strict=True)]
+            if all(made.shape == shape for made, shape in zip(start, shapes, strict=True)):
+                return results
+            self.forget(mark)
+            start = [self._seen_as(node, made, shape) for made, shape in zip(start, shapes, strict=True)]
+
+    def looped(
+        self,
+        node: Node,
+        ins: list[Made],
+        cond: Callable[[list[Made]], list[Made]],
+        body: Callable[[list[Made]], list[Made]],
+    ) -> list[Made]:
+        """What comes out of a loop that turns as long as a condition holds: as often as a counter tells, or once."""
+        mark, notes = self.mark(), dict(self.maker.notes)
+        after = body(ins)
+
+        def holds(given: list[Made]) -> bool | None:
+            answer = cond(given)
+            found = answer[0].content if answer else None
+            return bool(found.items[0]) if found and found.items and found.items[0] is not None else None
+
+        turns, start = turns_of(holds, ins, after), without_changes(ins, after)
+        self.forget(mark)
+        self.maker.notes = notes
+        if turns == 0:
+            return ins
+        return self.turned(node, start, self.once(node) if turns is None else turns, body)
+
+    def once(self, node: Node) -> int:
+        """One turn, where the number of turns is not known."""
+        self.maker.note("loop", f"{node}: how often it runs depends on data; one turn is counted", node.name)
+        return 1
+
+    def mark(self) -> tuple[int, int, int]:
+        return len(self.maker.values), len(self.maker.ops), len(self.maker.choices)
+
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Unmake all that was made since."""
+        values, ops, choices = mark
+        del self.maker.values[values:], self.maker.ops[ops:], self.maker.choices[choices:]
+        self.scopes.forget(values)
+        self._stored = {key: made for key, made in self._stored.items() if made.value < values}
+
+    def _wider(self, node: Node, one: Made, other: Made) -> Made:
+        """A tensor that may be the one or the other: what differs in their shapes is not known."""
+        return other if one.shape == other.shape else self._seen_as(node, one, _common(one, other))
+
+    def _seen_as(self, node: Node, made: Made, shape: Shape) -> Made:
+        if shape == made.shape:
+            return made
+        path = self.scopes.path(node, [], self.maker)
+        return self.emit(node, path, "view", NO_ATTRS, [made], [Out(shape, made.dtype, home=made)], [""])[0]
+
+
+class _Nested(dict[str, Made]):
+    """The names of a graph inside a node: its own, and those around it."""
+
+    def __init__(self, walk: Walk, outer: NodeGraph, env: dict[str, Made]) -> None:
+        super().__init__()
+        self._walk, self._outer, self._env = walk, outer, env
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = super().get(name)
+        if found is None:
+            found = self._env.get(name)
+        if found is None and name in self._outer.stored:
+            found = self._walk.stored(self._outer.stored[name])
+        return default if found is None else found
+
+
+def _common(one: Made, other: Made) -> Shape:
+    """What two shapes have in common."""
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return None
+    return tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
+
+
+def _unknown(call: Call, kind: str = "unknown") -> Meaning:
+    """What is said of a node of which nothing more is known than its inputs."""
+    return Meaning(kind, NO_ATTRS, [Out(None, call.given[0].dtype if call.given else "float32")])
+
+
+def _seen(call: Call) -> str:
+    return f"its inputs are {', '.join(text(made.shape) if made else 'left out' for made in call.ins) or 'none'}"

@@ -1,0 +1,1 @@
+"""Programs of PyTorch in files: what readers of `.pt2` and of TorchScript share, from one operator to the tree of modules."""

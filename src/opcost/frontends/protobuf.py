@@ -1,0 +1,245 @@
+"""Protocol buffers, read field by field: what is large, the weights, is found and never read.
+
+A message is a run of fields, each a number with the way it is written, and its value: an integer, four or eight bytes, or a
+length and so many bytes, which may be a message again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple, TypeAlias
+
+from opcost.core.checked import Bad
+
+SMALL = 1 << 16
+"""Bytes of a piece that is read at once; of a larger one, the fields are walked in the file."""
+BLOCK = 1 << 13
+"""Bytes of a large message that are read at once, which is what the file reads for a single one."""
+_HEAD = 20
+"""Bytes that two numbers, tag and length, take at most."""
+
+
+class Span(NamedTuple):
+    """A piece of a file that is too large to be read for nothing."""
+
+    file: BinaryIO
+    begin: int
+    end: int
+
+    def read(self, most: int) -> bytes:
+        """All of it, if it has no more than so many bytes."""
+        if self.end - self.begin > most:
+            raise Bad(f"{self.end - self.begin:,} bytes where at most {most:,} are expected")
+        return _block(self.file, self.begin, self.end - self.begin)
+
+
+Piece: TypeAlias = "bytes | Span"
+Field: TypeAlias = "int | bytes | Span"
+
+
+def size_of(piece: Piece) -> int:
+    """How many bytes it has."""
+    return len(piece) if isinstance(piece, bytes) else piece.end - piece.begin
+
+
+def fields(message: Piece) -> Iterable[tuple[int, Field]]:
+    """The fields of a message, by their numbers, in their order."""
+    if isinstance(message, Span):
+        if message.end - message.begin > SMALL:
+            return _walked(message)
+        message = message.read(SMALL)
+    return _listed(message)
+
+
+def _listed(data: bytes) -> list[tuple[int, Field]]:
+    """The fields of a message that is in memory. Nearly every tag and length has one byte, and takes no call here."""
+    found: list[tuple[int, Field]] = []
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            tag = data[at]
+            at += 1
+            if tag > 0x7F:
+                tag, at = varint(data, at - 1)
+            way = tag & 7
+            if way == 2:
+                length = data[at]
+                at += 1
+                if length > 0x7F:
+                    length, at = varint(data, at - 1)
+                stop = at + length
+                if stop > end:
+                    raise Bad(f"a field has {length:,} bytes, and {end - at:,} are left")
+                found.append((tag >> 3, data[at:stop]))
+                at = stop
+            elif way == 0:
+                value = data[at]
+                at += 1
+                if value > 0x7F:
+                    value, at = varint(data, at - 1)
+                found.append((tag >> 3, value))
+            else:
+                stop = at + _width(way)
+                if stop > end:
+                    raise Bad("a message ends inside of a number")
+                found.append((tag >> 3, data[at:stop]))
+                at = stop
+    except IndexError:
+        raise Bad("the file ends inside of a number") from None
+    return found
+
+
+def _width(way: int) -> int:
+    """The bytes of a number that is not written byte by byte."""
+    if way not in (1, 5):
+        raise Bad(f"a field is written in the way {way}, which is not one of the format's")
+    return 8 if way == 1 else 4
+
+
+def _walked(message: Span) -> Iterator[tuple[int, Field]]:
+    """The fields of a large message; small ones are read, a block of them at once, large ones are told by where they lie."""
+    file, at, last = message
+    block, start = b"", at
+    while at < last:
+        if at + _HEAD > start + len(block):
+            block, start = _block(file, at, min(BLOCK, last - at)), at
+        tag, here = varint(block, at - start)
+        if (way := tag & 7) == 2:
+            length, here = varint(block, here)
+        elif way == 0:
+            value, here = varint(block, here)
+            yield tag >> 3, value
+            at = start + here
+            continue
+        else:
+            length = _width(way)
+        begin, at = start + here, start + here + length
+        if at > last:
+            raise Bad(f"a field has {length:,} bytes, and {last - begin:,} are left")
+        if length > SMALL:
+            yield tag >> 3, Span(file, begin, at)
+            continue
+        if at > start + len(block):
+            block, start = _block(file, begin, min(max(BLOCK, length), last - begin)), begin
+        yield tag >> 3, block[begin - start : at - start]
+
+
+def _block(file: BinaryIO, at: int, length: int) -> bytes:
+    """So many bytes of a file from here on; others may have read elsewhere in it meanwhile."""
+    file.seek(at)
+    found = file.read(length)
+    if len(found) < length:
+        raise Bad(f"the file ends at byte {at + len(found):,}, inside of a field")
+    return found
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where the next thing begins."""
+    found = shift = 0
+    while True:
+        try:
+            byte = data[at]
+        except IndexError:
+            raise Bad("the file ends inside of a number") from None
+        at += 1
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return found, at
+        shift += 7
+        if shift > 63:
+            raise Bad("a number has more than 64 bits")
+
+
+def second_begins(head: bytes) -> bytes:
+    """The first byte inside of field 2, where it follows a number in field 1: a letter of a text, or the tag of a message."""
+    try:
+        _, at = varint(head, 1)
+        _, begin = varint(head, at + 1)
+    except Bad:
+        return b""
+    return head[begin : begin + 1] if head[:1] == b"\x08" and head[at : at + 1] == b"\x12" else b""
+
+
+def signed(value: int) -> int:
+    """A whole number as the format means it, which writes negative ones as very large ones."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def integers(field: Field) -> list[int]:
+    """Whole numbers: one that stands alone, or many packed into one field."""
+    if isinstance(field, int):
+        return [signed(field)]
+    data = field if isinstance(field, bytes) else field.read(SMALL)
+    found, at = [], 0
+    while at < len(data):
+        value, at = varint(data, at)
+        found.append(signed(value))
+    return found
+
+
+def floats(field: Field, form: str = "f") -> list[float]:
+    """Numbers with a point: one, or many packed; `form` says of how many bytes."""
+    data = _bytes(field)
+    width = struct.calcsize(form)
+    if len(data) % width:
+        raise Bad(f"{len(data)} bytes are no row of numbers of {width} bytes")
+    return list(struct.unpack(f"<{len(data) // width}{form}", data))
+
+
+def text(field: Field) -> str:
+    """A text; what is not UTF-8 in it is replaced."""
+    return (field if isinstance(field, bytes) else _bytes(field)).decode("utf-8", "replace")
+
+
+def whole(field: Field) -> int:
+    """One whole number."""
+    if not isinstance(field, int):
+        raise Bad("there are bytes where a number should be")
+    return signed(field)
+
+
+def piece(field: Field) -> Piece:
+    """A message, or bytes."""
+    if isinstance(field, int):
+        raise Bad("there is a number where a message should be")
+    return field
+
+
+def _bytes(field: Field) -> bytes:
+    found = piece(field)
+    return found if isinstance(found, bytes) else found.read(SMALL)
+
+
+@dataclass(slots=True)
+class Parts:
+    """The fields of one message by number, each with all that stands in it."""
+
+    found: dict[int, list[Field]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, message: Piece) -> Parts:
+        found: dict[int, list[Field]] = {}
+        for number, value in fields(message):
+            if number in found:
+                found[number].append(value)
+            else:
+                found[number] = [value]
+        return cls(found)
+
+    def all(self, number: int) -> list[Field]:
+        return self.found.get(number, [])
+
+    def text(self, number: int) -> str:
+        return text(self.found[number][-1]) if number in self.found else ""
+
+    def whole(self, number: int, default: int = 0) -> int:
+        return whole(self.found[number][-1]) if number in self.found else default
+
+    def integers(self, number: int) -> list[int]:
+        return [value for each in self.all(number) for value in integers(each)]
+
+    def messages(self, number: int) -> list[Parts]:
+        return [Parts.of(piece(each)) for each in self.all(number)]

@@ -1,0 +1,44 @@
+"""What names and operators of TensorFlow Lite tell of modules and of the parts that stored tensors play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opcost.core.dtype import INTEGER
+from opcost.core.graph import Role
+from opcost.frontends.nodes.call import Made
+from opcost.frontends.nodes.model import Node
+from opcost.frontends.nodes.scopes import Scopes, path_in_name
+from opcost.frontends.tflite.model import Tensor
+
+_BIASED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE", "SVDF")
+_SMALL = ("int8", "uint8", "int16", "int4", "uint4", "int2")
+_PRODUCTS = ("conv", "matmul", "einsum", "dense")
+
+
+class LiteScopes(Scopes):
+    """Paths in the names of results, which a converter joins where it joined operators: `net/conv1/Relu;net/conv1/Conv2D`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: Mapping[str, Tensor] = {}
+        """Those of the graph that is walked."""
+
+    def told(self, node: Node) -> str | None:
+        parts = node.name.split(";")
+        product = (part for part in parts if part.rpartition("/")[2].lower().startswith(_PRODUCTS))
+        return path_in_name(next(product, parts[0]))
+
+    def path_of_weight(self, name: str) -> str | None:
+        return path_in_name(name.partition(";")[0])
+
+    def role(self, node: Node, place: int, made: Made) -> Role:
+        tensor = self.tensors.get(node.inputs[place])
+        if tensor is not None and tensor.variable:
+            return "buffer"
+        if made.dtype not in INTEGER:
+            return "param" if made.shape else "const"
+        quantized = tensor is not None and tensor.quantized
+        if made.dtype in _SMALL:
+            return "param" if quantized and made.shape else "const"
+        return "param" if quantized and node.op in _BIASED and made.dtype in ("int32", "int64") else "const"

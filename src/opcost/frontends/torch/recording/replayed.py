@@ -1,0 +1,181 @@
+"""The functions of PyTorch that a long run replays, and how an index is known again.
+
+Each makes new tensors (or views) and nothing else: no function that writes, draws, asks for numbers, takes a callable or chooses
+its way by a switch of the process (but for those in `ASKING`) is among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from opcost.frontends.torch.ledger.tensor import Recorded
+
+_NAMES = """
+    abs add addcdiv addcmul addmm all amax amin any atan2 baddbmm bfloat16 bitwise_and bitwise_not bitwise_or bmm broadcast_to
+    cat ceil chunk clamp clamp_max clamp_min clone concat concatenate contiguous cos cosh cumprod cumsum detach diff div divide
+    double elu eq erf exp expand expand_as expm1 flatten flip float floor floor_divide fmod ge gelu glu gru_cell gt half
+    hardsigmoid hardswish hardtanh index_select layer_norm le leaky_relu lerp linear log log1p log2 log_softmax logical_and
+    logical_not logical_or logsigmoid logsumexp lstm_cell lt masked_fill matmul maximum mean minimum mish mm moveaxis movedim
+    mul multiply mv narrow ne neg normalize outer pad permute pow prod reciprocal relu relu6 remainder repeat
+    repeat_interleave reshape rms_norm rnn_relu_cell rnn_tanh_cell roll rsqrt rsub select selu sigmoid sign silu sin sinh
+    softmax softplus softsign split split_with_sizes sqrt square squeeze stack std sub subtract sum swapaxes swapdims t tan
+    tanh tile to transpose tril triu true_divide trunc type_as unbind unflatten unfold unsafe_chunk unsafe_split unsqueeze
+    var view view_as where
+"""
+_SPECIAL = """
+    add and eq floordiv ge gt le lt matmul mod mul ne neg or pow radd rdiv rmatmul rmul rpow rsub rtruediv sub truediv
+"""
+_PROPERTIES = ("H", "T", "mH", "mT")
+GETITEM: Any = torch.Tensor.__getitem__
+
+
+def _gradients_asked(tensors: list[torch.Tensor]) -> list[bool]:
+    with torch._C.DisableTorchFunctionSubclass():
+        return [tensor.requires_grad for tensor in tensors]
+
+
+def _switches(_: list[torch.Tensor]) -> list[bool]:
+    return [
+        torch._C._get_flash_sdp_enabled(),  # type: ignore[attr-defined]
+        torch._C._get_mem_efficient_sdp_enabled(),  # type: ignore[attr-defined]
+        torch._C._get_math_sdp_enabled(),  # type: ignore[attr-defined]
+        torch._C._get_cudnn_sdp_enabled(),  # type: ignore[attr-defined]
+    ]
+
+
+ASKING: dict[Any, Callable[[list[torch.Tensor]], list[bool]]] = {
+    **dict.fromkeys(
+        (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_asked
+    ),
+    functional.scaled_dot_product_attention: lambda tensors: [*_switches(tensors), *_gradients_asked(tensors)],
+}
+"""Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
+
+
+def _functions() -> dict[Any, None]:
+    found = dict.fromkeys((GETITEM, *ASKING))
+    for name in (*_NAMES.split(), *[f"__{name}__" for name in _SPECIAL.split()]):
+        for owner in (torch, torch.Tensor, functional, torch._C._nn):
+            if callable(function := getattr(owner, name, None)):
+                found[function] = None
+    for name in _PROPERTIES:
+        found[getattr(torch.Tensor, name).__get__] = None
+    return found
+
+
+REPLAYED = _functions()
+
+
+def answered_by(answer: Callable[..., Any]) -> Callable[[], None]:
+    """Let calls on tensors without data be answered by `answer(function, types, args, kwargs)`; returns what ends that.
+
+    Methods and operators are asked directly, which is quicker than PyTorch's own way to a `__torch_function__`, unless a mode
+    for functions is on, which must see them.
+    """
+    changes: dict[str, Any] = {name: _asking(function, answer) for name, function in _METHODS.items()}
+    for name in _OPERATORS:
+        changes[f"__r{name}__"] = _reflected(name, answer)
+    changes |= {name: property(_told(name, told)) for name, told in _FACTS.items()}
+    changes["__torch_function__"] = answer
+    before = {name: vars(Recorded)[name] for name in changes if name in vars(Recorded)}
+    for name, value in changes.items():
+        setattr(Recorded, name, value)
+
+    def undo() -> None:
+        for name in changes:
+            if name in before:
+                setattr(Recorded, name, before[name])
+            else:
+                delattr(Recorded, name)
+
+    return undo
+
+
+_OPERATORS = ("add", "sub", "mul", "truediv", "matmul", "pow")
+_METHODS = {
+    name: function
+    for name in ("__getitem__", "__neg__", *[f"__{name}__" for name in _OPERATORS], *_NAMES.split())
+    if callable(function := getattr(torch.Tensor, name, None)) and function in REPLAYED
+}
+_FACTS: dict[str, Callable[[Recorded], Any]] = {
+    "shape": lambda tensor: torch.Size(tensor.sig.shape),
+    "dtype": lambda tensor: tensor.sig.dtype,
+    "device": lambda tensor: tensor.sig.device,
+    "ndim": lambda tensor: len(tensor.sig.shape),
+}
+"""What a tensor without data knows of itself."""
+_function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # type: ignore[attr-defined]
+
+
+def _asking(function: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _function_modes():
+            return function(self, *args, **kwargs)
+        return answer(function, (), (self, *args), kwargs)
+
+    return method
+
+
+def _reflected(name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator with the tensor on its right. Python asks a subclass first there, whose answer must keep the order."""
+    straight, reflected = getattr(torch.Tensor, f"__{name}__"), getattr(torch.Tensor, f"__r{name}__")
+    ask, ask_reflected = _asking(straight, answer), _asking(reflected, answer)
+    return lambda self, other: ask(other, self) if isinstance(other, torch.Tensor) else ask_reflected(self, other)
+
+
+def _told(name: str, told: Callable[[Recorded], Any]) -> Callable[[Any], Any]:
+    usual = getattr(torch.Tensor, name).__get__
+    return lambda tensor: usual(tensor) if _function_modes() else told(tensor)
+
+
+def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
+    """What an index of numbers and slices makes of a shape: all that matters is how many rows it takes of each axis."""
+    items = index if type(index) is tuple else (index,)
+    axis = 0
+    for item in items:
+        kind = type(item)
+        if kind is int:
+            if axis >= len(shape) or not -shape[axis] <= item < shape[axis]:
+                return False  # an error, which is told the usual way
+            key.append(int)
+            axis += 1
+        elif kind is slice:
+            if axis >= len(shape):
+                return False
+            if item.start is item.stop is item.step is None:
+                key.append(slice)
+            elif _is_plain(item):
+                key += _slice_key(item, shape[axis])
+            else:
+                return False
+            axis += 1
+        elif item is None:
+            key.append(None)
+        elif item is Ellipsis:
+            key.append(Ellipsis)
+            axis = len(shape) - sum(type(other) in (int, slice) for other in items) + axis
+            if axis < 0 or sum(other is Ellipsis for other in items) > 1:
+                return False
+        else:
+            return False
+    return True
+
+
+def _is_plain(item: slice) -> bool:
+    """Whether a slice is of numbers, and goes forward."""
+    step = item.step
+    return (
+        (step is None or (type(step) is int and step > 0))
+        and (item.start is None or type(item.start) is int)
+        and (item.stop is None or type(item.stop) is int)
+    )
+
+
+def _slice_key(item: slice, extent: int) -> tuple[Any, ...]:
+    """How many rows a slice takes, and whether it says that these are all: PyTorch runs no operator for those that do."""
+    stop = None if item.stop is None else (item.stop > extent) - (item.stop < extent)
+    return len(range(extent)[item]), item.step, not item.start, stop

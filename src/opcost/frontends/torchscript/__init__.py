@@ -1,0 +1,34 @@
+"""TorchScript archives (`.pt`), counted from the text of their code: PyTorch is not imported, and nothing in them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opcost.frontends.registry import FrontEnd
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Graph
+    from opcost.frontends.options import CountOptions
+
+
+class TorchScriptFrontEnd(FrontEnd):
+    """Files written by `torch.jit.save`; a scripted module in memory is the torch front end's."""
+
+    name = "torchscript"
+    framework = "torch"
+    suffixes = (".pt", ".pth", ".ptl", ".torchscript", ".jit", ".ts")
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """An archive with code in it; a checkpoint has none."""
+        from opcost.frontends.programs.code import holds_code
+
+        return head.startswith(b"PK\x03\x04") and holds_code(path)
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.torchscript.load import load
+
+        return load(Path(source), options)
+
+
+FRONTEND: FrontEnd = TorchScriptFrontEnd()

@@ -1,0 +1,179 @@
+"""The archive: its code as trees of syntax, its module as objects without behaviour, its constants. Nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import struct
+import warnings
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import ZipFile
+
+from opcost.core.archives import BadArchive, archive_in
+from opcost.core.checked import Bad
+from opcost.core.reading import opened
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Tensor, described
+from opcost.frontends.pickles import BadPickle
+
+LARGEST_CODE = 4 << 20
+"""Bytes of one file of code; those of the largest models have some hundred thousand."""
+MOST_CODE = 64 << 20
+"""Bytes of all of them."""
+_FORMS = {"int64": "q", "int32": "i", "float32": "f", "float64": "d", "bool": "?", "int16": "h", "uint8": "B"}
+
+
+class Class(NamedTuple):
+    """A class of the code: which of its attributes are parameters and buffers, and its methods."""
+
+    file: str
+    parameters: tuple[str, ...]
+    buffers: tuple[str, ...]
+    methods: dict[str, ast.FunctionDef]
+
+
+class Object(NamedTuple):
+    """A module, or an object of another class, with its attributes."""
+
+    kind: str
+    """The name of its class, such as `__torch__.net.Block`."""
+    attributes: dict[str, Any]
+
+
+class Constant(NamedTuple):
+    """A tensor among the constants; its number where it has only one."""
+
+    tensor: Tensor
+    number: Any
+
+
+class Script:
+    """What an archive holds; files of code are parsed when they are first asked for."""
+
+    def __init__(self, texts: dict[str, str], root: Object, constants: list[Any]) -> None:
+        self.texts, self.root, self.constants = texts, root, constants
+        self._parsed: dict[str, tuple[dict[str, Class], dict[str, ast.FunctionDef]]] = {}
+
+    def class_of(self, kind: str) -> Class:
+        """A class by its whole name."""
+        module, _, name = kind.rpartition(".")
+        found = self._file(module)[0].get(name)
+        if found is None:
+            raise Bad(f"the code of the class {kind[:200]!r} is missing")
+        return found
+
+    def function(self, name: str) -> tuple[str, ast.FunctionDef]:
+        """A function by its whole name, and the file where it stands."""
+        module, _, own = name.rpartition(".")
+        found = self._file(module)[1].get(own)
+        if found is None:
+            raise Bad(f"the code of the function {name[:200]!r} is missing")
+        return module, found
+
+    def _file(self, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:
+        if module not in self._parsed:
+            text = self.texts.get(module.replace(".", "/") + ".py")
+            self._parsed[module] = ({}, {}) if text is None else _definitions(text, module)
+        return self._parsed[module]
+
+
+def read_script(path: Path) -> Script:
+    """Read an archive."""
+    try:
+        with opened(path) as file, archive_in(file) as archive:
+            names = archive.namelist()
+            roots = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
+            if len(roots) != 1:
+                raise Bad(f"it holds {len(roots)} files data.pkl")
+            top = roots[0].removesuffix("data.pkl")
+            texts, size = {}, 0
+            for name in names:
+                if name.startswith(f"{top}code/") and name.endswith(".py"):
+                    content = _member(archive, name, LARGEST_CODE)
+                    size += len(content)
+                    if size > MOST_CODE:
+                        raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
+                    texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
+            root = _plain(described(BytesIO(_member(archive, roots[0], LARGEST_PICKLE))), 0)
+            constants: list[Any] = []
+            if f"{top}constants.pkl" in names:
+                found = described(BytesIO(_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
+                held = found if isinstance(found, (list, tuple)) else []
+                constants = [_constant(archive, top, each) for each in held]
+    except (BadArchive, BadPickle) as exc:
+        raise Bad(str(exc)) from exc
+    if not isinstance(root, Object):
+        raise Bad("its pickle holds no module")
+    return Script(texts, root, constants)
+
+
+def _member(archive: ZipFile, name: str, most: int) -> bytes:
+    with archive.open(name) as member:
+        content = member.read(most + 1)
+    if len(content) > most:
+        raise Bad(f"{name[:100]!r} has more than {most >> 20} MiB")
+    return content
+
+
+def _constant(archive: ZipFile, top: str, found: object) -> Any:
+    if not isinstance(found, Tensor):
+        return _plain(found, 0)
+    form = _FORMS.get(found.dtype)
+    if found.storage is None or form is None or found.shape not in ((), (1,)):
+        return Constant(found, None)
+    width = struct.calcsize(form)
+    try:
+        data = _member(archive, f"{top}constants/{found.storage.key}", 1 << 12)
+        (number,) = struct.unpack_from(f"<{form}", data, found.offset * width)
+    except (KeyError, Bad, struct.error):
+        return Constant(found, None)
+    return Constant(found, number)
+
+
+def _plain(found: Any, depth: int) -> Any:
+    """What was unpickled, with objects by their class and attributes."""
+    if depth > 64:
+        raise Bad("its modules lie more than 64 deep in one another")
+    if isinstance(found, Tensor):
+        return found
+    state = getattr(found, "state", None)
+    if isinstance(state, list):
+        held = next((each for each in state if isinstance(each, dict)), {})
+        kind = str(getattr(type(found), "asked", ""))
+        return Object(kind, {str(key): _plain(value, depth + 1) for key, value in held.items()})
+    if isinstance(found, dict):
+        return {key: _plain(value, depth + 1) for key, value in found.items()}
+    if isinstance(found, (list, tuple)):
+        return [_plain(value, depth + 1) for value in found]
+    return found
+
+
+def _definitions(text: str, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+        raise Bad(f"the code of {module[:200]} cannot be parsed: {exc}") from exc
+    classes: dict[str, Class] = {}
+    functions: dict[str, ast.FunctionDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            functions[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            named = {"__parameters__": (), "__buffers__": ()} | {
+                target.id: _words(each.value)
+                for each in node.body
+                if isinstance(each, ast.Assign)
+                for target in each.targets
+                if isinstance(target, ast.Name)
+            }
+            methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+            classes[node.name] = Class(module, named["__parameters__"], named["__buffers__"], methods)
+    return classes, functions
+
+
+def _words(node: ast.expr) -> tuple[str, ...]:
+    if not isinstance(node, (ast.List, ast.Tuple)):
+        return ()
+    return tuple(each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str))

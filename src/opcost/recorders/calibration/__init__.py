@@ -1,0 +1,1 @@
+"""Times single operators on the device at hand, as data for predicting the time of whole models."""

@@ -1,0 +1,180 @@
+"""The laws by which times are foretold, on calibrations whose times follow a formula."""
+
+import pytest
+
+from opcost.analysis.prediction.predict import GAP_NS, foretell
+from opcost.analysis.prediction.speeds import Speeds
+from opcost.analysis.prediction.work import work_of
+from opcost.core.cost import Cost
+from opcost.core.devices import device
+from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
+from opcost.core.report import Report
+from opcost.devices.calibration import Calibration, Measured
+from opcost.rules import default_rules
+
+H200 = device("h200")
+START_NS = 2000
+
+
+def tensor(*shape: int, dtype: str = "bfloat16") -> TensorSpec:
+    return TensorSpec(shape, dtype)
+
+
+def moved(elements: int) -> Measured:
+    """A relu that reaches half of the bandwidth: it reads and writes two bytes for each element."""
+    taken = START_NS + 4 * elements / (H200.bandwidth / 2) * 1e9
+    x = tensor(elements)
+    return Measured("elementwise", "aten::relu", {"fn": "relu"}, (x,), (x,), round(taken))
+
+
+def product(m: int, n: int, k: int) -> Measured:
+    """A product that reaches a quarter of the peak: two operations for each of its m n k products."""
+    taken = START_NS + 2 * m * n * k / (H200.peak_flops("bfloat16") / 4) * 1e9
+    given = tensor(m, k), tensor(k, n)
+    return Measured("matmul", "aten::mm", {"depth": k}, given, (tensor(m, n),), round(taken))
+
+
+def calibration(*rows: Measured) -> Calibration:
+    return Calibration(device="h200", meta={"product": "NVIDIA H200"}, position=len(rows), rows=rows)
+
+
+MOVED = [moved(2**power) for power in range(8, 28)]
+PRODUCTS = [product(2**a, 2**b, 1024) for a in range(7, 14) for b in range(7, 14)]
+SPEEDS = Speeds(calibration(*MOVED, *PRODUCTS), default_rules(), H200)
+
+
+def told(row: Measured, speeds: Speeds = SPEEDS) -> float:
+    found = default_rules().for_op(row.kind, row.raw)
+    assert found
+    macs = row.outs[0].numel * row.attrs["depth"] if row.kind == "matmul" else 0  # type: ignore[operator]
+    work = work_of(row.kind, row.raw, row.attrs, row.ins, row.outs, Cost(macs, 2 * macs, 0, 0))
+    return speeds.time(work).device_ns
+
+
+@pytest.mark.parametrize("elements", [3 * 2**10, 5 * 2**16, 3 * 2**24])
+def test_what_moves_memory_takes_what_its_law_says_between_the_sizes_that_were_timed(elements: int) -> None:
+    assert told(moved(elements)) == pytest.approx(moved(elements).device_ns, rel=0.05)
+
+
+def test_a_product_takes_what_its_law_says_between_the_sizes_that_were_timed() -> None:
+    between = product(3 * 2**10, 3 * 2**10, 1024)
+    assert told(between) == pytest.approx(between.device_ns, rel=0.05)
+
+
+def test_an_operator_that_was_timed_is_told_as_it_was_timed() -> None:
+    odd = Measured("softmax", "aten::_softmax", {"fn": "softmax"}, (tensor(64, 64),), (tensor(64, 64),), 9_000)
+    slow = Measured(
+        "softmax", "aten::_softmax", {"fn": "softmax"}, (tensor(4096, 4096),), (tensor(4096, 4096),), 90_000
+    )
+    speeds = Speeds(calibration(*MOVED, odd, slow), default_rules(), H200)
+    assert told(odd, speeds) == pytest.approx(9_000, rel=0.05)
+    assert told(slow, speeds) == pytest.approx(90_000, rel=0.05)
+
+
+def test_a_device_that_nobody_timed_reaches_the_same_shares_of_its_own_peaks() -> None:
+    other = device("a100")
+    speeds = Speeds(calibration(*MOVED, *PRODUCTS), default_rules(), other)
+    large = moved(2**27)
+    assert told(large, speeds) == pytest.approx(START_NS + 4 * 2**27 / (other.bandwidth / 2) * 1e9, rel=0.05)
+
+
+def test_what_bounds_an_operator_is_told() -> None:
+    def bound(row: Measured, macs: int = 0) -> str:
+        return SPEEDS.time(work_of(row.kind, row.raw, row.attrs, row.ins, row.outs, Cost(macs, 2 * macs, 0, 0))).bound
+
+    assert bound(moved(2**8)) == "launch"
+    assert bound(moved(2**27)) == "memory"
+    assert bound(product(8192, 8192, 1024), macs=8192 * 8192 * 1024) == "compute"
+
+
+def test_a_bias_puts_a_product_into_a_family_of_its_own() -> None:
+    given = (tensor(8, 4), tensor(4, 16), tensor(16))
+    plain = work_of("matmul", "aten::mm", {"depth": 4}, given[:2], (tensor(8, 16),), Cost(512, 1024, 0, 0))
+    biased = work_of(
+        "matmul", "aten::addmm", {"depth": 4, "bias": True}, given, (tensor(8, 16),), Cost(512, 1024, 0, 0)
+    )
+    assert (plain.family, biased.family) == ("mm", "addmm")
+    assert plain.flops == 2 * 8 * 16 * 4
+    assert plain.nbytes == 2 * (8 * 4 + 4 * 16 + 8 * 16)
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "family"),
+    [
+        ((1, 8, 9, 9), (16, 8, 3, 3), "conv dense"),
+        ((1, 8, 9, 9), (8, 1, 3, 3), "conv depthwise"),
+        ((1, 8, 9, 9), (16, 4, 3, 3), "conv grouped"),
+    ],
+)
+def test_convolutions_are_told_apart_by_their_groups(
+    image: tuple[int, ...], weight: tuple[int, ...], family: str
+) -> None:
+    out = tensor(1, weight[0], 7, 7)
+    work = work_of("conv", "aten::convolution", {}, (tensor(*image), tensor(*weight)), (out,), Cost(1, 2, 0, 0))
+    assert work.family == family
+
+
+# -- whole models ----------------------------------------------------------------------------------------------------
+
+
+def report(*ops: tuple[str, str, str, dict[str, object]], elements: int = 2**20) -> Report:
+    """A model of operators of one tensor each."""
+    from opcost.analysis.price import price
+
+    spec = tensor(elements)
+    values = tuple(Value(i, f"v{i}", spec, "input" if i == 0 else "activation", i) for i in range(len(ops) + 1))
+    made = tuple(
+        Op(i, kind, raw, (i,), (i + 1,), attrs, phase=phase)  # type: ignore[arg-type]
+        for i, (phase, kind, raw, attrs) in enumerate(ops)
+    )
+    graph = Graph(source="made", framework="torch", values=values, ops=made, modules=(Module(path="", type="Made"),))
+    return price(graph, default_rules())
+
+
+RELU = ("forward", "elementwise", "aten::relu", {"fn": "relu"})
+
+
+def test_the_rows_add_up_to_the_latency_and_the_gaps_are_left_out_of_the_kernels() -> None:
+    found = foretell(report(RELU, RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    assert len(found.profile.rows) == 3
+    assert sum(row.device_ns or 0 for row in found.profile.rows) == found.latency_ns == sum(found.bounds.values())
+    assert found.kernel_ns == found.latency_ns - 3 * GAP_NS
+    assert found.latency_ns == pytest.approx(3 * moved(2**20).device_ns, rel=0.05)
+    # At the printed bandwidth: 4 bytes for each of 2**20 elements, three times.
+    assert found.ideal_ns == round(3 * 4 * 2**20 / H200.bandwidth * 1e9)
+
+
+def test_the_band_holds_the_latency_and_is_wider_for_a_device_that_was_not_timed() -> None:
+    sure = foretell(report(RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    unsure = foretell(report(RELU), SPEEDS, {"device": "h200"}, calibrated=False)
+    assert sure.band_ns[0] < sure.latency_ns < sure.band_ns[1]
+    assert unsure.band_ns[1] > sure.band_ns[1]
+
+
+def test_an_operator_that_was_never_timed_is_named_and_widens_the_band() -> None:
+    sort = ("forward", "sort", "aten::sort", {"length": 2**20})
+    known = foretell(report(RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    guessed = foretell(report(RELU, sort), SPEEDS, {"device": "h200"}, calibrated=True)
+    assert not known.profile.notes
+    assert [note.text for note in guessed.profile.notes if "aten::sort (1x) was not timed" in note.text]
+    width = lambda found: (found.band_ns[1] - found.band_ns[0]) / found.latency_ns
+    assert width(guessed) > width(known)
+
+
+def test_views_take_no_time_and_are_no_rows() -> None:
+    found = foretell(report(RELU, ("forward", "view", "aten::view", {})), SPEEDS, {"device": "h200"}, calibrated=True)
+    assert [row.type for row in found.profile.rows] == ["aten::relu"]
+
+
+def test_an_optimizer_starts_once_for_all_parameters() -> None:
+    step = ("update", "elementwise", "aten::mul_", {"fn": "mul"})
+    few = foretell(report(RELU, *[step] * 2, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
+    many = foretell(report(RELU, *[step] * 200, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
+    # Two hundred updates of 256 elements move 200 KB: far less than the time of a second start.
+    assert many.latency_ns - few.latency_ns < START_NS
+
+
+def test_the_state_that_an_optimizer_makes_in_its_first_step_is_not_made_again() -> None:
+    first = ("update", "create", "aten::zeros_like", {})
+    with_state = foretell(report(RELU, first), SPEEDS, {"device": "h200"}, calibrated=True)
+    assert [row.phase for row in with_state.profile.rows] == ["forward"]

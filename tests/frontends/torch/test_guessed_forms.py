@@ -1,0 +1,133 @@
+"""Inputs that models take in several forms: the first with which the model runs is meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import opcost
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.zoo
+
+WORDS, WIDTH, TOKENS, SIDE, PATCH, MARK = 30, 8, 20, 16, 4, 29
+PATCHES = (SIDE // PATCH) ** 2
+
+
+def shapes(report: Any) -> dict[str, tuple[int, ...]]:
+    return {name: spec.shape for name, spec in report.inputs}
+
+
+def config(**settings: Any) -> Any:
+    known = {"vocab_size": WORDS, "max_position_embeddings": TOKENS, "image_size": SIDE, "patch_size": PATCH}
+    return transformers.PretrainedConfig(**{**known, **settings})
+
+
+class Patches(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+    """Looks at small images in a row, as Kimi does, and wants a token for each of them."""
+
+    config_class = transformers.PretrainedConfig
+    input_modalities = ("image", "text")
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.table, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
+        self.seen = nn.Conv2d(3, WIDTH, PATCH, bias=False)
+
+    def get_image_features(self, pixel_values: Tensor, image_grid_thw: Tensor) -> Tensor:
+        features: Tensor = self.seen(pixel_values).flatten(1)
+        return features
+
+    def forward(self, input_ids: Tensor, pixel_values: Tensor, image_grid_thw: Tensor) -> Tensor:
+        features, places = self.get_image_features(pixel_values, image_grid_thw), input_ids == MARK
+        if int(places.sum()) != features.shape[0]:
+            raise ValueError(f"{features.shape[0]} features for {int(places.sum())} places")
+        x: Tensor = self.head(self.table(input_ids).masked_scatter(places[..., None], features))
+        return x
+
+
+def test_patches_are_small_images_where_the_model_cannot_look_at_flat_ones() -> None:
+    report = opcost.count(Patches(config(image_token_id=MARK)).eval())
+    assert shapes(report) == {
+        "pixel_values": (PATCHES, 3, PATCH, PATCH), "image_grid_thw": (1, 3), "input_ids": (1, TOKENS),
+    }  # fmt: skip
+    assert report.totals.macs == PATCHES * 3 * PATCH**2 * WIDTH + TOKENS * WIDTH * WORDS
+
+
+class Video(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+    """Wants frames, which only its own forward tells."""
+
+    config_class = transformers.PretrainedConfig
+    main_input_name = "pixel_values"
+    input_modalities = ("image",)
+    dimensions = 5
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.seen = nn.Linear(SIDE, 1, bias=False)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        if pixel_values.dim() != self.dimensions:
+            raise ValueError(f"{pixel_values.dim()} dimensions and not {self.dimensions}")
+        x: Tensor = self.seen(pixel_values)
+        return x
+
+
+def test_frames_are_tried_where_a_single_image_fails() -> None:
+    frames = 6
+    report = opcost.count(Video(config(num_frames=frames)).eval())
+    assert shapes(report) == {"pixel_values": (1, frames, 3, SIDE, SIDE)}
+    assert report.totals.macs == frames * 3 * SIDE * SIDE
+    profile = opcost.profile(Video(config(num_frames=frames)).eval(), repeat=1, warmup=0)
+    assert sum(row.cost.macs for row in profile.rows if row.cost is not None) == report.totals.macs
+
+
+def test_where_every_form_fails_the_first_is_told_of() -> None:
+    model = Video(config(num_frames=6))
+    model.dimensions = 7
+    with pytest.raises(opcost.OpcostError, match="4 dimensions and not 7"):
+        opcost.count(model)
+
+
+class Hears(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+    """Wants frequencies before time, and a mask of truth values for each step."""
+
+    config_class = transformers.PretrainedConfig
+    main_input_name = "input_features"
+    input_modalities = ("audio",)
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.heard = nn.Conv1d(5, 2, 1, bias=False)
+
+    def forward(self, input_features: Tensor, input_features_mask: Tensor) -> Tensor:
+        return torch.where(input_features_mask[:, None], self.heard(input_features), 0.0)
+
+
+def test_a_spectrogram_is_turned_and_its_mask_follows() -> None:
+    report = opcost.count(Hears(transformers.PretrainedConfig(num_mel_bins=5)).eval())
+    assert shapes(report) == {"input_features": (1, 5, 1000), "input_features_mask": (1, 1000)}
+    assert [spec.dtype for name, spec in report.inputs if name == "input_features_mask"] == ["bool"]
+    assert report.totals.macs == 1000 * 5 * 2
+
+
+def test_a_model_made_without_what_reads_images_gets_none() -> None:
+    class Blind(Patches):
+        def forward(self, input_ids: Tensor, pixel_values: Tensor | None = None) -> Tensor:
+            x: Tensor = self.head(self.table(input_ids))
+            return x
+
+    made = opcost.count(Blind(config(vision_config=None)).eval())
+    assert shapes(made) == {"input_ids": (1, TOKENS)}
+    assert "a text alone" not in " ".join(note.text for note in made.notes)
+
+
+def test_an_agent_gets_what_it_has_seen_done_and_been_paid() -> None:
+    settings = transformers.DecisionTransformerConfig(state_dim=3, act_dim=2, hidden_size=8, n_layer=1, n_head=1)
+    report = opcost.count(transformers.DecisionTransformerModel(settings).eval())
+    assert shapes(report) == {
+        "states": (1, 20, 3), "actions": (1, 20, 2), "rewards": (1, 20, 1), "returns_to_go": (1, 20, 1), "timesteps": (1, 20),
+    }  # fmt: skip

@@ -1,0 +1,153 @@
+"""Comparisons and verdicts in every view: numbers, absent and unknown amounts, widths, and names that nobody has vetted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from io import StringIO
+
+import pytest
+
+from opcost.core.budget import Held, Judged, Verdict
+from opcost.core.comparison import Compared, Comparison, Entry
+from opcost.core.limit import parse_limit
+from opcost.core.quantity import QUANTITIES
+from opcost.errors import OpcostError, UnknownName
+from opcost.views.comparison_page import short_titles
+
+EVIL = "=cmd|<script>alert(1)</script>`*_[x](y)\x1b[31m\u202e,\n"
+
+
+def entry(part: str, name: str, quantity: str, *amounts: int | None, absent: tuple[int, ...] = ()) -> Entry:
+    return Entry(
+        part=part,  # type: ignore[arg-type]
+        name=name,
+        quantity=QUANTITIES[quantity],
+        amounts=amounts,
+        present=tuple(place not in absent for place in range(len(amounts))),
+        partial=(False,) * len(amounts),
+    )
+
+
+def comparison(*entries: Entry, labels: tuple[str, ...] = ("a", "b")) -> Comparison:
+    sources = tuple(Compared(label=label, facts={"framework": "torch"}) for label in labels)
+    return Comparison(sources=sources, entries=entries)
+
+
+def cells(text: str, first: str) -> list[str]:
+    return next(re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.startswith(first))
+
+
+def test_every_line_has_the_unit_of_its_quantity() -> None:
+    text = str(comparison(entry("total", "", "macs", 1_500, 2_000_000), entry("total", "", "peak_bytes", 2048, 512)))
+    assert cells(text, "MACs") == ["MACs", "1.50 K", "2.00 M"]
+    assert cells(text, "peak memory") == ["peak memory", "2.00 KiB", "512 B"]
+    exact = comparison(entry("total", "", "macs", 1_500, 2_000_000)).render("table", exact=True)
+    assert cells(exact, "MACs") == ["MACs", "1,500", "2,000,000"]
+
+
+def test_what_is_absent_is_empty_and_what_is_unknown_is_asked() -> None:
+    found = comparison(entry("kind", "conv", "macs", 5, None, absent=(1,)), entry("kind", "pool", "macs", 7, None))
+    lines = found.render("md").splitlines()
+    assert "| conv | 5 |  |" in lines
+    assert "| pool | 7 | ? |" in lines
+    rows = list(csv.DictReader(StringIO(found.render("csv"))))
+    assert [(row["a"], row["b"]) for row in rows] == [("5", ""), ("7", "")]
+    assert [line["present"] for line in json.loads(found.render("json"))["lines"]] == [[True, False], [True, True]]
+
+
+def test_a_lower_bound_is_marked() -> None:
+    partial = Entry(
+        part="total", name="", quantity=QUANTITIES["macs"], amounts=(5, 5), present=(True, True), partial=(False, True)
+    )  # fmt: skip
+    assert cells(str(comparison(partial)), "MACs") == ["MACs", "5", "≥5"]
+
+
+def test_a_difference_has_a_sign_and_a_share() -> None:
+    found = comparison(
+        entry("total", "", "params", 200, 150),
+        entry("total", "", "ops", 4, 4),
+        entry("module", "x", "params", 30, None, absent=(1,)),
+        entry("module", "y", "params", None, 60, absent=(0,)),
+    ).changed()
+    text = str(found)
+    assert cells(text, "params") == ["params", "200", "150", "-50", "-25.00%"]
+    assert "operators" not in text
+    assert cells(text, "x ") == ["x", "removed", "-30"]
+    assert cells(text, "y ") == ["y", "added", "+60"]
+    rows = {row["name"]: row for row in csv.DictReader(StringIO(found.render("csv")))}
+    assert (rows["x"]["change"], rows["x"]["difference"]) == ("removed", "-30")
+
+
+def test_nothing_that_differs_is_said() -> None:
+    same = comparison(entry("total", "", "params", 3, 3)).changed()
+    assert not same
+    assert str(same).endswith("\nno difference\n")
+    assert "no difference" in same.render("html")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_tables_fit_the_width(width: int) -> None:
+    entries = [entry("total", "", name, *range(10**9, 10**9 + 9)) for name in QUANTITIES]
+    labels = tuple(f"some/folder/model_{place}.onnx" for place in range(9))
+    text = comparison(*entries, labels=labels).render("table", width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    shown = sum(f"model_{place}.onnx" in text.split("\n\n")[1].splitlines()[0] for place in range(9))
+    assert ("no room for" in text) == (shown < 9)
+    for place in range(shown, 9):
+        assert f"model_{place}.onnx" in text.rpartition("no room for")[2]
+
+
+def test_titles_are_short_and_different() -> None:
+    assert short_titles(["timm:resnet18", "folder/net.onnx"]) == ["resnet18", "net.onnx"]
+    assert short_titles(["a/net.onnx", "b/net.onnx"]) == ["a/net.onnx", "b/net.onnx"]
+    long = short_titles([f"{'x' * 40}{place}{'y' * 40}" for place in range(3)])
+    assert len(set(long)) == 3
+    assert all(len(title) <= 18 for title in long)
+
+
+def test_an_unknown_view_is_refused_with_those_that_there_are() -> None:
+    found = comparison(entry("total", "", "params", 3, 3))
+    with pytest.raises(UnknownName, match="known: csv, html, json, md, table"):
+        found.render("pdf")
+    with pytest.raises(OpcostError, match=r"\.csv, \.html, \.json, \.md, \.txt"):
+        found.save("x.pdf")
+
+
+def verdict(name: str = "net") -> Verdict:
+    line = Held(
+        model=name,
+        quantity=QUANTITIES["macs"],
+        amount=120,
+        partial=False,
+        before=100,
+        limit=parse_limit("macs", "<+10%"),
+        word="EXCEEDED",
+    )
+    return Verdict(models=(Judged(name=name, source="net.py:Net", inputs="x:1x3", lines=(line,)),), baseline="b.json")
+
+
+def test_a_verdict_tells_before_and_after() -> None:
+    found = verdict()
+    assert not found
+    assert "| EXCEEDED | MACs | 100 | 120 | +20 | +20.00% | &lt;+10% |" in found.render("md")
+    assert "net: MACs 120, and <+10% is allowed, it was 100" in str(found)
+    assert json.loads(found.render("json"))["kept"] is False
+
+
+@pytest.mark.parametrize("view", ["table", "md", "csv", "html", "json"])
+def test_names_do_no_harm(view: str) -> None:
+    changed = comparison(entry("module", EVIL, "params", 3, 5), labels=(EVIL, "b")).changed()
+    for subject in (comparison(entry("module", EVIL, "params", 3, 5), labels=(EVIL, "b")), changed, verdict(EVIL)):
+        text = subject.render(view)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        if view == "html":
+            assert "<script>alert" not in text
+        if view == "csv":
+            assert not any(cell.startswith("=") for row in csv.reader(StringIO(text)) for cell in row)
+        if view == "md":
+            rows = [line for line in text.splitlines() if line.startswith("| ")]
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in rows}) <= 2  # one number of cells in each table
+            assert "<script>" not in text

@@ -27,6 +27,10 @@ _RAW = {
 }  # fmt: skip
 
 
+_DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ml"}
+"""What nodes call the domains of ONNX itself."""
+
+
 class Function(NamedTuple):
     """An operator that the model itself defines by others."""
 
@@ -99,7 +103,7 @@ def _node(message: Piece, depth: int) -> Node:
     found = parts.found
     return Node(
         op=parts.text(4),
-        domain=parts.text(7).replace("ai.onnx.ml", "ml").replace("ai.onnx", "") if 7 in found else "",
+        domain=_DOMAINS.get(domain := parts.text(7), domain) if 7 in found else "",
         name=parts.text(3),
         inputs=tuple(map(text, found.get(1, ()))),
         outputs=tuple(map(text, found.get(2, ()))),

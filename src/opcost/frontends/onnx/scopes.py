@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from opcost.core.dtype import INTEGER
 from opcost.core.graph import Role
+from opcost.core.shapes import known
 from opcost.frontends.nodes.call import Made
 from opcost.frontends.nodes.model import Node
 from opcost.frontends.nodes.scopes import Scopes, clean
@@ -15,16 +16,25 @@ _STATISTICS = {"BatchNormalization": (3, 4)}
 _QUANTIZED = {
     "DequantizeLinear": (0,), "QLinearConv": (3, 8), "QLinearMatMul": (3,), "MatMulInteger": (1,), "ConvInteger": (1,),
     "QGemm": (3, 6), "MatMulNBits": (1,), "MatMulBnb4": (1,), "QAttention": (1,), "DynamicQuantizeMatMul": (1,),
-    "MatMulIntegerToFloat": (1,), "DynamicQuantizeLSTM": (1, 2), "GatherBlockQuantized": (0,), "QMoE": (2, 5, 8), "Gather": (0,),
+    "MatMulIntegerToFloat": (1,), "MatMulInteger16": (1,), "MatMulFpQ4": (1,), "MatMulBlockQuantizedFp4Weight": (1,),
+    "QOrderedMatMul": (2,), "MatMulNBitsMlp": (3, 6), "MatMulNBitsQkv": (3, 6, 9),
+    "DynamicQuantizeLSTM": (1, 2), "GatherBlockQuantized": (0,), "QMoE": (2, 5, 8), "Gather": (0,),
 }  # fmt: skip
 """Whole numbers that are weights, by the place at which an operator reads them."""
 _SCALES = {
     "DequantizeLinear": (1, 2), "QuantizeLinear": (1, 2), "QLinearConv": (1, 2, 4, 5, 6, 7), "QLinearMatMul": (1, 2, 4, 5, 6, 7),
     "QGemm": (1, 2, 4, 5, 7, 8), "MatMulNBits": (2, 3, 4), "MatMulBnb4": (2,), "QAttention": (3, 4, 6, 7),
     "DynamicQuantizeMatMul": (2, 3), "MatMulIntegerToFloat": (2, 3, 4, 5), "MatMulInteger": (2, 3), "ConvInteger": (2, 3),
+    "MatMulBlockQuantizedFp4Weight": (2, 3, 4), "MatMulBlockQuantizedFp8Weight": (2, 3), "QOrderedMatMul": (1, 3, 4, 7),
+    "MatMulNBitsMlp": (4, 7), "MatMulNBitsQkv": (4, 7, 10),
     "GatherBlockQuantized": (2, 3), "QMoE": (3, 6, 9), "DynamicQuantizeLSTM": (8, 9, 10, 11),
 }  # fmt: skip
 """Scales and zero points."""
+_PACKED = {
+    ("MatMulNBits", 1): "N", ("MatMulBnb4", 1): "N", ("MatMulNBitsMlp", 3): "N", ("MatMulNBitsMlp", 6): "N",
+    ("MatMulNBitsQkv", 3): "Nq", ("MatMulNBitsQkv", 6): "Nkv", ("MatMulNBitsQkv", 9): "Nkv",
+}  # fmt: skip
+"""Weights that are packed out of sight, and the attribute that says how many rows they have."""
 _WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul FusedConv FusedMatMul LSTM GRU RNN Einsum".split())
 """Operators whose constants of two axes and more are weights, though they stand in a node of their own."""
 
@@ -35,10 +45,14 @@ class OnnxScopes(Scopes):
     def told(self, node: Node) -> str | None:
         return (_told(node.props) if node.props else None) or super().told(node)
 
-    def meant(self, node: Node, place: int) -> tuple[tuple[int, ...], str] | None:
-        if (place, node.op) not in ((1, "MatMulNBits"), (1, "MatMulBnb4")):
+    def meant(self, node: Node, place: int, made: Made) -> tuple[tuple[int, ...], str] | None:
+        if (node.op, place) == ("MatMulBlockQuantizedFp4Weight", 1) and made.shape:
+            *rows, half = known(made.shape)
+            return (*rows, 2 * half), "float4_e2m1fn"
+        width = _PACKED.get((node.op, place))
+        if width is None:
             return None
-        return (int(node.attrs["N"]), int(node.attrs["K"])), f"uint{int(node.attrs.get('bits', 4))}"
+        return (int(node.attrs[width]), int(node.attrs["K"])), f"uint{int(node.attrs.get('bits', 4))}"
 
     def role(self, node: Node, place: int, made: Made) -> Role:
         if place in _STATISTICS.get(node.op, ()) or place in _SCALES.get(node.op, ()):

@@ -22,7 +22,7 @@ from opcost.analysis.part import (
     usual_side,
 )
 from opcost.analysis.where import compile_where
-from opcost.core.answer import OWN_LABELS, Answer, AnswerLine
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole
 from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
@@ -171,7 +171,7 @@ class _Asker:
         if hidden:
             rest = [part for _, members in hidden for part in members]
             words = {"name": f"({len(hidden)} more)"}
-            line = combine(rest, "sum", labels=words, percentiles=self.question.percentiles, role="rest")
+            line = self._combined(rest, "sum", words, role="rest")
             lines.append(replace(line, share=_share(line.time_ns, self.total)))
         return lines
 
@@ -191,7 +191,7 @@ class _Asker:
     def total_line(self, parts: Sequence[Part]) -> AnswerLine:
         """What all parts that passed add up to."""
         line = (
-            combine(parts, "sum", labels={"name": "total"}, role="total")
+            self._combined(parts, "sum", {"name": "total"}, role="total")
             if parts
             else AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0)
         )
@@ -215,8 +215,15 @@ class _Asker:
         line = self._finished([part], "sum", _own_labels(part))
         return replace(line, id=part.row.id if part.row else None)
 
+    def _combined(
+        self, parts: Sequence[Part], how: str, labels: Mapping[str, str], role: LineRole = "row"
+    ) -> AnswerLine:
+        question = self.question
+        percentiles = question.percentiles
+        return combine(parts, how, labels=labels, percentiles=percentiles, role=role, measure=question.measure)
+
     def _finished(self, parts: Sequence[Part], how: str, labels: Mapping[str, str]) -> AnswerLine:
-        line = combine(parts, how, labels=labels, percentiles=self.question.percentiles)
+        line = self._combined(parts, how, labels)
         line = replace(line, share=_share(line.time_ns, self.total))
         device = self.question.device
         if device is None:
@@ -337,6 +344,7 @@ SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "computation": lambda line: line.computation,
     "flops": lambda line: line.flops,
     "memory": lambda line: line.memory,
+    "unpriced": lambda line: line.unpriced_share,
     "bandwidth": lambda line: line.bandwidth,
     "intensity": lambda line: line.intensity,
     "of_peak_flops": lambda line: line.of_peak_flops,
@@ -354,6 +362,7 @@ _ALIASES = {
     "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
     "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_of_peak": "of_peak_flops",
     "%_of_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
+    "%_unpriced": "unpriced",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
 

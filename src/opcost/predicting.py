@@ -12,7 +12,8 @@ from opcost.profiles import Profile
 if TYPE_CHECKING:
     from opcost.analysis.prediction.predict import Foretold
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.api import Causal, Dtype, Dtypes, Shapes
+    from opcost.api import Dtype, Dtypes, Shapes
+    from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
     from opcost.frontends.options import Mode
     from opcost.rules.registry import Rule

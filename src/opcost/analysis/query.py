@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.analysis import busy
 from opcost.analysis.aggregate import check_how, check_keys, combine, group
-from opcost.analysis.join import against_peak, runs_tf32, with_costs
+from opcost.analysis.join import against_peak, is_causal, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,
     Part,
@@ -28,8 +28,9 @@ from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.profile import Profile
-from opcost.core.wishes import Measure, Side, Wishes
+from opcost.core.wishes import Causal, Measure, Side, Wishes
 from opcost.errors import OpcostError, UnknownName, nearest
+from opcost.rules.registry import Convention
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,6 +43,7 @@ class Question:
     side: Side | None = None
     """None is the device where the trace has times of one."""
     measure: Measure = "time"
+    causal: Causal = "full"
     where: str | None = None
     type: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ class Question:
         for what, name, known in (
             ("side", self.side or "device", get_args(Side)),
             ("measure", self.measure, get_args(Measure)),
+            ("value of causal", self.causal, get_args(Causal)),
             *(("kind", kind, tuple(KINDS)) for kind in self.kind),
         ):
             if name not in known:
@@ -107,7 +110,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     """The answer to a question."""
     from opcost.rules import default_rules
 
-    profile = with_costs(profile, default_rules())
+    profile = with_costs(profile, default_rules(), Convention(causal=question.causal))
     side = question.side or usual_side(profile)
     loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
     host_total, device_total = _totals(profile)
@@ -143,7 +146,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         wall_ns=profile.wall_ns,
         devices=busy.devices(profile),
         peak=device.told if device else "",
-        notes=(*profile.notes, *_absent(profile, question), *_peak_notes(lines)),
+        notes=(*profile.notes, *_convention(profile, question), *_absent(profile, question), *_peak_notes(lines)),
     )
 
 
@@ -257,6 +260,13 @@ def _totals(profile: Profile) -> tuple[float | None, float | None]:
 
 def _share(time: float | None, total: float | None) -> float | None:
     return time / total if time is not None and total else None
+
+
+def _convention(profile: Profile, question: Question) -> Iterator[Note]:
+    """How causal attention counts, where there is any."""
+    if any(map(is_causal, profile.rows)):
+        told = "in full; --causal half counts what the mask lets through" if question.causal == "full" else "by half"
+        yield Note("causal", f"causal attention counted {told}")
 
 
 def _absent(profile: Profile, question: Question) -> Iterator[Note]:

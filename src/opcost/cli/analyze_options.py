@@ -153,6 +153,10 @@ class ReadChoice:
     """How traces are read, and the model that they are joined to."""
 
     partial: Annotated[bool, parameter(help="Read a damaged file up to the damage.")] = False
+    reader: Annotated[
+        str | None,
+        parameter(metavar="NAME", help="The format of the file where its content leaves doubts: kineto, mxnet, ..."),
+    ] = None
     cluster: Annotated[
         str | None,
         parameter(metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),

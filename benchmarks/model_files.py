@@ -1,8 +1,8 @@
 """Model files against what is known of them: real files out of packages, and nets exported from PyTorch.
 
     python benchmarks/model_files.py files       files that ship in packages: MACs by operator against those counted by hand
-    python benchmarks/model_files.py exported    nets of timm as ONNX by both exporters, against the count of the module; needs torch,
-                                                 timm, onnx, onnxscript
+    python benchmarks/model_files.py exported    nets of timm as ONNX by both exporters, against the count of the module;
+                                                 needs torch, timm, onnx, onnxscript
     python benchmarks/model_files.py scripted    nets of timm and transformers, traced and saved, against the count of the module
     python benchmarks/model_files.py speed       every ONNX file that the two have left in the folder: CPU time against onnx-tool,
                                                  and against loading and shape inference by onnx; needs both

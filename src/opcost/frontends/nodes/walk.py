@@ -129,7 +129,7 @@ class Walk:
         call = Call(node, ins, node.attrs, path, graph, self)
         kind, attrs, outs, reads = self._meaning(node, call)
         named = node.outputs
-        if self.typed or len(outs) != len(named) or not all([complete(out.shape) for out in outs]):
+        if self.typed or len(outs) != len(named) or not all(complete(out.shape) for out in outs):
             outs = [self._declared(out, name, graph) for out, name in zip(outs, named, strict=False)]
             outs += [self._declared(Out(None, "float32"), name, graph) for name in named[len(outs) :]]
         self.scopes.read(node, path, ins)

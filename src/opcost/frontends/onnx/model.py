@@ -96,7 +96,7 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
     for number, value in fields(message):
         if number == 1:
             nodes.append(_node(piece(value), depth, seen))
-        elif number == 5 or number == 15:
+        elif number in (5, 15):
             tensor = _tensor(piece(value)) if number == 5 else _sparse(piece(value))
             stored[tensor.name] = tensor
         elif number == 13:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.frontends.flatbuffer import I8, I32, U8, U32, U64, Buffer, Table

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from opcost.core.wishes import Causal
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
@@ -27,7 +29,6 @@ Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Sha
 Dtype: TypeAlias = "str | object"
 """The name of an element type, or a framework's own object for one."""
 Dtypes: TypeAlias = "Dtype | Sequence[Dtype | None] | Mapping[str, Dtype]"
-Causal: TypeAlias = Literal["full", "half"]
 
 
 def count(

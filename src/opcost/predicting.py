@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from opcost.analysis.prediction.predict import Execution, Foretold
     from opcost.analysis.prediction.shares import Share
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.api import Causal, Dtype, Dtypes, Shapes
+    from opcost.api import Dtype, Dtypes, Shapes
     from opcost.core.report import Report
+    from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
     from opcost.frontends.options import Mode
     from opcost.rules.registry import Rule

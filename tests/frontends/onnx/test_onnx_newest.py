@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_making import Written, helper, integers, tensor, weight
+from onnx_making import Written, helper, integers, onnx, tensor, weight
 
 import opcost
 from opcost.core.report import Report
@@ -350,3 +350,61 @@ def test_a_graph_runs_for_every_tensor_of_a_sequence(written: Written) -> None:
     path = written(nodes, [tensor("a", 2, 4), tensor("b", 5, 4)], [weight("w", 4, 3), integers("second", 1)])
     report = opcost.count(path)
     assert (report.totals.macs, shapes(report)) == ((2 + 5) * 4 * 3, [(5, 3)])
+
+
+# -- what PyTorch's newer exporter tells --------------------------------------------------------------------------------
+
+
+def test_constants_that_are_no_parameters_of_the_module_are_told_by_its_signature(written: Written) -> None:
+    """A Linear whose weight was turned, a scale with axes around it, a table that was looked up in, and a constant mask."""
+    deep, wide, tokens = 6, 4, 3
+
+    def node(op: str, inputs: list[str], output: str, traced: str, path: str) -> Any:
+        made = helper.make_node(op, inputs, [output], output)
+        made.metadata_props.add(key="pkg.torch.onnx.fx_node", value=f"%{output} = call_function[](args = ({traced}))")
+        made.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=repr(["", path, output]))
+        return made
+
+    nodes = [
+        node("MatMul", ["x", "val_0"], "val_1", "%x, %p_fc_weight, %p_fc_bias", "fc"),
+        node("Add", ["val_1", "fc.bias"], "linear", "%x, %p_fc_weight, %p_fc_bias", "fc"),
+        node("Mul", ["linear", "view"], "mul", "%linear, %view", "scale"),
+        node("Add", ["mul", "index"], "add", "%mul, %index", "bias"),
+        node("Add", ["add", "mask"], "masked", "%add, %c_mask", "mask"),
+        node("Sub", ["masked", "mean"], "y", "%masked, %b_mean", ""),
+    ]
+    stored = [
+        weight("val_0", deep, wide), weight("fc.bias", wide), weight("view", 1, wide), weight("index", tokens, wide),
+        weight("mask", tokens, wide), weight("mean", wide),
+    ]  # fmt: skip
+    path = written(nodes, [tensor("x", tokens, deep)], stored)
+    model = onnx.load(path)
+    signature = "# inputs\n" + "\n".join(
+        f"{called}: {part} target='{target}'{more}"
+        for called, part, target, more in (
+            ("p_fc_weight", "PARAMETER", "fc.weight", ""),
+            ("p_fc_bias", "PARAMETER", "fc.bias", ""),
+            ("p_scale_gamma", "PARAMETER", "scale.gamma", ""),
+            ("p_bias_table", "PARAMETER", "bias.table", ""),
+            ("b_mean", "BUFFER", "mean", " persistent=True"),
+        )
+    )
+    model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+    path.write_bytes(model.SerializeToString())
+    report = opcost.count(path)
+    assert report.totals.params == deep * wide + wide + wide
+    assert report.totals.buffers == wide
+    notes = [note.text for note in report.notes if note.code == "folded-weights"]
+    assert notes == ["parameters that the exporter folded into constants or merged with equal ones: bias.table"]
+
+
+def test_a_long_signature_is_read(written: Written) -> None:
+    """It lies in a field that is too large to be read for nothing."""
+    path = written([helper.make_node("Add", ["x", "w"], ["y"])], [tensor("x", 4)], [weight("w", 4)])
+    model = onnx.load(path)
+    lines = "".join(f"p_{n}: PARAMETER target='block.{n}.weight'\n" for n in range(5000))
+    model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=lines)
+    path.write_bytes(model.SerializeToString())
+    report = opcost.count(path)
+    assert report.totals.params == 0
+    assert "block.0.weight" in report.notes[0].text

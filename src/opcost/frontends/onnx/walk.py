@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from opcost.core.graph import NO_ATTRS
+from opcost.core.graph import NO_ATTRS, Graph
 from opcost.core.shapes import Shape
 from opcost.errors import SourceError
 from opcost.frontends.building import GraphBuilder
@@ -17,6 +16,7 @@ from opcost.frontends.onnx import operators as _families  # noqa: F401 - enterin
 from opcost.frontends.onnx.model import Function, Model, Reference
 from opcost.frontends.onnx.scopes import OnnxScopes
 from opcost.frontends.onnx.table import PREVIEW, TABLE
+from opcost.wording import some
 
 MOST_TRIPS = 1 << 40
 """A loop with this many turns ends by its condition."""
@@ -31,9 +31,10 @@ class OnnxWalk(Walk):
 
     format = "onnx"
     table = TABLE
+    scopes: OnnxScopes
 
     def __init__(self, model: Model, maker: GraphBuilder, sizes: Mapping[str, int], *, trusted: bool) -> None:
-        super().__init__(maker, OnnxScopes(), sizes, trusted=trusted)
+        super().__init__(maker, OnnxScopes(model.graph), sizes, trusted=trusted)
         self.model = model
         self._calls = 0
 
@@ -42,6 +43,17 @@ class OnnxWalk(Walk):
 
     def free(self, node: Node) -> bool:
         return node.domain == "ml"  # trees, encoders, scalers: no arithmetic that is counted
+
+    def finished(
+        self, source: str, meta: Mapping[str, str], name: str, inputs: Sequence[Made], outputs: Sequence[Made]
+    ) -> Graph:
+        if folded := self.scopes.folded():
+            names = ", ".join(some(folded))
+            self.maker.note(
+                "folded-weights",
+                f"parameters that the exporter folded into constants or merged with equal ones: {names}",
+            )
+        return super().finished(source, meta, name, inputs, outputs)
 
     def special(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:
         match node.op if not node.domain else "":
@@ -73,7 +85,7 @@ class OnnxWalk(Walk):
     def _constant(self, node: Node) -> Made:
         for name, value in node.attrs.items():
             if isinstance(value, Stored):
-                return self.held(replace(value, name=node.outputs[0]), constant=True)
+                return self.held(value._replace(name=node.outputs[0]), constant=True)
             if name in ("value_int", "value_ints", "value_float", "value_floats"):
                 many = value if isinstance(value, tuple) else (value,)
                 shape = (len(many),) if isinstance(value, tuple) else ()
@@ -183,7 +195,7 @@ class OnnxWalk(Walk):
         q, k, v = (self.found(name, graph, env) for name in node.inputs[:3])
         if q.shape is None or k.shape is None or v.shape is None:
             raise SourceError(f"{node}: the shapes of its queries, keys and values are not known")
-        path = self.scopes.path(node, [made.value for made in (q, k, v)], self.maker)
+        path = self.scopes.path(node, [q, k, v], self.maker)
         square = Out((*q.shape[:-1], k.shape[-2]), "float64" if q.dtype == "float64" else "float32")
 
         def changed(scores: Made, name: str) -> Made:

@@ -16,21 +16,25 @@ from opcost.traces.kineto.link import Linked, link
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.stream import KinetoStream
 
-_FIELDS = re.compile(
-    rb'"(schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id)"\s*:'
+BEGINNING = 1 << 10
+"""Bytes in which the first field of a file is named."""
+
+_SIGNS = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id|correlation)"\s*:'
+    rb'|"cat"\s*:\s*"(?:' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
 )
-_CATEGORY = re.compile(
-    rb'"cat"\s*:\s*"(' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
-)
+"""Fields of the file, what ties kernels to launches, and categories that no other profiler has."""
+_OTHERS = re.compile(rb'\{\s*"(?:schema|profiler|graph_exec)"\s*:')
+"""Beginnings of other tools' files, which may name the same fields; in none of them is a list of events."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def is_kineto(head: bytes) -> bool:
     """Whether a file that begins with these bytes is such a trace."""
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if start == b"{":
-        known = _FIELDS.search(head) is not None or _CATEGORY.search(head) is not None
-        return known and b'"schema"' not in head[:256] and b'"profiler"' not in head[:256]
-    return start == b"[" and _CATEGORY.search(head) is not None
+    start = head[:BEGINNING].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] not in (b"{", b"[") or _SIGNS.search(head) is None:
+        return False
+    return _OTHERS.match(start) is None or _EVENTS.search(head) is not None
 
 
 def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, Translated]:

@@ -163,7 +163,7 @@ def _kernel(queue: Queue, times: Times) -> Kernel:
 def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
     """Tabulate a Kineto trace of any size."""
     file = TraceFile(path)
-    if not is_kineto(file.head):
+    if not any(map(is_kineto, file.heads())):
         raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
     return tabulate(file, partial=partial)
 

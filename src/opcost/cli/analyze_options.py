@@ -103,6 +103,10 @@ class AnalyzeChoice:
         Literal["end", "kern"],
         parameter(show_default=True, help="end is the whole time, kern the waiting time before the kernel."),
     ] = "end"
+    causal: Annotated[
+        Literal["full", "half"],
+        parameter(show_default=True, help="Count the full square of causal attention, or only the unmasked half."),
+    ] = "full"
     device: Annotated[
         str | None,
         parameter(metavar="NAME", help="Compare rates with the peaks of this device: h200, a100, ..."),

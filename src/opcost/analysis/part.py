@@ -226,6 +226,7 @@ LABELS: dict[str, Callable[[Part], str]] = {
     "kind": _of_row(lambda row: row.kind),
     "module": _of_row(lambda row: row.module),
     "phase": _of_row(lambda row: row.phase),
+    "bound": _of_row(lambda row: str(row.attrs.get("bound", ""))),
     "shape": _of_row(lambda row: shapes_text(row.ins)),
     "out_shape": _of_row(lambda row: shapes_text(row.outs)),
     "dtype": _of_row(_dtype),

@@ -70,15 +70,19 @@ def _functions() -> dict[Any, None]:
 REPLAYED = _functions()
 
 
-def answered_by(answer: Callable[..., Any]) -> Callable[[], None]:
+Answers = Callable[[Any, Any], Any]
+"""Answers calls of one function, given args and kwargs."""
+
+
+def answered_by(answer: Callable[..., Any], of_function: Callable[[Any], Answers]) -> Callable[[], None]:
     """Let calls on tensors without data be answered by `answer(function, types, args, kwargs)`; returns what ends that.
 
-    Methods and operators are asked directly, which is quicker than PyTorch's own way to a `__torch_function__`, unless a mode
-    for functions is on, which must see them.
+    Methods and operators are asked directly, by what `of_function` gives for each, which is quicker than PyTorch's own way to a
+    `__torch_function__`, unless a mode for functions is on, which must see them.
     """
-    changes: dict[str, Any] = {name: _asking(function, answer) for name, function in _METHODS.items()}
+    changes: dict[str, Any] = {name: _asking(function, of_function(function)) for name, function in _METHODS.items()}
     for name in _OPERATORS:
-        changes[f"__r{name}__"] = _reflected(name, answer)
+        changes[f"__r{name}__"] = _reflected(name, of_function)
     changes |= {name: property(_told(name, told)) for name, told in _FACTS.items()}
     changes["__torch_function__"] = answer
     before = {name: vars(Recorded)[name] for name in changes if name in vars(Recorded)}
@@ -111,19 +115,17 @@ _FACTS: dict[str, Callable[[Recorded], Any]] = {
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # type: ignore[attr-defined]
 
 
-def _asking(function: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _function_modes():
-            return function(self, *args, **kwargs)
-        return answer(function, (), (self, *args), kwargs)
+def _asking(function: Any, answer: Answers) -> Callable[..., Any]:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs) if _function_modes() else answer(args, kwargs)
 
     return method
 
 
-def _reflected(name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, of_function: Callable[[Any], Answers]) -> Callable[..., Any]:
     """The operator with the tensor on its right. Python asks a subclass first there, whose answer must keep the order."""
     straight, reflected = getattr(torch.Tensor, f"__{name}__"), getattr(torch.Tensor, f"__r{name}__")
-    ask, ask_reflected = _asking(straight, answer), _asking(reflected, answer)
+    ask, ask_reflected = _asking(straight, of_function(straight)), _asking(reflected, of_function(reflected))
     return lambda self, other: ask(other, self) if isinstance(other, torch.Tensor) else ask_reflected(self, other)
 
 

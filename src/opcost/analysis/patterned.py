@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from opcost.core.cost import Cost
 from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
-from opcost.core.steps import Expanded, Joined, Part, Pattern, PatternedOps, PatternedValues, Single
+from opcost.core.steps import Expanded, Joined, Pattern, PatternedOps, PatternedValues, Single
 
 Priced = tuple[Cost | None, str]
 """The cost of an operator, and the name of its rule."""
@@ -69,26 +69,32 @@ class Walk(NamedTuple):
 class _Plan:
     """What a pattern does to memory, wherever it runs."""
 
-    __slots__ = ("born", "new", "touched")
+    __slots__ = ("born", "new", "own", "touched", "touches")
 
-    def __init__(self, new: list[list[int]], born: list[int], touches: Iterable[tuple[int, int, bool]]) -> None:
+    def __init__(
+        self, own: Collection[int], new: list[list[int]], born: list[int], touches: list[tuple[int, int, bool]]
+    ) -> None:
         self.new = new
         """The new memory of each operator, by the value that made it."""
         self.born = born
         """Bytes of it."""
+        self.touches = touches
+        """Every value with an operator that reads or makes it, and whether it reads it, in the order of the operators."""
         last: dict[int, int] = {}
-        read: set[int] = set()
+        read: dict[int, bool] = {}
         for at, offset, reads in touches:
             last[at] = offset
-            if reads:
-                read.add(at)
-        self.touched = [(at, last[at], at in read) for at in sorted(last, key=last.__getitem__)]
-        """Every value, the last operator that reads or makes it, in that order, and whether one reads it."""
+            read[at] = reads or read.get(at, False)
+        self.own = [(at, last.pop(at)) for at in own]
+        """Every value in memory of its own, with the last operator that reads or makes it."""
+        self.touched = [(at, offset, read[at]) for at, offset in last.items()]
+        """The same of others, which lie in some memory before or among those, and whether an operator reads them."""
 
 
 def _plan_of(pattern: Single) -> _Plan:
     new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
     return _Plan(
+        pattern.new,
         new,
         [sum(_size(pattern.specs[at])[1] for at in made) for made in new],
         [
@@ -100,21 +106,23 @@ def _plan_of(pattern: Single) -> _Plan:
     )
 
 
-def _plan_of_joined(parts: Sequence[Part], plans: Sequence[_Plan]) -> _Plan:
+def _plan_of_joined(pattern: Joined, plans: Sequence[_Plan]) -> _Plan:
     new: list[list[int]] = []
     touches: list[tuple[int, int, bool]] = []
-    for part, plan in zip(parts, plans, strict=True):
+    for part, plan in zip(pattern.parts, plans, strict=True):
         first, places = part.first, part.places
-        for at, offset, reads in plan.touched:
+        for at, offset, reads in plan.touches:
             touches.append((first + at if at >= 0 else places[~at], len(new) + offset, reads))
         new += [[first + at for at in made] for made in plan.new]
-    return _Plan(new, [size for plan in plans for size in plan.born], touches)
+    return _Plan(pattern.new, new, [size for plan in plans for size in plan.born], touches)
 
 
 class _Pricing:
     """Prices calls and steps, those that are alike once."""
 
-    def __init__(self, values: PatternedValues, sizes: Sequence[int], held: set[int], begin: int, price: PriceOp) -> None:
+    def __init__(
+        self, values: PatternedValues, sizes: Sequence[int], held: set[int], begin: int, price: PriceOp
+    ) -> None:
         self._values = values
         self._sizes = sizes
         self._held = held
@@ -129,7 +137,7 @@ class _Pricing:
         found = self._plans.get(id(pattern))
         if found is None:
             if isinstance(pattern, Joined):
-                found = _plan_of_joined(pattern.parts, [self.plan(part.pattern) for part in pattern.parts])
+                found = _plan_of_joined(pattern, [self.plan(part.pattern) for part in pattern.parts])
             else:
                 found = _plan_of(pattern)  # type: ignore[arg-type]
             self._plans[id(pattern)] = found
@@ -172,7 +180,9 @@ class _Pricing:
             specs = self._values.specs
             rows = self._calls[key] = tuple(
                 [
-                    _row(op.run(index + offset, arguments, first, module), self._values, self._sizes, fresh, self._price)
+                    _row(
+                        op.run(index + offset, arguments, first, module), self._values, self._sizes, fresh, self._price
+                    )
                     for offset, (op, new) in enumerate(zip(pattern.ops, self.plan(pattern).new, strict=True))
                     for fresh in ([specs[first + at] for at in new if first + at not in self._held],)
                 ]
@@ -197,9 +207,11 @@ def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], p
         index = len(changes)
         plan = pricing.plan(pattern)
         changes.extend(plan.born)
+        for at, offset in plan.own:
+            last[first + at] = index + offset
         for at, offset, reads in plan.touched:
             storage = storages[first + at if at >= 0 else arguments[~at]]
-            last[storage] = index + offset
+            last[storage] = max(last[storage], index + offset)
             if reads:
                 read[storage] = 1
         if pricing.taken_over:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
 from opcost.core.graph import Op
@@ -15,8 +15,8 @@ class Journal(Sequence[OpRecord]):
 
     def __init__(self, records: Iterable[OpRecord]) -> None:
         self.steps = Steps()
-        self.ahead = 0
-        """So many operators ran that are written down only when the turn is over to which they belong (see `turns`)."""
+        self.ahead: Callable[[], int] = int
+        """How many operators ran that are written down only when the turn is over to which they belong (see `turns`)."""
         self._of_entry: dict[int, tuple[Entry, Pattern]] = {}
         for record in records:
             self.append(record)
@@ -37,7 +37,7 @@ class Journal(Sequence[OpRecord]):
         return Single(arity, (op,), tuple([out.sig.spec for out in entry.outs]), new)
 
     def __len__(self) -> int:
-        return self.steps.operators + self.ahead
+        return self.steps.operators + self.ahead()
 
     @overload
     def __getitem__(self, index: int) -> OpRecord: ...

@@ -10,11 +10,10 @@ only where nothing else is at work that could change what they do; everything el
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import getweakrefcount
 
 import torch
 from torch import nn
@@ -22,7 +21,7 @@ from torch import nn
 from opcost.core.graph import TensorSpec
 from opcost.core.steps import PatternOp, Place, Single, Step
 from opcost.frontends.torch.ledger.journal import Journal
-from opcost.frontends.torch.ledger.tensor import Recorded, recorded
+from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.recording.replayed import ASKING, GETITEM, REPLAYED, answered_by, index_key
 from opcost.frontends.torch.recording.turns import MISSES, Expected, Kept, Like, Result, Turn, Turns
 from opcost.frontends.torch.tree import tensors_passed
@@ -36,8 +35,6 @@ _default_dtype: Callable[[], torch.dtype] = torch.get_default_dtype
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack  # type: ignore[attr-defined]
 _autocasts: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
 _transform: Callable[[], int | None] = torch._C._functorch.maybe_current_level
-_references = sys.getrefcount
-_uses: Callable[[Any], int] = getattr(torch.Tensor, "_use_count", lambda _: 0)
 _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
@@ -64,12 +61,14 @@ class Replay:
         self._undo: Callable[[], None] = lambda: None
         self._journal = Journal(ledger.ops)
         self._turns = Turns(self._journal.steps)
+        self._journal.ahead = self._ahead
         # The turn that has begun, the call of it that is to come, and what came so far.
         self._turn: Turn | None = None
-        self._next: Expected | None = None
+        self._coming: Expected | None = None
         self._begin = 0
         self._base = ""
-        self._begun: list[list[int]] = []
+        self._below: str | None = None
+        """Where below that path the running module is known to be."""
         self._given: list[int] = []
 
     def start(self) -> None:
@@ -84,13 +83,12 @@ class Replay:
         for function in self._functions.values():
             for kept in filter(None, function.calls.values()):
                 for result in kept.results:
-                    result.spare = None
+                    result.forget()
         self._functions.clear()
 
     def _method(self, call: Any) -> Callable[[Any, Any], Any]:
         """What answers a call of one function, given its arguments."""
-        function, answered = self._functions[call], self._answered
-        return lambda args, kwargs: answered(function, (), args, kwargs)
+        return partial(self._answered, self._functions[call], ())
 
     def answer(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What a function makes of its arguments."""
@@ -111,6 +109,32 @@ class Replay:
             return self._unreplayed(function.call, types, args, kwargs)
         vids: list[int] = []
         key: list[Any] = []
+        if not self._collected(function, args, kwargs, vids, key):
+            return self._unreplayed(function.call, types, args, kwargs)
+        coming = self._coming
+        if coming is not None and coming.function is function and coming.key == key and self._goes_on(coming, vids):
+            kept, first = coming.kept, self._begin + coming.first
+        else:
+            found = function.calls.get(hashed := tuple(key), _UNSEEN)
+            if found is None:
+                return self._unreplayed(function.call, types, args, kwargs)
+            if found is _UNSEEN:
+                return self._watched(function, hashed, vids, types, args, kwargs)
+            kept, first = found, len(self._ledger.storages)
+            if kept.pattern.length:
+                first = self._write_or_open(kept, vids)
+        if kept.only is not None:
+            return kept.only.made(first + kept.only.at, self._ledger.mark)
+        made = [
+            result.made(first + result.at, self._ledger.mark)
+            if result.sig is not None
+            else _tensors(args, kwargs)[result.at]
+            for result in kept.results
+        ]
+        return made[0] if kept.pack is None else kept.pack(made)
+
+    def _collected(self, function: _Function, args: Any, kwargs: Any, vids: list[int], key: list[Any]) -> bool:
+        """Gather the values and the key of a call; says whether a pattern can stand for it."""
         if function.call is GETITEM:
             tensor, index = args
             replayed = self._collect((tensor,), vids, key) and index_key(index, key[0].shape, key)
@@ -120,58 +144,10 @@ class Replay:
                 key.append(tuple(kwargs))
                 replayed = self._collect(kwargs.values(), vids, key)
             if function.asking is not None and replayed:
-                key += function.asking(_tensors(args, kwargs))
-        if not replayed:
-            return self._unreplayed(function.call, types, args, kwargs)
+                key += function.asking(_tensors(args, kwargs) if kwargs else args)
         if len(vids) > 1 and (vids[0] == vids[1] if len(vids) == 2 else len(set(vids)) < len(vids)):
             key += map(vids.index, vids)  # which of equal ones an operator reads, nobody can tell
-        part = self._next
-        if part is not None and part.function is function.call and part.key == key and self._goes_on(part, vids):
-            return self._results(part.kept, self._begin + part.first, args, kwargs)
-        kept = function.calls.get(hashed := tuple(key), _UNSEEN)
-        if kept is None:
-            return self._unreplayed(function.call, types, args, kwargs)
-        if kept is _UNSEEN:
-            return self._watched(function, hashed, vids, types, args, kwargs)
-        if not kept.pattern.length:
-            return self._results(kept, 0, args, kwargs)
-        if self._next is not None:
-            self.settle()
-        elif kept.turn is not None and (base := kept.turn.begins_in(self._ledger.where())) is not None:
-            self._open(kept.turn, base)
-            self._goes_on(kept.turn.calls[0], vids)
-            return self._results(kept, self._begin, args, kwargs)
-        first = len(self._ledger.storages)
-        self._write(kept, vids, first, self._ledger.where())
-        self._turns.search()
-        return self._results(kept, first, args, kwargs)
-
-    def _results(self, kept: Kept, first: int, args: Any, kwargs: Any) -> Any:
-        """What a call hands back whose values begin with `first`."""
-        mark = self._ledger.mark
-        made: list[Any] = []
-        for result in kept.results:
-            sig = result.sig
-            if sig is None:
-                made.append(_tensors(args, kwargs)[result.at])
-                continue
-            tensor = result.spare
-            # A tensor that nobody else can reach, and of which nothing was changed, is as good as a new one, which takes PyTorch
-            # longer to make than all the rest here. References: of the result, of this frame, of the question.
-            if (
-                tensor is None
-                or _references(tensor) != 3
-                or not tensor.replayed
-                or _uses(tensor) != 1
-                or getweakrefcount(tensor)
-                or tensor.__dict__
-            ):
-                tensor = result.spare = recorded(sig, first + result.at, mark)
-                tensor.replayed = True
-            else:
-                tensor.vid = first + result.at
-            made.append(tensor)
-        return made[0] if kept.pack is None else kept.pack(made)
+        return replayed
 
     def _collect(self, args: Any, vids: list[int], key: list[Any]) -> bool:
         """Gather the values and the key of some arguments; says whether a pattern can stand for the call."""
@@ -201,7 +177,8 @@ class Replay:
 
     def enter(self, module: nn.Module, specs: tuple[TensorSpec, ...], path: str) -> tuple[Like, Place, str] | None:
         """A module is called with inputs of these specs: what its like did may come again."""
-        if self._next is not None:
+        self._below = None
+        if self._coming is not None:
             return None
         like = self._turns.like(module, specs)
         if like.misses >= MISSES:
@@ -212,33 +189,38 @@ class Replay:
             self._open(turn, path)
         return like, begin, path
 
-    def leave(self, entered: tuple[Like, Place, str]) -> None:
+    def leave(self, entered: tuple[Like, Place, str] | None) -> None:
         """The call of the module has ended."""
-        if self._next is None:
+        self._below = None
+        if entered is not None and self._coming is None:
             self._turns.came(*entered)
 
     def _open(self, turn: Turn, base: str) -> None:
-        self._turn, self._next, self._base = turn, turn.calls[0], base
+        self._turn, self._coming, self._base, self._below = turn, turn.calls[0], base, None
         self._begin = len(self._ledger.storages)
 
-    def _goes_on(self, part: Expected, vids: list[int]) -> bool:
+    def _ahead(self) -> int:
+        """How many operators ran of the turn that has begun."""
+        return self._coming.before if self._coming is not None else 0
+
+    def _goes_on(self, call: Expected, vids: list[int]) -> bool:
         """Take a call as the one that was expected, if it reads what that one would; the last of a turn ends it."""
-        if self._ledger.where() != self._base + part.below:
-            return False
-        begin = self._begin
-        for at, place in part.inside:
-            if vids[at] != begin + place:
+        if call.below is not self._below:
+            if self._ledger.where() != self._base + call.below:
                 return False
-        for at in part.given:
-            if vids[at] >= begin:
+            self._below = call.below
+        begin, given = self._begin, self._given
+        for vid, place in zip(vids, call.places, strict=True):
+            if place >= 0:
+                if vid != begin + place:
+                    return False
+            elif vid >= begin:
                 return False
-        self._given += [vids[at] for at in part.given]
-        self._begun.append(vids)
-        self._next = part.next
-        if part.next is None:
+            else:
+                given.append(vid)
+        self._coming = call.next
+        if call.next is None:
             self._end_turn()
-        else:
-            self._journal.ahead = part.after
         return True
 
     def _end_turn(self) -> None:
@@ -248,21 +230,35 @@ class Replay:
         storages.extend([begin + at if at >= 0 else storages[given[~at]] for at in turn.storages])
         self._ledger.specs += turn.pattern.specs
         self._journal.steps.append(turn.pattern, given, begin, self._base)
-        self._journal.ahead = 0
-        self._begun.clear()
+        turn.misses = 0
         given.clear()
 
     def settle(self) -> None:
         """Write down, one by one, the calls of a turn that has begun and does not go on."""
-        if self._next is None:
+        if self._coming is None:
             return
         assert self._turn is not None
-        self._next = None
-        self._journal.ahead = 0
-        for part, vids in zip(self._turn.calls, self._begun, strict=False):
-            self._write(part.kept, vids, self._begin + part.first, self._base + part.below)
-        self._begun.clear()
-        self._given.clear()
+        self._turn.missed()
+        coming, given, begin = self._coming, self._given, self._begin
+        self._coming = None
+        for call in self._turn.calls:
+            if call is coming:
+                break
+            self._write(call.kept, call.part.arguments(given, begin), begin + call.first, self._base + call.below)
+        given.clear()
+
+    def _write_or_open(self, kept: Kept, vids: list[int]) -> int:
+        """Write down a call that was not expected, or begin a turn with it; returns the first value that it makes."""
+        self.settle()
+        where = self._ledger.where()
+        first = len(self._ledger.storages)
+        if kept.turn is not None and (base := kept.turn.begins_in(where)) is not None:
+            self._open(kept.turn, base)
+            self._goes_on(kept.turn.calls[0], vids)
+        else:
+            self._write(kept, vids, first, where)
+            self._turns.search()
+        return first
 
     def _write(self, kept: Kept, vids: list[int], first: int, module: str) -> None:
         """Write down a call whose values begin with `first`."""
@@ -326,7 +322,7 @@ class Replay:
         new = tuple([at for at, storage in enumerate(storages) if at == storage])
         pattern = Single(len(vids), tuple(ops), tuple(ledger.specs[first:]), new)  # type: ignore[arg-type]
         pack = type(result) if type(result) in (tuple, list) else None
-        return Kept(function.call, list(key), pattern, tuple(storages), tuple(results), pack)  # type: ignore[arg-type]
+        return Kept(function, list(key), pattern, tuple(storages), tuple(results), pack)  # type: ignore[arg-type]
 
 
 _UNSEEN: Any = object()

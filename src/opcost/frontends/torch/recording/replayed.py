@@ -6,7 +6,7 @@ its way by a switch of the process (but for those in `ASKING`) is among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,12 +33,24 @@ _PROPERTIES = ("H", "T", "mH", "mT")
 GETITEM: Any = torch.Tensor.__getitem__
 
 
-def _gradients_asked(tensors: list[torch.Tensor]) -> list[bool]:
+def _gradients_asked(args: Sequence[Any]) -> list[bool]:
+    return [
+        _asks_gradient(arg) if type(arg) is Recorded else arg.requires_grad  # of one that is not asked here first
+        for arg in args
+        if isinstance(arg, torch.Tensor)
+    ]
+
+
+def _asks_gradient(tensor: Recorded) -> bool:
+    if getattr(
+        tensor, "replayed", False
+    ):  # it came from a function that ran without gradients, and was not told to ask
+        return False
     with torch._C.DisableTorchFunctionSubclass():
-        return [tensor.requires_grad for tensor in tensors]
+        return bool(tensor.requires_grad)
 
 
-def _switches(_: list[torch.Tensor]) -> list[bool]:
+def _switches() -> list[bool]:
     return [
         torch._C._get_flash_sdp_enabled(),  # type: ignore[attr-defined]
         torch._C._get_mem_efficient_sdp_enabled(),  # type: ignore[attr-defined]
@@ -47,11 +59,11 @@ def _switches(_: list[torch.Tensor]) -> list[bool]:
     ]
 
 
-ASKING: dict[Any, Callable[[list[torch.Tensor]], list[bool]]] = {
+ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
     **dict.fromkeys(
         (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_asked
     ),
-    functional.scaled_dot_product_attention: lambda tensors: [*_switches(tensors), *_gradients_asked(tensors)],
+    functional.scaled_dot_product_attention: lambda args: [*_switches(), *_gradients_asked(args)],
 }
 """Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
 

@@ -125,14 +125,13 @@ class Run:
             raise
         finally:
             self.path = outer
+            if replay is not None:
+                replay.leave(entered)
             call[4] = len(self.recorder.ops)
             for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
                 unfinished[4] = call[4]
             del self._open[running:]
         call[2] = self._specs(result)
-        if entered is not None:
-            assert replay is not None
-            replay.leave(entered)
         return result
 
     def _scripted(self, module: torch.jit.ScriptModule) -> Callable[..., Any]:

@@ -7,39 +7,76 @@ was not expected ends this, and what came so far is written down call by call.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import getweakrefcount
+
+import torch
 
 from opcost.core.graph import TensorSpec
 from opcost.core.steps import Joined, Part, Place, Single, Steps
-from opcost.frontends.torch.ledger.tensor import Recorded, Signature
+from opcost.frontends.torch.ledger.tensor import Mark, Recorded, Signature, recorded
 
 WINDOW = 384
 """So many steps are looked at together for a loop; a turn that comes again is at most a third of them."""
 LONGEST = 256
-"""A module that makes more calls of functions is not one turn; those that it calls may be."""
+"""A module that runs more operators is not one turn; those that it calls may be."""
 MISSES = 8
-"""So much more often than right an expectation of a module may be wrong before nothing is expected of its like."""
+"""So much more often than right an expectation may be wrong before it is given up."""
 
 
 class Result:
     """A tensor that a call hands back: one that it made, or, without a signature, an argument as it came."""
 
-    __slots__ = ("at", "sig", "spare")
+    __slots__ = ("at", "latest", "sig", "spare")
 
     def __init__(self, sig: Signature | None, at: int) -> None:
         self.sig = sig
         self.at = at
         """Its place among the values made, or among the tensors passed."""
+        self.latest: Recorded | None = None
         self.spare: Recorded | None = None
-        """The tensor of an earlier call, to be handed out again once nobody has it any more."""
+        """The tensor of the call before the latest, to be handed out again once nobody has it any more."""
+
+    def made(self, vid: int, mark: Mark) -> Recorded:
+        """A tensor that stands for a value.
+
+        One that nobody else can reach, and that was not changed, is as good as a new one, which takes PyTorch longer to make
+        than all the rest of a call.
+        """
+        tensor = self.spare
+        if (
+            tensor is not None
+            and _references(tensor) == _OURS
+            and tensor.replayed
+            and _uses(tensor) == 1
+            and not getweakrefcount(tensor)
+            and not tensor.__dict__
+        ):
+            tensor.vid = vid
+        else:
+            assert self.sig is not None
+            tensor = recorded(self.sig, vid, mark)
+            tensor.replayed = True
+        self.spare, self.latest = self.latest, tensor
+        return tensor
+
+    def forget(self) -> None:
+        self.spare = self.latest = None
+
+
+_references = sys.getrefcount
+_OURS = 3
+"""The references of a result, of the one who asks for their number, and of the question."""
+_uses: Callable[[Any], int] = getattr(torch.Tensor, "_use_count", lambda _: 0)
 
 
 class Kept:
     """What a call of a function did, and what it handed back."""
 
-    __slots__ = ("function", "key", "pack", "pattern", "results", "storages", "turn")
+    __slots__ = ("function", "key", "only", "pack", "pattern", "results", "storages", "turn")
 
     def __init__(
         self,
@@ -56,6 +93,8 @@ class Kept:
         self.storages = storages
         """The places in whose memory the values lie that it makes."""
         self.results = results
+        self.only = results[0] if pack is None and results[0].sig is not None else None
+        """The one tensor that it makes, if it is one."""
         self.pack = pack
         """Puts several results together; None for one."""
         self.turn: Turn | None = None
@@ -65,30 +104,39 @@ class Kept:
 class Expected:
     """One call of a turn that has begun."""
 
-    __slots__ = ("after", "below", "first", "function", "given", "inside", "kept", "key", "next")
+    __slots__ = ("before", "below", "first", "function", "kept", "key", "next", "part", "places")
 
-    def __init__(self, kept: Kept, part: Part, after: int) -> None:
+    def __init__(self, kept: Kept, part: Part, before: int) -> None:
+        self.part = part
         self.kept = kept
         self.function = kept.function
         self.key = kept.key
         self.first = part.first
+        self.places = part.places
         self.below = part.below
-        self.inside = [(at, place) for at, place in enumerate(part.places) if place >= 0]
-        """Its arguments that are values of the turn, with their places in it."""
-        self.given = [at for at, place in enumerate(part.places) if place < 0]
-        """Its arguments from outside."""
-        self.after = after
-        """How many operators of the turn have run after it."""
+        self.before = before
+        """How many operators of the turn run before it."""
         self.next: Expected | None = None
 
 
-class Turn(NamedTuple):
+class Turn:
     """Calls as one pattern."""
 
-    pattern: Joined
-    storages: list[int]
-    """The places in whose memory its values lie."""
-    calls: list[Expected]
+    __slots__ = ("calls", "misses", "pattern", "storages")
+
+    def __init__(self, pattern: Joined, storages: list[int], calls: list[Expected]) -> None:
+        self.pattern = pattern
+        self.storages = storages
+        """The places in whose memory its values lie."""
+        self.calls = calls
+        self.misses = 0
+
+    def missed(self) -> None:
+        """It began and did not go on; a loop that does so again and again is another one."""
+        self.misses += 1
+        first = self.calls[0].kept
+        if self.misses > MISSES and first.turn is self:
+            first.turn = None
 
     def begins_in(self, path: str) -> str | None:
         """The path of its module, where its first call is made in the module of this path."""
@@ -104,7 +152,7 @@ class Turn(NamedTuple):
 
 
 class Like:
-    """The calls of modules of one class with inputs of the same signatures."""
+    """The calls of modules of one class whose first inputs have the same shape and type."""
 
     __slots__ = ("latest", "misses", "turn")
 
@@ -126,7 +174,7 @@ class Turns:
         self._steps = steps
         self._known: dict[int, Kept | Turn] = {}
         """By the pattern of each."""
-        self._likes: dict[tuple[Any, ...], Like] = {}
+        self._likes: dict[tuple[type, int], Like] = {}
         self._searched = len(steps)
 
     def add(self, kept: Kept) -> None:
@@ -160,7 +208,10 @@ class Turns:
 
     def like(self, module: Any, specs: tuple[TensorSpec, ...]) -> Like:
         """What is known of the calls that are like this one."""
-        key = (type(module), *map(id, specs))
+        key = (
+            type(module),
+            id(specs[0]) if specs else 0,
+        )  # of the first only: others may be what it has seen so far, which grows
         found = self._likes.get(key)
         if found is None:
             found = self._likes[key] = Like()
@@ -171,7 +222,8 @@ class Turns:
         if like.turn is None and like.latest is not None:
             begin, end, path = like.latest
             like.latest = None
-            like.turn = self._turn(list(self._calls(begin, end)), path)
+            if 2 <= sum([pattern.length for pattern in self._steps.patterns[begin.number : end]]) <= LONGEST:
+                like.turn = self._turn(list(self._calls(begin, end)), path)
         return like.turn
 
     def came(self, like: Like, begin: Place, path: str) -> None:
@@ -183,7 +235,7 @@ class Turns:
                 return
             like.misses += 1
             like.turn = None
-        if 1 <= end - begin.number <= LONGEST and like.misses < MISSES:
+        if like.misses < MISSES and end - begin.number <= LONGEST:
             like.latest = begin, end, path
 
     # -- what a turn is -----------------------------------------------------------------------------------------
@@ -205,7 +257,7 @@ class Turns:
 
         Without a path it is that of the calls, or of the whole model where several modules make them.
         """
-        if not 2 <= len(calls) <= LONGEST or None in calls:
+        if len(calls) < 2 or None in calls:
             return None
         told: list[Called] = calls  # type: ignore[assignment]
         if base is None:
@@ -215,6 +267,7 @@ class Turns:
         parts: list[Part] = []
         expected: list[Expected] = []
         storages: list[int] = []
+        belows: dict[str, str] = {}
         outside = ran = 0
         for kept, arguments, first, path in told:
             if first != begin + len(storages) or not kept.storages or not path.startswith(base):
@@ -230,10 +283,11 @@ class Turns:
             for at in kept.storages:
                 place = shift + at if at >= 0 else places[~at]
                 storages.append(storages[place] if 0 <= place < shift else place)
-            ran += kept.pattern.length
-            part = Part(kept.pattern, shift, places, path[len(base) :])
+            below = path[len(base) :]
+            part = Part(kept.pattern, shift, places, belows.setdefault(below, below))
             parts.append(part)
             expected.append(Expected(kept, part, ran))
+            ran += kept.pattern.length
         for call, following in pairwise(expected):
             call.next = following
         turn = Turn(Joined(outside, parts), storages, expected)

@@ -42,8 +42,12 @@ class AnswerLine:
     """Floating-point operations."""
     memory: float | None = None
     """Bytes that must move without fusion."""
+    priced_ns: float | None = None
+    """The time in which that was done; what has no price is not in it."""
     unpriced: int = 0
     """Executions without a price; with some, computation and memory are lower bounds."""
+    unpriced_share: float | None = None
+    """Of the time in which work was done, the part without a price."""
     ins: tuple[TensorSpec, ...] = ()
     outs: tuple[TensorSpec, ...] = ()
     percentiles: tuple[float, ...] = ()
@@ -63,18 +67,14 @@ class AnswerLine:
     of_peak_bandwidth: float | None = None
 
     @property
-    def work_ns(self) -> float | None:
-        return self.host_ns if self.device_ns is None else self.device_ns
-
-    @property
     def flops(self) -> float | None:
-        """FLOP per second, over the time in which the work was done: on the device where there is one, else on the host."""
-        return _per_second(self.computation, self.work_ns)
+        """FLOP per second, over the time in which they were done: on the device where there is one, else on the host."""
+        return _per_second(self.computation, self.priced_ns)
 
     @property
     def bandwidth(self) -> float | None:
         """Bytes per second, over the same time."""
-        return _per_second(self.memory, self.work_ns)
+        return _per_second(self.memory, self.priced_ns)
 
     @property
     def intensity(self) -> float | None:

@@ -26,6 +26,9 @@ def summary_lines(answer: Answer) -> list[str]:
     said = []
     totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
     known = [f"{name} time {held_time(value)}" for name, value in totals if value is not None]
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    if total is not None and total.computation is not None and total.unpriced_share:
+        known.append(f"{held(f'{100 * total.unpriced_share:.1f} %')} of the {answer.side} time without a price")
     if known:
         said.append(" · ".join(known))
     if answer.unattributed_ns:

@@ -122,3 +122,26 @@ def test_shares_tell_the_time_of_each_module_and_what_it_waits_for() -> None:
 def test_a_way_to_run_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(opcost.OpcostError, match="did you mean 'eager'"):
         opcost.predict(nn.ReLU(), (torch.empty(4),), execution="eagr")  # type: ignore[arg-type]
+
+
+def test_what_was_never_held_against_measured_models_says_so_and_is_less_sure() -> None:
+    with torch.device("meta"):
+        model = nn.Linear(4096, 4096).to(torch.bfloat16)
+        x = torch.empty(512, 4096, dtype=torch.bfloat16)
+    graph = opcost.predict(model, (x,), device="h200")
+    compiled = opcost.predict(model, (x,), device="h200", execution="compiled")
+    assert compiled.latency_ns == graph.latency_ns  # there is nothing to merge
+    assert compiled.band_ns[1] > graph.band_ns[1]
+    assert [note.code for note in compiled.notes] == ["unchecked-band"]
+    assert not graph.notes
+
+
+def test_writing_into_a_cache_touches_only_what_is_written() -> None:
+    def enter(cache: torch.Tensor, place: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        return cache.index_copy_(2, place, new)
+
+    with torch.device("meta"):
+        tensors = torch.empty(8, 8, 65536, 128), torch.zeros(1, dtype=torch.int64), torch.empty(8, 8, 1, 128)
+    found = opcost.predict(enter, tensors, device="h200")
+    moved = 2 * 8 * 8 * 128 * 4 + 8  # read and written, and the place
+    assert found.ideal_ns == pytest.approx(moved / device("h200").bandwidth * 1e9, abs=1)

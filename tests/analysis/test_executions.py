@@ -122,3 +122,49 @@ def test_shares_tell_the_time_of_each_module_and_what_it_waits_for() -> None:
 def test_a_way_to_run_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(opcost.OpcostError, match="did you mean 'eager'"):
         opcost.predict(nn.ReLU(), (torch.empty(4),), execution="eagr")  # type: ignore[arg-type]
+
+
+def test_what_was_never_held_against_measured_models_says_so_and_is_less_sure() -> None:
+    with torch.device("meta"):
+        model = nn.Linear(4096, 4096).to(torch.bfloat16)
+        x = torch.empty(512, 4096, dtype=torch.bfloat16)
+    graph = opcost.predict(model, (x,), device="h200")
+    compiled = opcost.predict(model, (x,), device="h200", execution="compiled")
+    assert compiled.latency_ns == graph.latency_ns  # there is nothing to merge
+    assert compiled.band_ns[1] > graph.band_ns[1]
+    assert [note.code for note in compiled.notes] == ["unchecked-band"]
+    assert not graph.notes
+
+
+def test_writing_into_a_cache_touches_only_what_is_written() -> None:
+    def enter(cache: torch.Tensor, place: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        return cache.index_copy_(2, place, new)
+
+    with torch.device("meta"):
+        tensors = torch.empty(8, 8, 65536, 128), torch.zeros(1, dtype=torch.int64), torch.empty(8, 8, 1, 128)
+    found = opcost.predict(enter, tensors, device="h200")
+    moved = 2 * 8 * 8 * 128 * 4 + 8  # read and written, and the place
+    assert found.ideal_ns == pytest.approx(moved / device("h200").bandwidth * 1e9, abs=1)
+
+
+def test_a_device_that_nobody_calibrated_is_an_estimate_and_what_it_lacks_is_told() -> None:
+    with torch.device("meta"):
+        model = nn.Linear(4096, 4096).to(torch.bfloat16)
+        x = torch.empty(2048, 4096, dtype=torch.bfloat16)
+    h100, v100 = (opcost.predict(model, (x,), device=name) for name in ("h100", "v100"))
+    assert [note.code for note in h100.notes] == ["estimate"]
+    assert [note.code for note in v100.notes] == ["estimate", "estimate"]
+    assert "products of bfloat16 is printed: that of float32" in v100.notes[1].text
+    known = opcost.predict(model, (x,), device="h200")
+    assert h100.band_ns[1] / h100.latency_ns > known.band_ns[1] / known.latency_ns
+
+
+def test_float16_is_as_fast_as_the_other_type_of_its_size() -> None:
+    times = []
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.device("meta"):
+            model, x = nn.Linear(4096, 4096).to(dtype), torch.empty(2048, 4096, dtype=dtype)
+        found = opcost.predict(model, (x,), device="h200")
+        assert not found.notes
+        times.append(found.latency_ns)
+    assert times[0] == times[1]

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Protocol
 
 from opcost.core.plugin import TRACES, answering_for, tell_fault, usable
-from opcost.errors import AmbiguousSource, OpcostError, UnknownName, UnknownSource
+from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
 from opcost.traces.file import TraceFile
 from opcost.traces.seen import seen_in
 
@@ -94,4 +94,10 @@ def read(path: str | PathLike[str], *, partial: bool = False, reader: str | None
     file = TraceFile(path)
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
-        return found.read(file, partial=partial)
+        profile = found.read(file, partial=partial)
+    if not profile.rows and not profile.unattributed:
+        raise SourceError(
+            f"{file.path}: as a trace of {found.name}, it holds neither an operator nor device work",
+            hint="record the trace again, while the model runs",
+        )
+    return profile

@@ -16,7 +16,7 @@ MANY_SAID = 64
 
 def answer_page(answer: Answer, options: AnswerOptions) -> Page:
     """The lines, where they are from, and what they must be seen against."""
-    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')})"
+    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')}){runs_text(answer)}"
     summary = Summary(heading=(heading,), seen_against=tuple(summary_lines(answer)))
     return Page(list_answer(answer, options.columns), summary)
 
@@ -48,6 +48,13 @@ def summary_lines(answer: Answer) -> list[str]:
         said.append(f"peaks of {answer.peak}")
     said += some([shortened(note.text, LONG_LINE) for note in answer.notes], MANY_SAID, kind="notes")
     return said
+
+
+def runs_text(answer: Answer) -> str:
+    """How many runs there are, and whether they are told of one by one or together."""
+    if answer.runs == 1:
+        return ""
+    return f", {answer.runs} runs, {'per run' if answer.is_per_run else 'all of them'}"
 
 
 def launches_text(use: Busy) -> str:

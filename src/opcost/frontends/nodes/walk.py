@@ -10,7 +10,7 @@ from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder, check_extents
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, Table
-from opcost.frontends.nodes.loops import turns_of, without_changes
+from opcost.frontends.nodes.loops import first_of, turns_of, without_changes
 from opcost.frontends.nodes.model import MOST_AXES, Node, NodeGraph, Stored, known_shape, plain
 from opcost.frontends.nodes.scopes import Scopes
 from opcost.wording import some
@@ -241,24 +241,35 @@ class Walk:
         self,
         node: Node,
         ins: list[Made],
-        cond: Callable[[list[Made]], list[Made]],
+        cond: Callable[[list[Made]], list[Made]] | None,
         body: Callable[[list[Made]], list[Made]],
+        most: int | None = None,
     ) -> list[Made]:
-        """What comes out of a loop that turns as long as a condition holds: as often as a counter tells, or once."""
+        """What comes out of a loop that turns as long as a condition holds: as often as a counter tells, or once.
+
+        `most`: it turns no more often; without a condition it turns as often as that.
+        """
         mark, notes = self.mark(), dict(self.maker.notes)
         after = body(ins)
 
         def holds(given: list[Made]) -> bool | None:
-            answer = cond(given)
-            found = answer[0].content if answer else None
-            return bool(found.items[0]) if found and found.items and found.items[0] is not None else None
+            answer = first_of(cond(given)) if cond is not None else None
+            return None if answer is None else bool(answer)
 
         turns, start = turns_of(holds, ins, after), without_changes(ins, after)
         self.forget(mark)
         self.maker.notes = notes
+        if most is not None:
+            if turns is None and cond is not None:
+                self.ends_early(node, most)
+            turns = most if turns is None else min(turns, most)
         if turns == 0:
             return ins
         return self.turned(node, start, self.once(node) if turns is None else turns, body)
+
+    def ends_early(self, node: Node, turns: int) -> None:
+        """Say that a loop may end before its last turn."""
+        self.maker.note("loop", f"{node}: all its {turns} turns are counted; data may end it before", node.name)
 
     def once(self, node: Node) -> int:
         """One turn, where the number of turns is not known."""

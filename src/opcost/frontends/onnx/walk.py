@@ -140,7 +140,7 @@ class OnnxWalk(Walk):
 
         results = self.turned(node, start, turns, turn, skip=1)
         if limit and results[0].content != _TRUE:
-            self.maker.note("loop", f"{node}: all its {turns} turns are counted; data may end it before", node.name)
+            self.ends_early(node, turns)
         stacked = [self._stacked(node, made, limit) for made in results[1 + len(start) :]]
         env.update(zip(node.outputs, (*results[1 : 1 + len(start)], *stacked), strict=False))
 

@@ -28,7 +28,7 @@ NUMBERS = (
     "least_ns", "median_ns", "p99_ns", "most_ns",
 )  # fmt: skip
 
-DAMAGES = ("partial", "untimed", "negative", "incomplete")
+DAMAGES = ("partial", "faulty", "untimed", "negative", "incomplete")
 """Notes that are told of every rank; what the others count is in the rows."""
 _WORDS = ("type", "kind", "module", "phase", "provider", "device", "stream")
 _TIMES = ("count", "host_ns", "host_self_ns", "device_ns", "device_total_ns")

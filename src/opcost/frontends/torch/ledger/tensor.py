@@ -127,14 +127,16 @@ class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
     `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
-    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive.
+    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive. Of one that was made without
+    an operator (see `replay`), `replayed` says that it went nowhere but where such ones go.
     """
 
-    __slots__ = ("content", "mark", "sig", "untouched", "vid")
+    __slots__ = ("content", "mark", "replayed", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
     mark: Mark
+    replayed: bool
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -105,12 +105,22 @@ class _Inputs:
     def others(self) -> tuple[Other, ...]:
         """What the model may be called with instead: other forms, and a text without images or sounds if it may do without."""
         found = [Other({**self.made, **form}) for form in self.left]
+        found += [Other({**self.made, **form}) for form in self._coded()]
         more = self.made.keys() - _OF_TEXT
         if "input_ids" in self.made and more and more.isdisjoint(self.needed):
             kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
             text = {**kept, "input_ids": self.like_tokens(self.config.word())}
             found.append(Other(text, "a text alone because the model fails with more"))
         return tuple(found)
+
+    def _coded(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Tokens of sound: at every step as many as there are codebooks."""
+        own = self.config.own
+        decoder = getattr(own, "decoder_config", None)
+        for name, places in (("decoder_input_ids", [decoder]), ("input_ids", [own])):
+            count = self.config.number(places, "num_codebooks", "num_channels")
+            if name in self.made and count is not None:
+                yield {name: self.made[name][..., None].repeat(1, 1, count)}
 
     # -- text ------------------------------------------------------------------------------------------------------
 

@@ -190,3 +190,25 @@ def test_patches_of_several_frames_are_as_deep_as_the_configuration_says() -> No
 
     report = opcost.count(Deep(config(image_token_id=MARK, patch_temporal=2)).eval())
     assert shapes(report)["pixel_values"] == (PATCHES, 3 * 2 * PATCH**2)
+
+
+def test_tokens_of_sound_may_have_a_row_for_every_codebook() -> None:
+    class Rows(Composes):
+        def forward(self, input_ids: Tensor) -> Tensor:
+            if input_ids.dim() != 2:
+                raise ValueError("a row for every codebook")
+            x: Tensor = self.head(self.table(input_ids.reshape(-1, CODEBOOKS, TOKENS)).sum(1))
+            return x
+
+    report = opcost.count(Rows(config(num_codebooks=CODEBOOKS)).eval())
+    assert shapes(report)["input_ids"] == (CODEBOOKS, TOKENS)
+    assert report.totals.macs == TOKENS * WIDTH * WORDS
+
+
+def test_a_model_of_pages_is_told_where_tokens_stand() -> None:
+    settings = transformers.BrosConfig(
+        hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=99,
+        max_position_embeddings=12,
+    )  # fmt: skip
+    report = opcost.count(transformers.BrosModel(settings).eval())
+    assert shapes(report) == {"input_ids": (1, 12), "bbox": (1, 12, 4)}

@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
+from opcost.analysis.memory import NEVER, follow
 from opcost.core.cost import Cost
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import Graph, Op, TensorSpec
+from opcost.core.memory import Memory
 from opcost.core.report import Row
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues
 
@@ -54,26 +55,27 @@ class Walk(NamedTuple):
     """What each module ran, and how often, in the order of the first time."""
     read: set[int]
     """The memory of leaves that some operator reads."""
-    peak_bytes: int
+    memory: Memory
 
 
 class _Plan:
     """What a pattern does to memory, wherever it runs."""
 
-    __slots__ = ("born", "new", "touched")
+    __slots__ = ("born", "new", "read")
 
     def __init__(self, pattern: Pattern) -> None:
         self.new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
         """The new memory of each operator, by the value that made it."""
-        self.born = [sum(_size(pattern.specs[at])[1] for at in new) for new in self.new]
-        last = {at: offset for offset, op in enumerate(pattern.ops) for at in (*op.inputs, *op.outputs)}
-        read = {at for op in pattern.ops for at in op.inputs}
-        self.touched = [(at, last[at], at in read) for at in sorted(last, key=last.__getitem__)]
-        """Every value, the last operator that reads or makes it, in that order, and whether one reads it."""
+        self.born = [(at, offset) for offset, new in enumerate(self.new) for at in new]
+        """The same, each with the operator that makes it."""
+        self.read = {at for op in pattern.ops for at in op.inputs}
 
 
-def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], price: PriceOp) -> Walk:
+def walk(graph: Graph, price: PriceOp) -> Walk:
     """Price every step and follow the memory."""
+    ops, values = graph.ops, graph.values
+    assert isinstance(ops, PatternedOps)
+    assert isinstance(values, PatternedValues)
     steps, specs, storages = ops.steps, values.specs, values.storages
     sizes = _storage_bytes(values)
     held = {storages[vid] for vid in values.roles}
@@ -82,23 +84,19 @@ def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], p
     plans: dict[int, _Plan] = {}
     known: dict[tuple[object, ...], tuple[Row, ...]] = {}
     priced: list[tuple[Row, ...]] = []
-    last = array("i", bytes(4 * len(specs)))
+    born = array("i", [NEVER]) * len(specs)
     read = bytearray(len(specs))
-    changes = array("q")
-    at_argument = 0
+    index = at_argument = 0
     for pattern, first, module in zip(steps.patterns, steps.firsts, steps.modules, strict=True):
         arguments = steps.arguments[at_argument : at_argument + pattern.arity]
         at_argument += pattern.arity
-        index = len(changes)
         plan = plans.get(id(pattern))
         if plan is None:
             plan = plans[id(pattern)] = _Plan(pattern)
-        changes.extend(plan.born)
-        for at, offset, reads in plan.touched:
-            storage = storages[first + at if at >= 0 else arguments[~at]]
-            last[storage] = index + offset
-            if reads:
-                read[storage] = 1
+        for at, offset in plan.born:
+            born[first + at] = index + offset
+        for at in plan.read:
+            read[storages[first + at if at >= 0 else arguments[~at]]] = 1
         key: tuple[object, ...] = (
             id(pattern),
             *[id(specs[vid]) for vid in arguments],
@@ -106,11 +104,10 @@ def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], p
             None if len(set(arguments)) == len(arguments) else tuple(map(arguments.index, arguments)),
         )
         if kept_results:  # memory that a parameter took over was there from the beginning
-            for offset, new in enumerate(plan.new):
-                for at in new:
-                    if first + at in kept_results:
-                        key = (key, at)
-                        changes[index + offset] -= sizes[first + at]
+            for at, _ in plan.born:
+                if first + at in kept_results:
+                    key = (key, at)
+                    born[first + at] = NEVER
         rows = known.get(key)
         if rows is None:
             rows = known[key] = tuple(
@@ -121,16 +118,12 @@ def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], p
                 ]
             )
         priced.append(rows)
-    changes.append(0)
-    kept = held | {storages[vid] for vid in outputs}
-    for vid, storage in enumerate(storages):
-        if vid == storage and vid not in kept:
-            changes[last[vid] + 1] -= sizes[vid]
+        index += len(pattern.ops)
     return Walk(
         PatternedRows(ops, priced),
         _sums(steps.modules, priced),
         {storage for storage in held if read[storage]},
-        max(accumulate(changes, initial=sum(sizes[storage] for storage in held))),
+        follow(graph, sizes, held, born),
     )
 
 

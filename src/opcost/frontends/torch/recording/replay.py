@@ -18,6 +18,7 @@ import torch
 
 from opcost.core.steps import Pattern, PatternOp
 from opcost.frontends.torch.ledger.journal import Journal
+from opcost.frontends.torch.ledger.lifetimes import Held
 from opcost.frontends.torch.ledger.tensor import Recorded, Signature, recorded
 from opcost.frontends.torch.recording.replayed import ASKING, GETITEM, REPLAYED, answered_by, index_key
 from opcost.frontends.torch.tree import tensors_passed
@@ -44,6 +45,8 @@ class _Kept(NamedTuple):
     """The places in whose memory the values lie that it makes."""
     results: tuple[tuple[Signature | None, int], ...]
     """Signature and place of each tensor made; a tensor that was handed back as it came has no signature."""
+    gone: tuple[tuple[int, int], ...]
+    """The places whose memory was let go before the call was over, and after how many of its operators."""
     pack: Callable[[list[Any]], Any] | None
     """Puts several results together; None for one."""
 
@@ -60,7 +63,7 @@ class Replay:
     def start(self) -> None:
         """From here on, functions that get a tensor without data are asked here first."""
         ledger = self._ledger
-        ledger.ops = Journal(ledger.ops)  # type: ignore[assignment]
+        ledger.ops = ledger.lives.ops = Journal(ledger.ops)  # type: ignore[assignment]
         ledger.storages = array("i", ledger.storages)  # type: ignore[assignment]
         self._undo = answered_by(self.answer)
 
@@ -82,15 +85,16 @@ class Replay:
         ):
             return _usual_way(func, types, args, kwargs or {})
         vids: list[int] = []
+        helds: list[Held | None] = []
         key: list[Any] = []
         if func is GETITEM:
             tensor, index = args
-            replayed = self._collect((tensor,), vids, key) and index_key(index, key[0].shape, key)
+            replayed = self._collect((tensor,), vids, helds, key) and index_key(index, key[0].shape, key)
         else:
-            replayed = self._collect(args, vids, key)
+            replayed = self._collect(args, vids, helds, key)
             if kwargs and replayed:
                 key.append(tuple(kwargs))
-                replayed = self._collect(kwargs.values(), vids, key)
+                replayed = self._collect(kwargs.values(), vids, helds, key)
             if replayed and func in ASKING:
                 key += ASKING[func](_tensors(args, kwargs))
         if not replayed:
@@ -103,25 +107,35 @@ class Replay:
             return self._watched(memo, hashed, vids, func, types, args, kwargs)
         if kept is None:
             return _usual_way(func, types, args, kwargs or {})
-        pattern, places, results, pack = kept
+        pattern, places, results, gone, pack = kept
         ledger = self._ledger
         storages = ledger.storages
         first = len(storages)
         for at in places:
             storages.append(first + at if at >= 0 else storages[vids[~at]])
+        lives = ledger.lives
         if pattern.ops:
             ledger.specs += pattern.specs
+            if gone:
+                begun = len(lives.ops)
+                lives.storages.extend([first + at for at, _ in gone])
+                lives.times.extend([begun + after for _, after in gone])
             ledger.ops.steps.append(pattern, vids, first, ledger.where())  # type: ignore[attr-defined]
-        if pack is None:
-            ((sig, at),) = results
-            return recorded(sig, first + at, ledger.mark) if sig is not None else _tensors(args, kwargs)[at]
-        made = [
-            recorded(sig, first + at, ledger.mark) if sig is not None else _tensors(args, kwargs)[at]
-            for sig, at in results
-        ]
-        return pack(made)
+        made: list[Any] = []
+        new: dict[int, Held] = {}
+        for sig, at in results:
+            if sig is None:
+                made.append(_tensors(args, kwargs)[at])
+                continue
+            place = places[at]
+            if place < 0:
+                held = helds[~place]
+            elif (held := new.get(place)) is None:
+                held = new[place] = Held(lives, first + place)
+            made.append(recorded(sig, first + at, ledger.mark, held))
+        return made[0] if pack is None else pack(made)
 
-    def _collect(self, args: Any, vids: list[int], key: list[Any]) -> bool:
+    def _collect(self, args: Any, vids: list[int], helds: list[Held | None], key: list[Any]) -> bool:
         """Gather the values and the key of some arguments; says whether a pattern can stand for the call."""
         ledger = self._ledger
         for arg in args:
@@ -130,16 +144,18 @@ class Replay:
                 if arg.content is not None or arg.mark is not ledger.mark:
                     return False
                 vids.append(arg.vid)
+                helds.append(arg.held)
                 key.append(arg.sig)
             elif kind in _PLAIN:
                 key.append(kind)
                 key.append(arg)
             elif kind is tuple or kind is list or kind is torch.Size:
                 key.append(len(arg))
-                if not self._collect(arg, vids, key):
+                if not self._collect(arg, vids, helds, key):
                     return False
             elif (leaf := ledger.leaf_of(arg)) is not None and leaf.content is None:
                 vids.append(leaf.vid)
+                helds.append(None)
                 key.append(leaf.sig)
             else:
                 return False
@@ -159,12 +175,24 @@ class Replay:
         ledger = self._ledger
         given = _tensors(args, kwargs)
         first, step, leaves = len(ledger.specs), len(ledger.ops.steps), ledger.known_leaves()  # type: ignore[attr-defined]
+        begun, deaths = len(ledger.ops), len(ledger.lives.times)
         result = _usual_way(func, types, args, kwargs or {})
         same = vids == [ledger.state(tensor).vid for tensor in given] and leaves == ledger.known_leaves()
-        memo[key] = self._kept(given, vids, first, step, result) if same else None
+        lives = ledger.lives
+        gone = zip(lives.storages[deaths:], lives.times[deaths:], strict=True)
+        ended = tuple([(storage - first, time - begun) for storage, time in gone])
+        memo[key] = self._kept(given, vids, first, step, result, ended) if same else None
         return result
 
-    def _kept(self, given: list[torch.Tensor], vids: list[int], first: int, step: int, result: Any) -> _Kept | None:
+    def _kept(
+        self,
+        given: list[torch.Tensor],
+        vids: list[int],
+        first: int,
+        step: int,
+        result: Any,
+        gone: tuple[tuple[int, int], ...],
+    ) -> _Kept | None:
         """What a call did, as a pattern; None where a pattern does not say all of it."""
         ledger = self._ledger
         place = {vid: ~at for at, vid in enumerate(vids)}
@@ -181,7 +209,8 @@ class Replay:
             return None
         new = tuple([at for at, storage in enumerate(storages) if at == storage])
         pattern = Pattern(len(vids), tuple(ops), tuple(ledger.specs[first:]), new)  # type: ignore[arg-type]
-        return _Kept(pattern, tuple(storages), tuple(results), type(result) if type(result) in (tuple, list) else None)  # type: ignore[arg-type]
+        pack = type(result) if type(result) in (tuple, list) else None
+        return _Kept(pattern, tuple(storages), tuple(results), gone, pack)  # type: ignore[arg-type]
 
 
 _UNSEEN: Any = object()

@@ -1,7 +1,8 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
-# make test-pythons  tests without a framework on every Python from 3.10 on that is here (ARGS=--torch: and counts of PyTorch)
+# make test-pythons  tests without a framework on every Python from 3.10 on that is here
+#              (ARGS=--quick: the core of them; ARGS=--torch: and counts of PyTorch)
 # make test-peers    the peers' own test suites with only the import changed (ARGS="--sources FOLDER" for checkouts)
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices

@@ -1,7 +1,8 @@
 """Model files against what is known of them: real files out of packages, and nets exported from PyTorch.
 
     python benchmarks/model_files.py files       files that ship in packages: MACs by operator against those counted by hand
-    python benchmarks/model_files.py exported    nets of timm as ONNX, against the count of the module; needs torch, timm, onnx
+    python benchmarks/model_files.py exported    nets of timm as ONNX by both exporters, against the count of the module;
+                                                 needs torch, timm, onnx, onnxscript
     python benchmarks/model_files.py scripted    nets of timm and transformers, traced and saved, against the count of the module
     python benchmarks/model_files.py speed       every ONNX file that the two have left in the folder: CPU time against onnx-tool,
                                                  and against loading and shape inference by onnx; needs both
@@ -82,7 +83,21 @@ def files(folder: Path) -> None:
         print(f"{verdict:<32} {path.name:<40} {report.totals.macs:>15,} MACs {spent:6.2f} s  {missed or more or ''}")
 
 
+def randomized(model: Any) -> Any:
+    """Equal weights are merged by exporters, and a fresh net has many that are equal."""
+    import torch
+
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.uniform_(-1, 1)
+        for name, tensor in model.named_buffers():
+            if name.rpartition(".")[2] in ("running_mean", "running_var"):
+                tensor.uniform_(0.5, 1.5)
+    return model
+
+
 def exported(folder: Path) -> None:
+    """By both exporters, as they are used by default and with nothing folded; the second have the parameters of the module."""
     from opcost.frontends.zoo import declare_torchvision_operators
 
     declare_torchvision_operators()
@@ -90,18 +105,34 @@ def exported(folder: Path) -> None:
     import torch
 
     warnings.simplefilter("ignore")
+    preserve = torch.onnx.TrainingMode.PRESERVE
+    ways: dict[str, dict[str, Any]] = {
+        "": {"dynamo": False, "opset_version": 17},
+        ".whole": {"dynamo": False, "opset_version": 17, "do_constant_folding": False, "training": preserve},
+        ".dynamo": {"dynamo": True},
+        ".dynamo.whole": {"dynamo": True, "optimize": False},
+    }
     for name in NETS:
-        model = timm.create_model(name).eval()
+        model = randomized(timm.create_model(name).eval())
         x = torch.randn(1, *model.default_cfg["input_size"])
-        path = folder / f"{name}.onnx"
-        if not path.exists():
-            torch.onnx.export(model, (x,), str(path), dynamo=False, opset_version=17)
-        wanted = opcost.count(model, x).totals.macs
-        began = time.process_time()
-        report = opcost.count(path)
-        spent = time.process_time() - began
-        verdict = "equal" if report.totals.macs == wanted and not report.totals.uncounted else "DIFFERS"
-        print(f"{verdict:<8} {name:<32} {report.totals.macs:>15,} MACs {len(report.rows):>6,} operators {spent:6.2f} s")
+        wanted = opcost.count(model, x).totals
+        print(f"{name:<32} {wanted.macs:>15,} MACs {wanted.params:>12,} parameters")
+        for suffix, how in ways.items():
+            path = folder / f"{name}{suffix}.onnx"
+            if not path.exists():
+                with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                    torch.onnx.export(model, (x,), str(path), **how)
+            began = time.process_time()
+            report = opcost.count(path)
+            spent = time.process_time() - began
+            same = report.totals.macs == wanted.macs and not report.totals.uncounted
+            more = report.totals.params - wanted.params
+            verdict = "equal" if same and (not more or "whole" not in suffix) else "DIFFERS"
+            told = f"{len(report.rows):>6,} operators {spent:6.2f} s"
+            print(f"  {verdict:<8} {suffix or '.default':<15} {more:>+10,} parameters {told}", flush=True)
+            if suffix:
+                path.unlink()
+                path.with_name(f"{path.name}.data").unlink(missing_ok=True)
 
 
 WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99}

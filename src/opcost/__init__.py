@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opcost.predicting import Prediction, calibrate, predict
     from opcost.recorders.measure import measure
     from opcost.rules.registry import OpView
+    from opcost.utilizing import StepMeter
 
 _HOMES = {
     "query": "opcost.analysis.query",
@@ -42,10 +43,11 @@ _HOMES = {
     "Stats": "opcost.core.report",
     "OpcostError": "opcost.errors",
     "OpView": "opcost.rules.registry",
+    "StepMeter": "opcost.utilizing",
 }
 
 __all__ = [
-    "Cost", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Report", "Row", "Stats", "TensorSpec", "Value",
+    "Cost", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Report", "Row", "Stats", "StepMeter", "TensorSpec", "Value",
     "__version__", "calibrate", "check", "compare", "count", "load_report", "measure", "predict", "profile", "query",
     "read_profile", "recording", "scan",
 ]  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from opcost.core.wishes import Causal
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
@@ -26,7 +29,6 @@ Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Sha
 Dtype: TypeAlias = "str | object"
 """The name of an element type, or a framework's own object for one."""
 Dtypes: TypeAlias = "Dtype | Sequence[Dtype | None] | Mapping[str, Dtype]"
-Causal: TypeAlias = Literal["full", "half"]
 
 
 def count(
@@ -39,6 +41,10 @@ def count(
     batch: int | None = None,
     tokens: int | None = None,
     image: int | None = None,
+    prefill: int | None = None,
+    decode: int | None = None,
+    cache: int | None = None,
+    static: int | None = None,
     dtype: Dtype | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
@@ -56,7 +62,9 @@ def count(
     arguments, anything else is the one argument; `kwargs` further keyword arguments.
     `shapes` makes inputs instead: one shape, a list, or {name: shape}, with `dtypes` in the same form; a shape is
     (1, 3, 224, 224) or what the command line takes, "1x3x224x224" or "input_ids:1x128:int64". With neither, the model is
-    asked what it takes, and a note of the report says what that is; `batch`, `tokens` and `image` change its sizes. `dtype`
+    asked what it takes, and a note of the report says what that is; `batch`, `tokens` and `image` change its sizes.
+    A language model of transformers is counted with `prefill=1024` on the first tokens of a text, with `decode=1, cache=4096` on
+    the next one against a cache, which is an input and no work; `static` is the length of a static cache. `dtype`
     counts the model, and inputs made for it, in another floating type. `set` holds arguments of what makes the model that a
     string names.
 
@@ -72,7 +80,7 @@ def count(
     from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
     from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
-    from opcost.frontends.options import CountOptions, Sizes
+    from opcost.frontends.options import CountOptions, Sizes, Text
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
@@ -86,6 +94,7 @@ def count(
         shapes=shapes,
         dtypes=dtypes,
         sizes=Sizes(batch, tokens, image),
+        text=Text(prefill, decode, cache, static),
         dtype=None if dtype is None else parse_dtype(dtype),
         backward=backward,
         optimizer=optimizer,
@@ -124,6 +133,23 @@ def _count(source: Any, options: CountOptions, rules: Rules, convention: Convent
         return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)
 
 
+@contextmanager
+def made_once(source: Any, settings: Mapping[str, object] | None = None) -> Iterator[tuple[Any, Mode | None]]:
+    """A model for several counts, made without weights where a string names it, and the mode that it is then counted in."""
+    from opcost.errors import InputError
+    from opcost.frontends.options import usual_mode
+    from opcost.frontends.source import PythonModel
+
+    named = _named(source, settings)
+    if named is None:
+        yield source, None
+        return
+    if not isinstance(named, PythonModel):
+        raise InputError(f"{named.label} is a file, and only code that makes a model can be counted on other tokens")
+    with named.guard():
+        yield named.build(), usual_mode(training=False)
+
+
 def _held_against(report: Report, model: Any, checkpoint: Path) -> Report:
     from opcost.frontends.torch.models.expected import held_against
 
@@ -144,9 +170,15 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
+    from opcost.errors import InputError
     from opcost.frontends.options import check_understood
 
     check_understood(frontend, "front end", options)
+    if any(options.text) and "text" not in frontend.understands:
+        raise InputError(
+            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
+        )
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 
@@ -343,14 +375,15 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     return askable(replace(found, notes=(*found.notes, *notes)) if notes else found)
 
 
-def read_profile(path: str | PathLike[str], *, partial: bool = False) -> Profile:
+def read_profile(path: str | PathLike[str], *, partial: bool = False, reader: str | None = None) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so.
+    A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so. `reader` names the
+    format where the content leaves doubts.
     """
     from opcost.core.reading import pipes_kept
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
     with pipes_kept():
-        return askable(read(path, partial=partial))
+        return askable(read(path, partial=partial, reader=reader))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.profiles import Profile
 
 if TYPE_CHECKING:
-    from opcost.analysis.prediction.predict import Foretold
+    from opcost.analysis.prediction.lengths import Piece
+    from opcost.analysis.prediction.predict import Execution, Foretold
+    from opcost.analysis.prediction.shares import Share
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.api import Causal, Dtype, Dtypes, Shapes
+    from opcost.api import Dtype, Dtypes, Shapes
+    from opcost.core.report import Report
+    from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
     from opcost.frontends.options import Mode
     from opcost.rules.registry import Rule
@@ -23,7 +27,7 @@ class Prediction(Profile):
     """A profile of what was not run: each operator with the time it would take, and what they add up to."""
 
     latency_ns: int
-    """Kernels and the gaps between them, replayed as one graph, so that the device never waits for its host."""
+    """Kernels and the gaps between them; run eagerly also the time in which the device waits for its host."""
     kernel_ns: int
     """The kernels alone."""
     band_ns: tuple[int, int]
@@ -31,7 +35,35 @@ class Prediction(Profile):
     ideal_ns: int
     """Every operator at the peaks that the maker of the device prints."""
     bounds: Mapping[str, int]
-    """The time of operators by what they wait for: compute, memory, launch."""
+    """The time of operators by what they wait for: compute, memory, launch, host."""
+    text: TextTimes | None = None
+    """Of a language model what prefill, decode or generate take."""
+
+    def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
+        """For each module, type, kind or name: its time, the same at the printed peaks, and what it waits for."""
+        from opcost.analysis.prediction.shares import shares
+
+        return shares(self, by, depth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTimes:
+    """What a language model takes to read and write a text."""
+
+    batch: int
+    """Texts at once."""
+    first_token_ns: int | None
+    """Until the first token is written: the whole prefill; None where only a later step was asked for."""
+    token_ns: int | None
+    """Between two tokens of a text, on average; None where only the prefill was asked for."""
+    tokens_per_second: float
+    """Of all texts together: tokens written, and of a prefill tokens read."""
+    cache_tokens: int
+    """What the cache of each text holds at the end."""
+    cache_bytes: int
+    """What the cache of all texts takes then."""
+    cache_bytes_per_token: int
+    """What one more token of each text adds."""
 
 
 def predict(
@@ -46,6 +78,11 @@ def predict(
     batch: int | None = None,
     tokens: int | None = None,
     image: int | None = None,
+    prefill: int | None = None,
+    decode: int | None = None,
+    cache: int | None = None,
+    generate: int | None = None,
+    static: int | None = None,
     dtype: Dtype | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
@@ -53,37 +90,147 @@ def predict(
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
+    execution: Execution | None = None,
 ) -> Prediction:
     """How long a model would take on a device, operator by operator, without running it.
 
     The model and its inputs are given as to `opcost.count`; a report that was counted before does as well. `device` is one of
     the table of devices; `calibration` is a file that `opcost calibrate` wrote on it, in place of the one that comes with the
     package. A device that nobody calibrated is told by its printed peaks and the shares that a calibrated one reaches of its
-    own, with a wider band. The time is that of one pass (or step) replayed as a graph: the host's own time is not in it.
+    own, with a wider band.
+
+    `execution="graph"` tells one pass (or step) replayed as a graph, without the host's own time; "eager" with it;
+    "compiled" as a graph whose chains of simple operators were merged. Of a language model `prefill=1024` reads a text,
+    `decode=1, cache=4096` writes a token, and `prefill=1024, generate=500` reads it and writes so many: `.text` has the time
+    to the first token, tokens per second and what the cache takes.
     """
-    from opcost.analysis.prediction.predict import foretell
     from opcost.api import count
     from opcost.core.report import Report
-    from opcost.devices.calibration import HOST
 
-    speeds, told, calibrated = _speeds(device, calibration)
+    asked: dict[str, Any] = {
+        "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
+        "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
+    }  # fmt: skip
+    teller = _Teller(device, calibration, execution)
+    if generate is not None:
+        return _generated(source, teller, {**asked, "set": set, "inputs": inputs}, prefill, decode, generate)
     report = source
     if not isinstance(source, Report):
-        report = count(
-            source, inputs, kwargs=kwargs, shapes=shapes, dtypes=dtypes, batch=batch, tokens=tokens, image=image,
-            dtype=dtype, set=set, backward=backward, optimizer=optimizer, mode=mode, causal=causal, rules=rules,
-        )  # fmt: skip
-    execution = _ON_A_HOST if speeds.device.name == HOST else _AS_A_GRAPH
-    meta = {"device": speeds.device.name, "calibration": told, "execution": execution}
-    return _held(foretell(report, speeds, meta, calibrated=calibrated))
+        report = count(source, inputs, set=set, prefill=prefill, decode=decode, cache=cache, **asked)
+    found = teller.tell(report)
+    return _held(found, _text_times(report, found))
 
 
-def _held(found: Foretold) -> Prediction:
+class _Teller:
+    """Tells times of one device and way to run."""
+
+    def __init__(self, device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> None:
+        from opcost.analysis.prediction.predict import Execution as Known
+        from opcost.devices.calibration import HOST
+        from opcost.errors import InputError, UnknownName
+
+        if execution is not None and execution not in get_args(Known):
+            raise UnknownName("execution", execution, get_args(Known))
+        self.speeds, told, self.calibrated = _speeds(device, calibration)
+        on_host = self.speeds.device.name == HOST
+        if on_host and execution == "graph":
+            raise InputError("a processor replays no graphs", hint="leave execution out, or say eager or compiled")
+        # What a processor takes for an operator is all the host's, so that nothing comes on top of it.
+        self.execution: Execution = "graph" if on_host and execution != "compiled" else execution or "graph"
+        words = _ON_A_HOST if on_host and self.execution == "graph" else _EXECUTIONS[self.execution]
+        self.meta = {"device": self.speeds.device.name, "calibration": told, "execution": words}
+
+    def tell(self, report: Report) -> Foretold:
+        from opcost.analysis.prediction.predict import foretell
+
+        return foretell(report, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
+
+    def tell_steps(self, pieces: Sequence[Piece]) -> Foretold:
+        from opcost.analysis.prediction.predict import foretell_steps
+
+        return foretell_steps(pieces, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
+
+
+def _generated(
+    source: Any, teller: _Teller, asked: dict[str, Any], prefill: int | None, decode: int | None, generate: int
+) -> Prediction:
+    """A text that is read, and tokens that are written after it, one by one."""
+    from opcost.analysis.prediction.lengths import pieces
+    from opcost.analysis.prediction.predict import together
+    from opcost.api import count, made_once
+    from opcost.errors import InputError
+    from opcost.frontends.torch.models.text import windows
+
+    if prefill is None or decode is not None or not isinstance(generate, int) or generate < 1:
+        raise InputError(
+            "generate writes a number of tokens after a text that was read",
+            hint="give both numbers, above zero: prefill=1024, generate=500",
+        )
+    with made_once(source, asked.pop("set")) as (model, usual):
+        asked["mode"] = asked["mode"] or usual
+        first = count(model, prefill=prefill, **asked)
+        steps = generate - 1
+        parts = [teller.tell(first)]
+        last = first
+        if steps:
+
+            def step(held: int) -> Report:
+                return count(model, decode=1, cache=held, **asked)
+
+            found = pieces(step, prefill, prefill + steps - 1, windows(model))
+            parts.append(teller.tell_steps(found))
+            last = found[-1].high
+    whole = together(parts)
+    written = {
+        **whole.profile.meta,
+        **{name: last.meta[name] for name in last.meta if name.startswith("cache")},
+        "text": f"{first.meta['text']}, then {generate} tokens written",
+    }
+    whole = whole._replace(profile=replace(whole.profile, meta=written))
+    batch = int(first.meta["batch"])
+    return _held(
+        whole,
+        TextTimes(
+            batch=batch,
+            first_token_ns=parts[0].latency_ns,
+            token_ns=parts[1].latency_ns // steps if steps else None,
+            tokens_per_second=batch * generate / max(1, whole.latency_ns) * 1e9,
+            **_cache_of(last),
+        ),
+    )
+
+
+def _text_times(report: Report, found: Foretold) -> TextTimes | None:
+    """Of a pass of a language model its times by token."""
+    if "text" not in report.meta:
+        return None
+    batch, new = int(report.meta["batch"]), int(report.meta["text_tokens"])
+    reads = report.meta["text"].startswith("prefill")
+    return TextTimes(
+        batch=batch,
+        first_token_ns=found.latency_ns if reads else None,
+        token_ns=None if reads else found.latency_ns // new,
+        tokens_per_second=batch * new / max(1, found.latency_ns) * 1e9,
+        **_cache_of(report),
+    )
+
+
+def _cache_of(report: Report) -> dict[str, int]:
+    return {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
+
+
+def _held(found: Foretold, text: TextTimes | None) -> Prediction:
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
-    return Prediction(**profile, **{name: value for name, value in found._asdict().items() if name != "profile"})
+    sums = {name: value for name, value in found._asdict().items() if name != "profile"}
+    return Prediction(**profile, **sums, text=text)
 
 
-_AS_A_GRAPH, _ON_A_HOST = "as one graph, without waiting for the host", "one operator after another"
+_EXECUTIONS = {
+    "graph": "as one graph, without waiting for the host",
+    "eager": "operator by operator, each started by the host",
+    "compiled": "as one graph, chains of simple operators merged",
+}
+_ON_A_HOST = "one operator after another"
 FEWEST = 100
 """Operators that a calibration must hold: with fewer whole families are missing."""
 

@@ -9,10 +9,12 @@ import pytest
 from opcost.analysis.join import with_costs, with_modules
 from opcost.analysis.price import price
 from opcost.analysis.profile_diff import diff_profiles
+from opcost.analysis.query import query
 from opcost.core.cost import Cost
 from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report
+from opcost.errors import UnknownName
 from opcost.rules import default_rules
 
 X = TensorSpec((1, 4, 8, 8))
@@ -180,3 +182,42 @@ def test_unattributed_work_takes_part(profile: Profile) -> None:
     (change,) = [entry for entry in found.of_part("operator") if entry.quantity.name == "time"]
     assert change.type == "(unattributed)"
     assert change.difference == -15_000
+
+
+def attention(**fields: object) -> ProfileRow:
+    heads = (TensorSpec((2, 3, 8, 16)),) * 3
+    return ProfileRow(
+        id=0,
+        name="a",
+        type="sdpa",
+        kind="attention",
+        device_ns=10,
+        ins=heads,
+        outs=heads[:1],
+        attrs={"causal": True},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("counted", [False, True], ids=["read", "recorded"])
+def test_causal_attention_is_counted_in_full_unless_half_is_asked_for(*, counted: bool) -> None:
+    profile = Profile(meta={}, rows=(attention(),))
+    if counted:
+        profile = with_costs(profile, default_rules())
+    full, half = (query(profile, causal=causal) for causal in ("full", "half"))
+    pairs, features = 2 * 3 * 8 * 8, 2 * 16
+    per_pair = full.rows[0].computation / pairs
+    assert per_pair >= 2 * features
+    assert half.rows[0].computation == per_pair * 2 * 3 * (8 * 9 // 2)
+    assert query(profile).rows == full.rows
+    assert [[note.text for note in found.notes if note.code == "causal"] for found in (full, half)] == [
+        ["causal attention counted in full; --causal half counts what the mask lets through"],
+        ["causal attention counted by half"],
+    ]
+    with pytest.raises(UnknownName, match="value of causal"):
+        query(profile, causal="quarter")
+
+
+def test_a_price_that_is_not_the_operator_s_own_is_kept_whatever_the_convention() -> None:
+    told = Cost(macs=5, flops=10)
+    assert query(Profile(meta={}, rows=(attention(cost=told),)), causal="half").rows[0].computation == 10

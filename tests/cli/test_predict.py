@@ -38,3 +38,54 @@ def test_the_command_tells_the_latency_its_band_and_what_it_comes_from(
 def test_a_device_that_nobody_knows_is_an_error_that_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "timm:resnet18", "--device", "h20000"]) == 2
     assert "h200" in capsys.readouterr().err
+
+
+def llama(folder: Path) -> str:
+    sizes = {
+        "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 1000,
+    }  # fmt: skip
+    path = folder / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **sizes}))
+    return f"hf:{path}"
+
+
+@pytest.mark.zoo
+def test_the_command_tells_of_a_text_its_first_token_its_throughput_and_its_cache(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = llama(tmp_path)
+    for asked in (["--prefill", "64"], ["--decode", "1", "--cache", "64"], ["--prefill", "64", "--generate", "10"]):
+        assert run(["predict", source, "--dtype", "bf16", "--batch", "2", *asked]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        told = {line.split("  ")[0]: line for line in lines}
+        assert "tokens/s of 2 at once" in told["throughput"]
+        assert ("first token" in told) == ("--prefill" in asked)
+        assert ("each token" in told) == ("--prefill" not in asked or "--generate" in asked)
+        tokens = {"--decode": 65, "--prefill": 64}[asked[0]] + (9 if "--generate" in asked else 0)
+        assert f"for {tokens} tokens a text" in told["cache"]
+        assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.zoo
+def test_a_count_of_a_step_knows_the_cache(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "step.json"
+    assert run(["count", llama(tmp_path), "--decode", "1", "--cache", "64", "-o", str(path), "-q"]) == 0
+    assert opcost.load_report(path).meta["cache_bytes"] == str(65 * 2 * 2 * 2 * 16 * 4)
+    assert run(["count", llama(tmp_path), "--decode", "1"]) == 2
+    assert "against a cache" in capsys.readouterr().err
+
+
+def test_a_prediction_can_be_held_against_a_measured_profile(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    predicted, other = tmp_path / "predicted.json", tmp_path / "eager.json"
+    assert run(["predict", "timm:resnet18", "--dtype", "bf16", "-o", str(predicted), "-q"]) == 0
+    found = opcost.read_profile(predicted)
+    slower = [row._replace(device_ns=3 * (row.device_ns or 0)) for row in found.rows]
+    object.__setattr__(found, "rows", tuple(slower))
+    found.save(other)
+    assert run(["diff", str(predicted), str(other)]) == 1
+    assert "conv" in capsys.readouterr().out
+    assert run(["analyze", str(predicted), "--where", 'bound == "launch"', "--aggregate-by", "bound"]) == 0
+    assert "launch" in capsys.readouterr().out

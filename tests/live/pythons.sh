@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# The tests that need no framework, on every Python from 3.10 on that is here: tests/live/pythons.sh [--torch] [VERSION ...]
-# With --torch also counts of PyTorch models, held to exact integers, with the torch of requirements/torch.txt.
-# A Python that is missing, or for which torch cannot be had, is named, and nothing fails for it.
+# The tests that need no framework, on every Python from 3.10 on that is here: tests/live/pythons.sh [--quick] [--torch] [VERSION ...]
+# With --quick the core of them: data types, rules, the command line on files. With --torch also counts of PyTorch models, held
+# to exact integers, with the torch of requirements/torch.txt or, where that one wants a device, an older one. All Pythons are
+# tested at once, and the last line says which were and which are not here; nothing fails for one that is missing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-with_torch=""
-if [ "${1:-}" = --torch ]; then
-    with_torch=yes
+quick="" with_torch=""
+while [[ "${1:-}" == --* ]]; do
+    case $1 in
+    --quick) quick=yes ;;
+    --torch) with_torch=yes ;;
+    *) printf 'unknown option %s; there are --quick and --torch\n' "$1" >&2 && exit 2 ;;
+    esac
     shift
-fi
-versions=("${@:-3.10 3.11 3.12 3.13 3.14}")
+done
+[ $# -gt 0 ] || set -- 3.10 3.11 3.12 3.13 3.14
 
-plain=(tests/core tests/rules tests/frontends/mxnet)
+plain=(tests/core tests/rules tests/cli/test_mxnet_source.py)
+[ -n "$quick" ] || plain+=(tests/frontends/mxnet tests/frontends/tflite tests/frontends/checkpoint)
 # These three want numpy or torch.
 for file in test_plugin test_reading test_shapes_oracles; do
     plain+=("--ignore=tests/core/$file.py")
@@ -21,6 +27,8 @@ torch=(tests/frontends/torch/test_closed_form.py tests/frontends/torch/test_conv
     tests/cli/test_count.py)
 # torch's own needs on a CPU; with its dependencies it would bring gigabytes for devices.
 torch_needs=(filelock fsspec jinja2 networkx sympy typing-extensions numpy)
+# The last whose wheels for ARM do without the libraries of CUDA.
+older_torch=torch==2.10.0
 
 interpreter() {
     local candidate
@@ -32,27 +40,49 @@ interpreter() {
     done
 }
 
-for version in ${versions[*]}; do
-    python=$(interpreter "$version")
-    if [ -z "$python" ]; then
-        printf 'Python %s skipped: it is not here\n' "$version"
-        continue
-    fi
-    venv=.venv-python$version
-    pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+runs_torch() { # in the virtual environment $1
+    "$1/bin/python" -W ignore -c 'import torch; print("torch", torch.__version__)'
+}
+
+run_tests() { # of the Python of version $1, found at $2
+    local venv=.venv-python$1 tests=("${plain[@]}")
+    local pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
     if [ ! -e "$venv/.complete" ] || [ pyproject.toml -nt "$venv/.complete" ]; then
-        "$python" -m venv --clear "$venv"
-        "${pip[@]}" 'pytest>=8,<10' 'hypothesis>=6,<7' --editable .
+        "$2" -m venv --clear "$venv" || return
+        "${pip[@]}" 'pytest>=8,<10' 'hypothesis>=6,<7' --editable . || return
         touch "$venv/.complete"
     fi
-    tests=("${plain[@]}")
+    "$venv/bin/python" -m compileall -q src || return
     if [ -n "$with_torch" ]; then
-        if "${pip[@]}" "${torch_needs[@]}" && "${pip[@]}" --no-deps --requirement requirements/torch.txt; then
+        "${pip[@]}" "${torch_needs[@]}" || return
+        if { "${pip[@]}" --no-deps --requirement requirements/torch.txt && runs_torch "$venv"; } ||
+            { "${pip[@]}" --no-deps "$older_torch" && runs_torch "$venv"; }; then
             tests+=("${torch[@]}")
         else
-            printf 'Python %s: the torch of requirements/torch.txt cannot be had for it; the tests without it run\n' "$version"
+            printf 'no torch that runs without a device can be had for Python %s; the tests without it run\n' "$1"
         fi
     fi
-    printf 'Python %s\n' "$("$venv/bin/python" --version)"
     OMP_NUM_THREADS=1 "$venv/bin/python" -m pytest -q --no-header -rf -p no:cacheprovider "${tests[@]}"
+}
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+missing=() tested=() failed=() workers=()
+for version; do
+    python=$(interpreter "$version")
+    if [ -z "$python" ]; then
+        missing+=("$version")
+        continue
+    fi
+    run_tests "$version" "$python" >"$logs/$version" 2>&1 &
+    tested+=("$version")
+    workers+=($!)
 done
+for i in "${!tested[@]}"; do
+    wait "${workers[$i]}" || failed+=("${tested[$i]}")
+    printf '\nPython %s\n' "${tested[$i]}"
+    cat "$logs/${tested[$i]}"
+done
+printf '\ntested with Python %s; failed: %s; skipped, not here: %s\n' \
+    "${tested[*]:-none}" "${failed[*]:-none}" "${missing[*]:-none}"
+[ ${#failed[@]} -eq 0 ]

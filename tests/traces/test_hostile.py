@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -41,6 +42,42 @@ BEGINNINGS: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+BLANKS: dict[str, list[int]] = {
+    "before the first event": [200 << 20, 1, 1],
+    "between two events": [1, 1, 200 << 20, 1],
+    "as many between all": [8_000] * 25_000,
+    "more between all than is decoded at once": [3 << 20] * 60,
+    "seldom as many": [number * 7919 % 16_384 for number in range(24_000)],
+    "between very many": [400] * 500_000,
+}
+"""Blanks before each event of a trace."""
+
+
+@needs_peak
+@pytest.mark.parametrize("name", BLANKS)
+def test_blanks_between_events_take_no_memory(name: str, tmp_path: Path) -> None:
+    path, small = tmp_path / "blanks.json.gz", tmp_path / "small.json"
+    gaps = BLANKS[name]
+    event = EVENT[:-1].replace(b": 5", b": %d")
+    noise = bytes(Random(0).choices(b"0123456789abcdef", k=5_000_000))  # so that the rest is believed
+    small.write_bytes(KINETO + EVENT[:-1] + b"]}")
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(KINETO.replace(b"1,", b'1, "noise": "' + noise + b'",', 1))
+        file.writelines(b"," * bool(place) + b" " * gap + event % (5 * place) for place, gap in enumerate(gaps))
+        file.write(b"]}")
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH, str(path), str(small)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said, grown = done.stdout.splitlines()
+    assert said == f"read {len(gaps)}"
+    assert int(grown) < 300 << 20
+
+
 def test_a_step_whose_number_has_thousands_of_digits_is_none(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     step = b'{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%s", "pid": 1, "tid": 1, "ts": 1, "dur": 9}]}'
@@ -59,8 +96,7 @@ for path in sys.argv[2:]:
     except OpcostError: pass
 before = peak()
 try:
-    opcost.read_profile(sys.argv[1], partial=False)
-    print("read")
+    print("read", sum(row.count for row in opcost.read_profile(sys.argv[1]).rows))
 except OpcostError as exc:
     print(str(exc).partition(chr(10))[0])
 print(peak() - before)

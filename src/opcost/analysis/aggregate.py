@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 
 from opcost.analysis.part import LABELS, NOWHERE, Part, label
 from opcost.core.answer import AnswerLine, KernelUse, LineRole
 from opcost.core.profile import Kernel
+from opcost.core.wishes import Measure
 from opcost.errors import OpcostError, UnknownName
 
 HOWS = ("sum", "mean", "max", "min", "median")
@@ -48,6 +49,7 @@ def combine(
     labels: Mapping[str, str],
     percentiles: Sequence[float] = (),
     role: LineRole = "row",
+    measure: Measure = "time",
 ) -> AnswerLine:
     """The line of a group; it has shapes where all its operators have the same."""
     first = parts[0].row
@@ -61,13 +63,17 @@ def combine(
         role=role,
         labels=labels,
         count=sum(part.count for part in parts),
-        time_ns=_times([(part.time_ns, part.count, part.singles[0]) for part in parts], how),
+        time_ns=_waits(parts, how)
+        if measure == "wait"
+        else _times([(part.time_ns, part.count, part.singles[0]) for part in parts], how),
         host_ns=_times([(part.host_ns, part.count, part.singles[1]) for part in parts], how),
         device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how),
-        wait_ns=_times([(part.wait_ns, part.count, ()) for part in parts], how),
+        wait_ns=_waits(parts, how),
         computation=_costs([(part.computation, part.count) for part in parts], how),
         memory=_costs([(part.memory, part.count) for part in parts], how),
+        priced_ns=_times([_worked(part) if part.priced else (None, part.count, ()) for part in parts], how),
         unpriced=sum(part.count for part in parts if not part.priced),
+        unpriced_share=_unpriced_share(parts),
         ins=row.ins if row else (),
         outs=row.outs if row else (),
         percentiles=percentiles_of(parts, percentiles),
@@ -76,6 +82,40 @@ def combine(
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
     )
+
+
+def _worked(part: Part) -> tuple[int | None, int, Sequence[int]]:
+    """The time in which the work was done, of each execution where it is known."""
+    return part.work_ns, part.count, part.singles[1 if part.device_ns is None else 2]
+
+
+def _unpriced_share(parts: Sequence[Part]) -> float | None:
+    """Of the time in which work was done, the part in which nobody knows how much."""
+    spent = sum(part.work_ns or 0 for part in parts)
+    return sum(part.work_ns or 0 for part in parts if not part.priced) / spent if spent else None
+
+
+def _waits(parts: Sequence[Part], how: str) -> float | None:
+    """How long they waited; what waits at the same time waits once, where the trace tells when."""
+    if how != "sum":
+        return _times([(part.wait_ns, part.count, ()) for part in parts], how)
+    told = [part.wait_ns for part in parts if part.wait_ns is not None and part.waiting is None]
+    spans = [part.waiting for part in parts if part.waiting is not None]
+    return sum(told) + union(spans) if told or spans else None
+
+
+def union(spans: Iterable[tuple[int, int]]) -> int:
+    """Length of the time that at least one span covers."""
+    total = 0
+    reached: int | None = None
+    for start, end in sorted(spans):
+        if reached is None or start >= reached:
+            total += end - start
+            reached = end
+        elif end > reached:
+            total += end - reached
+            reached = end
+    return total
 
 
 def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[float, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
-from opcost.analysis.aggregate import delays_of, percentile
+from opcost.analysis.aggregate import delays_of, percentile, union
 from opcost.core.answer import Busy
 from opcost.core.profile import Kernel, Profile
 from opcost.errors import SourceError
@@ -71,17 +71,3 @@ def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
     )
-
-
-def union(spans: Iterable[tuple[int, int]]) -> int:
-    """Length of the time that at least one span covers."""
-    total = 0
-    reached: int | None = None
-    for start, end in sorted(spans):
-        if reached is None or start >= reached:
-            total += end - start
-            reached = end
-        elif end > reached:
-            total += end - reached
-            reached = end
-    return total

@@ -17,22 +17,26 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report, Row
 from opcost.core.scopes import path_of_scopes
 from opcost.errors import OpcostError
-from opcost.rules.registry import OpView, Rules
+from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
 
-def with_costs(profile: Profile, rules: Rules) -> Profile:
-    """The profile with a price on every row that has a kind and shapes; equal operators are priced once."""
+def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT) -> Profile:
+    """The profile with a price on every row that has a kind and shapes; equal operators are priced once.
+
+    A row that has a price keeps it, unless the convention is another than that of the price.
+    """
     known: dict[object, Cost | None] = {}
     rows = []
     failed: dict[str, int] = {}
     changed = False
     for row in profile.rows:
-        if row.cost is not None or not row.kind:
+        kept = row.cost is not None and (convention == DEFAULT or not is_causal(row) or row.cost != _price(row, rules))
+        if kept or not row.kind:
             rows.append(row)
             continue
         key = (row.kind, row.type, row.ins, row.outs, tuple(sorted(row.attrs.items(), key=str)))
         if key not in known:
-            known[key] = _price(row, rules)
+            known[key] = _price(row, rules, convention)
         cost = known[key]
         if cost is None:
             if row.ins or row.outs:
@@ -51,7 +55,12 @@ def with_costs(profile: Profile, rules: Rules) -> Profile:
     return replace(profile, rows=tuple(rows), notes=notes) if changed or failed else profile
 
 
-def _price(row: ProfileRow, rules: Rules) -> Cost | None:
+def is_causal(row: ProfileRow) -> bool:
+    """Whether its price depends on the convention."""
+    return row.kind == "attention" and bool(row.attrs.get("causal"))
+
+
+def _price(row: ProfileRow, rules: Rules, convention: Convention = DEFAULT) -> Cost | None:
     found = rules.for_op(row.kind, row.type)
     if found is None or not (row.outs or row.kind == "view"):
         return None  # a rule would find nothing to count where only the kind is known
@@ -61,7 +70,7 @@ def _price(row: ProfileRow, rules: Rules) -> Cost | None:
         if name == row.kind:  # beside our attributes stands what only the trace's format has
             attrs = {word: attrs[word] for word in KINDS[row.kind].attributes if word in attrs}
             check_operator(row.kind, row.type, attrs, len(row.ins), len(row.outs))
-        cost = rule(OpView(row.kind, row.type, row.ins, row.outs, attrs))
+        cost = rule(OpView(row.kind, row.type, row.ins, row.outs, attrs, convention))
     except (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
         # A trace may leave out an attribute or a tensor that a model always has.
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
+from itertools import accumulate, islice
 
 from opcost.core.graph import Graph, Op
 from opcost.core.memory import PARTS, Holder, Memory, Part, packed
@@ -42,7 +42,7 @@ def memory(graph: Graph, sizes: Mapping[int, int]) -> Memory:
                 storage = values[i].storage
                 if born[storage] == NEVER and storage not in held:
                     born[storage] = step
-    return follow(graph, sizes, held, born)
+    return follow(graph, sizes, held, born, _gone(graph))
 
 
 def _gone(graph: Graph) -> array[int]:
@@ -64,25 +64,29 @@ def _gone(graph: Graph) -> array[int]:
 
 
 def follow(
-    graph: Graph, sizes: Mapping[int, int] | Sequence[int], held: Collection[int], born: Sequence[int]
+    graph: Graph,
+    sizes: Mapping[int, int] | Sequence[int],
+    held: Collection[int],
+    born: MutableSequence[int],
+    gone: Sequence[int],
 ) -> Memory:
-    """The same from the storages that are there before, and the operator that makes each other one."""
+    """The same from the storages that are there before, the operator that makes each other one, and when it is gone."""
     ops = graph.ops
-    gone = _gone(graph)
     state = graph.lifetimes.state if graph.lifetimes else frozenset[int]()
     base = sum(sizes[storage] for storage in state.union(held))
-    changes = [0] * (len(ops) + 1)
+    for storage in state:  # it is there throughout, as from the second step on
+        born[storage] = NEVER
+    most = base + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER)
+    changes = packed([0], most) * (len(ops) + 1)
     for storage, step in enumerate(born):
-        if step != NEVER and storage not in state:
+        if step != NEVER:
             size = sizes[storage]
             changes[step] += size
             changes[max(gone[storage], step + 1)] -= size
-    curve = packed([*accumulate(changes, initial=base)][1:-1])
+    curve = packed(islice(accumulate(changes, initial=base), 1, len(ops) + 1), most)
     at = max(range(len(curve)), key=curve.__getitem__, default=0)
     alive = [
-        storage
-        for storage, step in enumerate(born)
-        if step != NEVER and step <= at < max(gone[storage], step + 1) and storage not in state
+        storage for storage, step in enumerate(born) if step != NEVER and step <= at < max(gone[storage], step + 1)
     ]
     return Memory(
         peak_bytes=max(curve, default=base),

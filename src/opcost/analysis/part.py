@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from opcost.analysis.where import Field
@@ -34,6 +35,8 @@ class Part(NamedTuple):
     kernels: tuple[Kernel, ...]
     singles: tuple[Sequence[int], Sequence[int], Sequence[int]] = ((), (), ())
     """Time, host and device time of each execution, of a part that stands for several and knows them."""
+    waiting: tuple[int, int] | None = None
+    """From when to when it waited, where one clock tells: waits of several operators overlap, and are no sum."""
 
     @property
     def priced(self) -> bool:
@@ -98,19 +101,19 @@ def self_host_ns(row: ProfileRow) -> int | None:
     return row.host_ns if row.host_self_ns is None else row.host_self_ns
 
 
-def wait_ns(row: ProfileRow) -> int | None:
-    """From the operator's beginning to its first kernel, as the trace says or as its one clock tells."""
+def _wait(row: ProfileRow) -> tuple[int | None, tuple[int, int] | None]:
+    """From the operator's beginning to its first kernel: how long, as the trace says or as its one clock tells, and then when."""
     told = row.attrs.get("wait_ns")
     if isinstance(told, int):
-        return told
+        return told, None
     if row.host_start_ns is None or not row.kernels:
-        return None
-    wait = min(kernel.start_ns for kernel in row.kernels) - row.host_start_ns
-    return wait if wait >= 0 else None
+        return None, None
+    first = min(kernel.start_ns for kernel in row.kernels)
+    return (first - row.host_start_ns, (row.host_start_ns, first)) if first >= row.host_start_ns else (None, None)
 
 
 def _part(row: ProfileRow, side: Side, measure: Measure) -> Part | None:
-    host, wait = self_host_ns(row), wait_ns(row)
+    host, (wait, waiting) = self_host_ns(row), _wait(row)
     time = wait if measure == "wait" else row.device_ns if side == "device" else host
     if time is None:
         return None
@@ -119,7 +122,7 @@ def _part(row: ProfileRow, side: Side, measure: Measure) -> Part | None:
     if cost is not None:
         computation = cost.flops * row.count
         memory = (cost.bytes_read + cost.bytes_written) * row.count
-    part = Part(row, time, host, row.device_ns, wait, row.count, computation, memory, row.kernels)
+    part = Part(row, time, host, row.device_ns, wait, row.count, computation, memory, row.kernels, waiting=waiting)
     if row.spread is None:
         return part
     spread = row.spread.host_self_ns, row.spread.device_ns
@@ -132,21 +135,46 @@ def _adds_up(row: ProfileRow) -> bool:
 
 
 def _kernels(part: Part) -> list[Part]:
-    """One part per kernel; the first stands for the execution, and the price cannot be shared out."""
+    """One part per kernel; the first stands for the execution, and the price goes with those that do the work."""
+    shares = _shares(part.kernels)
+    computation, memory = (_shared_out(cost, shares) for cost in (part.computation, part.memory))
     return [
         part._replace(
             time_ns=kernel.duration_ns,
             device_ns=kernel.duration_ns,
             host_ns=part.host_ns if place == 0 else 0,
             wait_ns=part.wait_ns if place == 0 else None,
+            waiting=part.waiting if place == 0 else None,
             count=part.count if place == 0 else 0,
-            computation=None,
-            memory=None,
+            computation=computation[place],
+            memory=memory[place],
             kernels=(kernel,),
             singles=(kernel.spread, (), kernel.spread),
         )
         for place, kernel in enumerate(part.kernels)
     ]
+
+
+_PREPARES = ("Memset", "Memcpy")
+"""How the profiler names what clears and moves memory for a kernel beside it."""
+
+
+def _shares(kernels: Sequence[Kernel]) -> list[int]:
+    """How much of an operator's work each of its kernels does: as much as it takes of their time, and nothing to prepare it."""
+    works = [not kernel.name.startswith(_PREPARES) for kernel in kernels]
+    if not any(works):
+        works = [True] * len(kernels)
+    shares = [kernel.duration_ns if works[place] else 0 for place, kernel in enumerate(kernels)]
+    return shares if any(shares) else [int(place == works.index(True)) for place in range(len(kernels))]
+
+
+def _shared_out(amount: int | None, shares: Sequence[int]) -> list[int | None]:
+    """An amount in whole numbers that are as the shares are, and add up to it."""
+    if amount is None:
+        return [None] * len(shares)
+    whole = sum(shares)
+    reached = [amount * up_to // whole for up_to in accumulate(shares, initial=0)]
+    return [end - start for start, end in pairwise(reached)]
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -198,6 +226,7 @@ LABELS: dict[str, Callable[[Part], str]] = {
     "kind": _of_row(lambda row: row.kind),
     "module": _of_row(lambda row: row.module),
     "phase": _of_row(lambda row: row.phase),
+    "bound": _of_row(lambda row: str(row.attrs.get("bound", ""))),
     "shape": _of_row(lambda row: shapes_text(row.ins)),
     "out_shape": _of_row(lambda row: shapes_text(row.outs)),
     "dtype": _of_row(_dtype),

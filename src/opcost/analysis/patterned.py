@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from opcost.analysis.memory import NEVER, follow
@@ -16,7 +16,7 @@ from opcost.core.cost import Cost
 from opcost.core.graph import Graph, Op, TensorSpec
 from opcost.core.memory import Memory
 from opcost.core.report import Row
-from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues
+from opcost.core.steps import Expanded, Joined, Pattern, PatternedOps, PatternedValues, Single
 
 Priced = tuple[Cost | None, str]
 """The cost of an operator, and the name of its rule."""
@@ -24,25 +24,34 @@ PriceOp = Callable[[Op, tuple[TensorSpec, ...], tuple[TensorSpec, ...], "int | N
 """Prices an operator with these inputs and outputs, and bytes read."""
 
 
+Rows = tuple[Row, ...]
+Chunks = Sequence[tuple[str, Rows]]
+"""The rows of a step, call by call, with what follows the path of the step's module in the path of the call's."""
+
+
 class PatternedRows(Expanded[Row]):
     """The priced operators of a run."""
 
     __slots__ = ("_ops", "_priced")
 
-    def __init__(self, ops: PatternedOps, priced: Sequence[tuple[Row, ...]]) -> None:
+    def __init__(self, ops: PatternedOps, priced: Sequence[Chunks]) -> None:
         self._ops = ops
         self._priced = priced
-        """Of every step the rows, whose operators have the numbers of the first step that was alike."""
+        """Of every step the rows, whose operators have the numbers and modules of the first call that was alike."""
 
     def __len__(self) -> int:
         return len(self._ops)
 
     def _item(self, index: int) -> Row:
         step, place = self._ops.place(index)
-        return self._priced[step][place]._replace(op=self._ops[index])
+        for _, rows in self._priced[step]:
+            if place < len(rows):
+                return rows[place]._replace(op=self._ops[index])
+            place -= len(rows)
+        raise IndexError(index)
 
     def __iter__(self) -> Iterator[Row]:
-        rows = (row for step in self._priced for row in step)
+        rows = (row for step in self._priced for _, chunk in step for row in chunk)
         for op, row in zip(self._ops, rows, strict=True):
             yield row._replace(op=op)
 
@@ -51,7 +60,7 @@ class Walk(NamedTuple):
     """What one walk over the steps of a run finds."""
 
     rows: PatternedRows
-    sums: list[tuple[str, tuple[Row, ...], int]]
+    sums: list[tuple[str, Rows, int]]
     """What each module ran, and how often, in the order of the first time."""
     read: set[int]
     """The memory of leaves that some operator reads."""
@@ -61,14 +70,121 @@ class Walk(NamedTuple):
 class _Plan:
     """What a pattern does to memory, wherever it runs."""
 
-    __slots__ = ("born", "new", "read")
+    __slots__ = ("new", "own", "touched", "touches")
 
-    def __init__(self, pattern: Pattern) -> None:
-        self.new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
+    def __init__(self, own: Collection[int], new: list[list[int]], touches: list[tuple[int, int, bool]]) -> None:
+        self.new = new
         """The new memory of each operator, by the value that made it."""
-        self.born = [(at, offset) for offset, new in enumerate(self.new) for at in new]
-        """The same, each with the operator that makes it."""
-        self.read = {at for op in pattern.ops for at in op.inputs}
+        self.touches = touches
+        """Every value with an operator that reads or makes it, and whether it reads it, in the order of the operators."""
+        last: dict[int, int] = {}
+        read: dict[int, bool] = {}
+        for at, offset, reads in touches:
+            last[at] = offset
+            read[at] = reads or read.get(at, False)
+        made = {at: offset for offset, places in enumerate(new) for at in places}
+        self.own = [(at, made[at], last.pop(at)) for at in own]
+        """Every value in memory of its own, the operator that makes it, and the last one that reads or makes it."""
+        self.touched = [(at, offset, read[at]) for at, offset in last.items()]
+        """The same of others, which lie in some memory before or among those, and whether an operator reads them."""
+
+
+def _plan_of(pattern: Single) -> _Plan:
+    new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
+    return _Plan(
+        pattern.new,
+        new,
+        [
+            (at, offset, reads)
+            for offset, op in enumerate(pattern.ops)
+            for places, reads in ((op.inputs, True), (op.outputs, False))
+            for at in places
+        ],
+    )
+
+
+def _plan_of_joined(pattern: Joined, plans: Sequence[_Plan]) -> _Plan:
+    new: list[list[int]] = []
+    touches: list[tuple[int, int, bool]] = []
+    for part, plan in zip(pattern.parts, plans, strict=True):
+        first, places = part.first, part.places
+        for at, offset, reads in plan.touches:
+            touches.append((first + at if at >= 0 else places[~at], len(new) + offset, reads))
+        new += [[first + at for at in made] for made in plan.new]
+    return _Plan(pattern.new, new, touches)
+
+
+class _Pricing:
+    """Prices calls and steps, those that are alike once."""
+
+    def __init__(
+        self, values: PatternedValues, sizes: Sequence[int], held: set[int], begin: int, price: PriceOp
+    ) -> None:
+        self._values = values
+        self._sizes = sizes
+        self._held = held
+        self.taken_over = {storage for storage in held if storage >= begin}
+        """Memory that a parameter took over from the operator that made it, so that it was there from the beginning."""
+        self._price = price
+        self._plans: dict[int, _Plan] = {}
+        self._calls: dict[tuple[object, ...], Rows] = {}
+        self._steps: dict[tuple[object, ...], Chunks] = {}
+
+    def plan(self, pattern: Pattern) -> _Plan:
+        found = self._plans.get(id(pattern))
+        if found is None:
+            if isinstance(pattern, Joined):
+                found = _plan_of_joined(pattern, [self.plan(part.pattern) for part in pattern.parts])
+            else:
+                found = _plan_of(pattern)  # type: ignore[arg-type]
+            self._plans[id(pattern)] = found
+        return found
+
+    def step(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str, index: int) -> Chunks:
+        """The rows of a step whose first operator has this index."""
+        key = self._key(pattern, arguments, first)
+        found = self._steps.get(key)
+        if found is None:
+            if isinstance(pattern, Joined):
+                chunks = []
+                for part in pattern.parts:
+                    values, made = part.arguments(arguments, first), first + part.first
+                    rows = self._call(part.pattern, values, made, module + part.below, index)
+                    chunks.append((part.below, rows))
+                    index += len(rows)
+                found = chunks
+            else:
+                found = (("", self._call(pattern, arguments, first, module, index)),)
+            self._steps[key] = found
+        return found
+
+    def _key(self, pattern: Pattern, arguments: Sequence[int], first: int) -> tuple[object, ...]:
+        specs, storages, sizes = self._values.specs, self._values.storages, self._sizes
+        key: tuple[object, ...] = (
+            id(pattern),
+            *[id(specs[vid]) for vid in arguments],
+            *[sizes[storages[vid]] for vid in arguments],
+            None if len(set(arguments)) == len(arguments) else tuple(map(arguments.index, arguments)),
+        )
+        if self.taken_over:
+            key += tuple([at for at in pattern.new if first + at in self.taken_over])
+        return key
+
+    def _call(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str, index: int) -> Rows:
+        key = self._key(pattern, arguments, first)
+        rows = self._calls.get(key)
+        if rows is None:
+            specs = self._values.specs
+            rows = self._calls[key] = tuple(
+                [
+                    _row(
+                        op.run(index + offset, arguments, first, module), self._values, self._sizes, fresh, self._price
+                    )
+                    for offset, (op, new) in enumerate(zip(pattern.ops, self.plan(pattern).new, strict=True))
+                    for fresh in ([specs[first + at] for at in new if first + at not in self._held],)
+                ]
+            )
+        return rows
 
 
 def walk(graph: Graph, price: PriceOp) -> Walk:
@@ -79,51 +195,35 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
     steps, specs, storages = ops.steps, values.specs, values.storages
     sizes = _storage_bytes(values)
     held = {storages[vid] for vid in values.roles}
-    begin = min(steps.firsts, default=0)
-    kept_results = {storage for storage in held if storage >= begin}
-    plans: dict[int, _Plan] = {}
-    known: dict[tuple[object, ...], tuple[Row, ...]] = {}
-    priced: list[tuple[Row, ...]] = []
+    pricing = _Pricing(values, sizes, held, min(steps.firsts, default=0), price)
+    priced: list[Chunks] = []
     born = array("i", [NEVER]) * len(specs)
+    gone = array("i", [0]) * len(specs)
     read = bytearray(len(specs))
     index = at_argument = 0
     for pattern, first, module in zip(steps.patterns, steps.firsts, steps.modules, strict=True):
         arguments = steps.arguments[at_argument : at_argument + pattern.arity]
         at_argument += pattern.arity
-        plan = plans.get(id(pattern))
-        if plan is None:
-            plan = plans[id(pattern)] = _Plan(pattern)
-        for at, offset in plan.born:
-            born[first + at] = index + offset
-        for at in plan.read:
-            read[storages[first + at if at >= 0 else arguments[~at]]] = 1
-        key: tuple[object, ...] = (
-            id(pattern),
-            *[id(specs[vid]) for vid in arguments],
-            *[sizes[storages[vid]] for vid in arguments],
-            None if len(set(arguments)) == len(arguments) else tuple(map(arguments.index, arguments)),
-        )
-        if kept_results:  # memory that a parameter took over was there from the beginning
-            for at, _ in plan.born:
-                if first + at in kept_results:
-                    key = (key, at)
-                    born[first + at] = NEVER
-        rows = known.get(key)
-        if rows is None:
-            rows = known[key] = tuple(
-                [
-                    _row(op.run(index + offset, arguments, first, module), values, sizes, fresh, price)
-                    for offset, (op, new) in enumerate(zip(pattern.ops, plan.new, strict=True))
-                    for fresh in ([specs[first + at] for at in new if first + at not in held],)
-                ]
-            )
-        priced.append(rows)
-        index += len(pattern.ops)
+        plan = pricing.plan(pattern)
+        for at, made, last in plan.own:
+            born[first + at] = index + made
+            gone[first + at] = index + last + 1
+        for at, last, reads in plan.touched:
+            storage = storages[first + at if at >= 0 else arguments[~at]]
+            gone[storage] = max(gone[storage], index + last + 1)
+            if reads:
+                read[storage] = 1
+        priced.append(pricing.step(pattern, arguments, first, module, index))
+        index += pattern.length
+    for storage in pricing.taken_over:
+        born[storage] = NEVER
+    for vid in graph.outputs:
+        gone[storages[vid]] = index
     return Walk(
         PatternedRows(ops, priced),
         _sums(steps.modules, priced),
         {storage for storage in held if read[storage]},
-        follow(graph, sizes, held, born),
+        follow(graph, sizes, held, born, gone),
     )
 
 
@@ -140,10 +240,16 @@ def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Sequence[
     )
 
 
-def _sums(modules: Sequence[str], priced: Sequence[tuple[Row, ...]]) -> list[tuple[str, tuple[Row, ...], int]]:
-    counts = Counter(zip(modules, map(id, priced), strict=True))
-    rows = {id(found): found for found in priced}
-    return [(module, rows[number], count) for (module, number), count in counts.items()]
+def _sums(modules: Sequence[str], priced: Sequence[Chunks]) -> list[tuple[str, Rows, int]]:
+    ran = Counter(zip(modules, map(id, priced), strict=True))
+    of = {id(chunks): chunks for chunks in priced}
+    found: Counter[tuple[str, int]] = Counter()
+    rows_of: dict[int, Rows] = {}
+    for (module, number), count in ran.items():
+        for below, rows in of[number]:
+            rows_of[id(rows)] = rows
+            found[module + below, id(rows)] += count
+    return [(module, rows_of[number], count) for (module, number), count in found.items()]
 
 
 def _storage_bytes(values: PatternedValues) -> array[int]:

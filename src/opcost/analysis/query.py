@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.analysis import busy
 from opcost.analysis.aggregate import check_how, check_keys, combine, group
-from opcost.analysis.join import against_peak, runs_tf32, with_costs
+from opcost.analysis.join import against_peak, is_causal, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,
     Part,
@@ -22,14 +22,15 @@ from opcost.analysis.part import (
     usual_side,
 )
 from opcost.analysis.where import compile_where
-from opcost.core.answer import OWN_LABELS, Answer, AnswerLine
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole, over_runs
 from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.profile import Profile
-from opcost.core.wishes import Measure, Side, Wishes
+from opcost.core.wishes import Causal, Measure, Side, Wishes
 from opcost.errors import OpcostError, UnknownName, nearest
+from opcost.rules.registry import Convention
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,6 +43,7 @@ class Question:
     side: Side | None = None
     """None is the device where the trace has times of one."""
     measure: Measure = "time"
+    causal: Causal = "full"
     where: str | None = None
     type: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ class Question:
         for what, name, known in (
             ("side", self.side or "device", get_args(Side)),
             ("measure", self.measure, get_args(Measure)),
+            ("value of causal", self.causal, get_args(Causal)),
             *(("kind", kind, tuple(KINDS)) for kind in self.kind),
         ):
             if name not in known:
@@ -107,7 +110,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     """The answer to a question."""
     from opcost.rules import default_rules
 
-    profile = with_costs(profile, default_rules())
+    profile = with_costs(profile, default_rules(), Convention(causal=question.causal))
     side = question.side or usual_side(profile)
     loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
     host_total, device_total = _totals(profile)
@@ -129,6 +132,11 @@ def ask(profile: Profile, question: Question) -> Answer:
         lines.append(replace(line, role="unattributed", share=_share(line.time_ns, total), unpriced=0))
     lines.append(asker.total_line([*parts, *loose]))
     device = question.device
+    runs = profile.runs
+    is_per_run = runs > 1 and bool(keys or question.aggregate) and not _tells_runs_apart(question, keys)
+    told = runs if is_per_run else 1
+    if is_per_run:
+        lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
     return Answer(
         meta=profile.meta,
         side=side,
@@ -136,14 +144,16 @@ def ask(profile: Profile, question: Question) -> Answer:
         how=asker.how if keys or question.aggregate else "",
         lines=tuple(lines),
         percentiles=question.percentiles,
-        total_ns=total,
-        host_ns=host_total,
-        device_ns=device_total,
-        unattributed_ns=sum(kernel.duration_ns for kernel in profile.unattributed),
-        wall_ns=profile.wall_ns,
+        total_ns=over_runs(total, told),
+        host_ns=over_runs(host_total, told),
+        device_ns=over_runs(device_total, told),
+        unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), told) or 0,
+        wall_ns=over_runs(profile.wall_ns, told),
+        runs=runs,
+        is_per_run=is_per_run,
         devices=busy.devices(profile),
         peak=device.told if device else "",
-        notes=(*profile.notes, *_absent(profile, question), *_peak_notes(lines)),
+        notes=(*profile.notes, *_convention(profile, question), *_absent(profile, question), *_peak_notes(lines)),
     )
 
 
@@ -171,7 +181,7 @@ class _Asker:
         if hidden:
             rest = [part for _, members in hidden for part in members]
             words = {"name": f"({len(hidden)} more)"}
-            line = combine(rest, "sum", labels=words, percentiles=self.question.percentiles, role="rest")
+            line = self._combined(rest, "sum", words, role="rest")
             lines.append(replace(line, share=_share(line.time_ns, self.total)))
         return lines
 
@@ -191,7 +201,7 @@ class _Asker:
     def total_line(self, parts: Sequence[Part]) -> AnswerLine:
         """What all parts that passed add up to."""
         line = (
-            combine(parts, "sum", labels={"name": "total"}, role="total")
+            self._combined(parts, "sum", {"name": "total"}, role="total")
             if parts
             else AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0)
         )
@@ -215,8 +225,15 @@ class _Asker:
         line = self._finished([part], "sum", _own_labels(part))
         return replace(line, id=part.row.id if part.row else None)
 
+    def _combined(
+        self, parts: Sequence[Part], how: str, labels: Mapping[str, str], role: LineRole = "row"
+    ) -> AnswerLine:
+        question = self.question
+        percentiles = question.percentiles
+        return combine(parts, how, labels=labels, percentiles=percentiles, role=role, measure=question.measure)
+
     def _finished(self, parts: Sequence[Part], how: str, labels: Mapping[str, str]) -> AnswerLine:
-        line = combine(parts, how, labels=labels, percentiles=self.question.percentiles)
+        line = self._combined(parts, how, labels)
         line = replace(line, share=_share(line.time_ns, self.total))
         device = self.question.device
         if device is None:
@@ -248,8 +265,19 @@ def _totals(profile: Profile) -> tuple[float | None, float | None]:
     return (sum(host) if host else None), (sum(device) if device else None)
 
 
+def _tells_runs_apart(question: Question, keys: Sequence[str]) -> bool:
+    return "step" in keys or re.search(r"\bstep\b", question.where or "") is not None
+
+
 def _share(time: float | None, total: float | None) -> float | None:
     return time / total if time is not None and total else None
+
+
+def _convention(profile: Profile, question: Question) -> Iterator[Note]:
+    """How causal attention counts, where there is any."""
+    if any(map(is_causal, profile.rows)):
+        told = "in full; --causal half counts what the mask lets through" if question.causal == "full" else "by half"
+        yield Note("causal", f"causal attention counted {told}")
 
 
 def _absent(profile: Profile, question: Question) -> Iterator[Note]:
@@ -337,6 +365,7 @@ SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "computation": lambda line: line.computation,
     "flops": lambda line: line.flops,
     "memory": lambda line: line.memory,
+    "unpriced": lambda line: line.unpriced_share,
     "bandwidth": lambda line: line.bandwidth,
     "intensity": lambda line: line.intensity,
     "of_peak_flops": lambda line: line.of_peak_flops,
@@ -354,6 +383,7 @@ _ALIASES = {
     "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
     "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_of_peak": "of_peak_flops",
     "%_of_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
+    "%_unpriced": "unpriced",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
 

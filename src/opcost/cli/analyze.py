@@ -29,7 +29,7 @@ PAGE = 5_000
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
-    "exact", "width",
+    "exact", "width", "causal",
 )  # fmt: skip
 """Options that MegEngine's text has no place for."""
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")

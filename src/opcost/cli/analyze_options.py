@@ -103,6 +103,10 @@ class AnalyzeChoice:
         Literal["end", "kern"],
         parameter(show_default=True, help="end is the whole time, kern the waiting time before the kernel."),
     ] = "end"
+    causal: Annotated[
+        Literal["full", "half"],
+        parameter(show_default=True, help="Count the full square of causal attention, or only the unmasked half."),
+    ] = "full"
     device: Annotated[
         str | None,
         parameter(metavar="NAME", help="Compare rates with the peaks of this device: h200, a100, ..."),
@@ -153,6 +157,10 @@ class ReadChoice:
     """How traces are read, and the model that they are joined to."""
 
     partial: Annotated[bool, parameter(help="Read a damaged file up to the damage.")] = False
+    reader: Annotated[
+        str | None,
+        parameter(metavar="NAME", help="The format of the file where its content leaves doubts: kineto, mxnet, ..."),
+    ] = None
     cluster: Annotated[
         str | None,
         parameter(metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),

@@ -36,6 +36,7 @@ COMMANDS = {
     "profile": "Where a model's time goes: run it and measure every operator.",
     "predict": "How long a model would take on a device, without running it.",
     "calibrate": "Time single operators on the device at hand, for predict.",
+    "mfu": "How much of a device's peak a step uses.",
     "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",

@@ -68,6 +68,21 @@ Image = Annotated[
     int | None,
     parameter(group=MODEL, metavar="N", help="Of inputs that the model itself names: height and width of images."),
 ]
+TEXT = Group("Passes of a language model", sort_key=2)
+Prefill = Annotated[
+    int | None,
+    parameter(group=TEXT, metavar="N", help="The first N tokens of a text, read at once into an empty cache."),
+]
+Decode = Annotated[
+    int | None,
+    parameter(group=TEXT, metavar="N", help="The next N tokens at once, against a cache: --decode 1 --cache 4096."),
+]
+CacheTokens = Annotated[
+    int | None, parameter(group=TEXT, metavar="N", help="Tokens that are in the cache before --decode.")
+]
+StaticCache = Annotated[
+    int | None, parameter(group=TEXT, metavar="N", help="A static cache of N tokens in place of one that grows.")
+]
 Arguments = Annotated[
     tuple[str, ...],
     parameter(
@@ -99,11 +114,11 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "all allow_uncounted arg backward bar_length_max baseline batch by cal_activations cal_flops cal_params causal "
-    "cold_l2 columns config convention debug depth device dtype eval exact fail_if format help host_only image input "
+    "all allow_uncounted arg backward bar_length_max baseline batch by cache cal_activations cal_flops cal_params causal "
+    "cold_l2 columns config convention debug decode depth device dtype eval exact fail_if format help host_only image input "
     "layout limit load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_bytes max_flops "
-    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output profile_host quantity "
-    "quiet real repeat save_baseline seconds set sort style tokens top train version view warmup width".split()
+    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output prefill profile_host quantity "
+    "quiet real repeat save_baseline seconds set sort static style tokens top train version view warmup width".split()
 )
 """Flags of the commands that count or run; no option of a front end or recorder can be called so."""
 
@@ -165,6 +180,10 @@ class CountChoice:
 
     model: InputChoice = field(default_factory=InputChoice)
     frontend: FrontEndChoice = field(default_factory=FrontEndChoice)
+    prefill: Prefill = None
+    decode: Decode = None
+    cache: CacheTokens = None
+    static: StaticCache = None
     train: Annotated[
         bool | None,
         parameter(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group
 
-from opcost.cli.counting import report_of
-from opcost.cli.options import CountChoice, Quiet, SourceArgument, parameter
+from opcost.cli.counting import mode_of, report_of
+from opcost.cli.options import TEXT, CountChoice, Quiet, SourceArgument, parameter
 from opcost.cli.saying import say
+from opcost.cli.settings import parse_settings
 from opcost.cli.showing import check_file
 from opcost.core.plugin import PROFILE_VIEWS
 from opcost.core.progress import working
-from opcost.core.units import format_time
-from opcost.predicting import Prediction
+from opcost.core.units import format_bytes, format_time
+from opcost.errors import OpcostError
+from opcost.predicting import Prediction, TextTimes
 from opcost.predicting import predict as foretell
 
 PREDICTING = Group("What is predicted", sort_key=2)
@@ -37,9 +40,21 @@ def predict(
             help="What opcost calibrate wrote on this device, in place of what comes with opcost.",
         ),
     ] = None,
+    execution: Annotated[
+        Literal["graph", "eager", "compiled"] | None,
+        parameter(
+            group=PREDICTING,
+            help="Replayed as one graph (usual on a GPU), eagerly with the host's time, or with simple operators merged.",
+        ),
+    ] = None,
+    generate: Annotated[
+        int | None, parameter(group=TEXT, metavar="N", help="After --prefill, write N tokens, one after another.")
+    ] = None,
     by: Annotated[
         str,
-        parameter(group=WRITING, metavar="KEY", show_default=True, help="A line for each type, kind, module, or name."),
+        parameter(
+            group=WRITING, metavar="KEY", show_default=True, help="A line for each type, kind, module, name, or bound."
+        ),
     ] = "type",
     top: Annotated[
         int, parameter(group=WRITING, metavar="N", show_default=True, help="So many lines; 0 shows all.")
@@ -59,9 +74,15 @@ def predict(
     """Tell how long a model would take on a device, operator by operator, without running it."""
     if output is not None:
         check_file(output, PROFILE_VIEWS)
-    report = report_of(source, choice or CountChoice(), quiet=quiet)
-    with working(f"predicting {source}", quiet=quiet):
-        found = foretell(report, device=device, calibration=calibration)
+    choice = choice or CountChoice()
+    asked: dict[str, Any] = {"device": device, "calibration": calibration, "execution": execution}
+    if generate is None:
+        report = report_of(source, choice, quiet=quiet)
+        with working(f"predicting {source}", quiet=quiet):
+            found = foretell(report, **asked)
+    else:
+        with working(f"predicting {source}", quiet=quiet), redirect_stdout(sys.stderr):
+            found = foretell(source, generate=generate, **asked, **_about(choice))
     if output is not None:
         found.save(output)
     if not (quiet and output is not None):
@@ -71,11 +92,28 @@ def predict(
     return 0
 
 
+def _about(choice: CountChoice) -> dict[str, Any]:
+    """What was said of the model whose text is written."""
+    if choice.model.inputs:
+        raise OpcostError("--generate makes its own inputs", hint="leave --input out; --batch says how many texts")
+    return {
+        "set": parse_settings(choice.model.settings, "--set"),
+        "kwargs": parse_settings(choice.model.arguments, "--arg"),
+        "batch": choice.model.batch,
+        "dtype": choice.model.dtype,
+        "prefill": choice.prefill,
+        "decode": choice.decode,
+        "static": choice.static,
+        "mode": mode_of(train=choice.train),
+        "causal": choice.causal,
+    }
+
+
 def _told(found: Prediction) -> list[str]:
     low, high = map(format_time, found.band_ns)
     total = max(1, sum(found.bounds.values()))
     shares = ", ".join(f"{name} {100 * taken / total:.0f} %" for name, taken in found.bounds.items())
-    return [
+    lines = [
         "",
         f"latency      {format_time(found.latency_ns)}, four of five between {low} and {high}",
         f"             {found.meta['execution']}",
@@ -83,3 +121,15 @@ def _told(found: Prediction) -> list[str]:
         f"waits for    {shares}",
         f"calibration  {found.meta['calibration']}",
     ]
+    return lines if found.text is None else [*lines, *_text(found.text)]
+
+
+def _text(times: TextTimes) -> list[str]:
+    lines = [f"throughput   {times.tokens_per_second:,.1f} tokens/s of {times.batch} at once"]
+    if times.first_token_ns is not None:
+        lines.append(f"first token  after {format_time(times.first_token_ns)}")
+    if times.token_ns is not None:
+        lines.append(f"each token   {format_time(times.token_ns)}")
+    size, more = format_bytes(times.cache_bytes), format_bytes(times.cache_bytes_per_token)
+    lines.append(f"cache        {size} for {times.cache_tokens:,} tokens a text; one more of each takes {more}")
+    return lines

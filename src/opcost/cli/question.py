@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from opcost.analysis.query import Question
     from opcost.core.devices import Device
 
-_AS_TYPED = ("side", "where", "type", "kind", "module", "aggregate", "depth", "order_by")
+_AS_TYPED = ("side", "where", "type", "kind", "module", "aggregate", "depth", "order_by", "causal")
 
 
 def question_of(choice: AnalyzeChoice, *, top: int) -> Question:

@@ -25,7 +25,7 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
-            profile: Profile = read_profile(paths[0], partial=choice.partial)
+            profile: Profile = read_profile(paths[0], partial=choice.partial, reader=choice.reader)
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model
@@ -57,6 +57,7 @@ def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile
             cluster=choice.cluster,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
             partial=choice.partial,
+            reader=choice.reader,
         )
     profile = ranks.profile()
     told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))
@@ -72,7 +73,9 @@ def _rank_text(rank: dict[str, Any]) -> str:
     if rank["span_ns"]:
         said.append(f"device idle {format_time(rank['idle_ns'])} ({100 * rank['idle_ns'] / rank['span_ns']:.1f} %)")
     if rank["collective_ns"]:
-        said.append(f"collectives {format_time(rank['collective_ns'])}, of it waiting {format_time(rank['wait_ns'])}")
+        wait = rank["wait_ns"]
+        waiting = "not compared with the others" if wait is None else f"of it waiting {format_time(wait)}"
+        said.append(f"collectives {format_time(rank['collective_ns'])}, {waiting}")
     if rank["held_up_ns"]:
         said.append(f"others waited {format_time(rank['held_up_ns'])} for it")
     return ", ".join(said)

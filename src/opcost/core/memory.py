@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -66,9 +66,6 @@ class Memory:
     """What is held during each operator."""
 
 
-def packed(numbers: Sequence[int]) -> Sequence[int]:
-    """The same in little memory, where they are no larger than a machine's."""
-    try:
-        return array("q", numbers)
-    except OverflowError:
-        return tuple(numbers)
+def packed(numbers: Iterable[int], most: int) -> array[int] | list[int]:
+    """Numbers of which none is above `most`, in little memory where a machine's own hold that."""
+    return array("q", numbers) if most < 1 << 63 else list(numbers)

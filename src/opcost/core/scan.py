@@ -177,14 +177,14 @@ class Scan:
 def totals_of(tensors: Iterable[StoredTensor], experts: Experts | None = None) -> Totals:
     """The sums; of a mixture, all but the experts that a token does not use are active."""
     count = params = stored = scales = others = 0
-    for tensor in tensors:
+    for _, _, _, held, size, role, _, _, _ in tensors:
         count += 1
-        params += tensor.params
-        stored += tensor.bytes
-        if tensor.role == "scale":
-            scales += tensor.bytes
-        elif tensor.role != "weight":
-            others += tensor.bytes
+        params += held
+        stored += size
+        if role == "scale":
+            scales += size
+        elif role != "weight":
+            others += size
     active = None
     if experts is not None:
         active = params - experts.params + experts.params * experts.per_token // experts.count

@@ -270,7 +270,7 @@ def _memory(data: _Memory | None, peak_bytes: int) -> Memory:
         how=data.how,
         parts=data.parts,
         holders=data.holders,
-        curve=packed(data.curve),
+        curve=packed(data.curve, max(data.curve, default=0)),
     )
 
 

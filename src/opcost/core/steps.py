@@ -23,29 +23,99 @@ class PatternOp(NamedTuple):
     attrs: Attrs
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    below: str = ""
+    """What follows the path of the pattern's module in the path of the operator's own."""
 
     def run(self, index: int, arguments: Sequence[int], first: int, module: str) -> Op:
         """The operator with this index in a run of the pattern with these arguments that makes values from `first` on."""
         inputs = tuple([first + at if at >= 0 else arguments[~at] for at in self.inputs])
         outputs = tuple([first + at for at in self.outputs])
-        return Op(index, self.kind, self.raw, inputs, outputs, self.attrs, module)
+        return Op(index, self.kind, self.raw, inputs, outputs, self.attrs, module + self.below)
 
 
 class Pattern:
-    """Operators that run one after another in one module, with the values that they make; compared by identity."""
+    """Operators that run one after another, with the values that they make; compared by identity."""
 
-    __slots__ = ("arity", "new", "ops", "specs")
+    __slots__ = ("arity", "length", "new", "specs")
 
-    def __init__(
-        self, arity: int, ops: tuple[PatternOp, ...], specs: tuple[TensorSpec, ...], new: tuple[int, ...]
-    ) -> None:
+    def __init__(self, arity: int, length: int, specs: Sequence[TensorSpec], new: Sequence[int]) -> None:
         self.arity = arity
         """How many values it reads that were there before."""
-        self.ops = ops
+        self.length = length
+        """How many operators it has."""
         self.specs = specs
         """Of the values that it makes."""
         self.new = new
         """Which of these lie in memory of their own, and not in some other value's."""
+
+    @property
+    def ops(self) -> Sequence[PatternOp]:
+        raise NotImplementedError
+
+
+class Single(Pattern):
+    """The operators of one call, all in one module."""
+
+    __slots__ = ("_ops",)
+
+    def __init__(
+        self, arity: int, ops: tuple[PatternOp, ...], specs: tuple[TensorSpec, ...], new: tuple[int, ...]
+    ) -> None:
+        super().__init__(arity, len(ops), specs, new)
+        self._ops = ops
+
+    @property
+    def ops(self) -> Sequence[PatternOp]:
+        return self._ops
+
+
+class Part:
+    """One call of several."""
+
+    __slots__ = ("below", "first", "pattern", "places")
+
+    def __init__(self, pattern: Single, first: int, places: Sequence[int], below: str) -> None:
+        self.pattern = pattern
+        self.first = first
+        """The first value that it makes, as a place in the whole."""
+        self.places = places
+        """Its arguments, as places in the whole."""
+        self.below = below
+        """What follows the path of the whole's module in the path of the module that makes the call."""
+
+    def arguments(self, arguments: Sequence[int], first: int) -> list[int]:
+        """The values that it reads in a run of the whole with these arguments that makes values from `first` on."""
+        return [first + at if at >= 0 else arguments[~at] for at in self.places]
+
+
+class Joined(Pattern):
+    """Calls that come one after another, in one module or below it."""
+
+    __slots__ = ("_ops", "parts")
+
+    def __init__(self, arity: int, parts: Sequence[Part]) -> None:
+        specs = [spec for part in parts for spec in part.pattern.specs]
+        new = [part.first + at for part in parts for at in part.pattern.new]
+        super().__init__(arity, sum([part.pattern.length for part in parts]), specs, new)
+        self.parts = parts
+        self._ops: Sequence[PatternOp] = ()
+
+    @property
+    def ops(self) -> Sequence[PatternOp]:
+        """Made when asked for, since they are seldom looked at."""
+        self._ops = self._ops or [
+            PatternOp(
+                op.kind,
+                op.raw,
+                op.attrs,
+                tuple([part.first + at if at >= 0 else part.places[~at] for at in op.inputs]),
+                tuple([part.first + at for at in op.outputs]),
+                part.below,
+            )
+            for part in self.parts
+            for op in part.pattern.ops
+        ]
+        return self._ops
 
 
 class Step(NamedTuple):
@@ -58,8 +128,16 @@ class Step(NamedTuple):
     module: str
 
 
+class Place(NamedTuple):
+    """Where a step stands in a run."""
+
+    number: int
+    arguments: int
+    """How many arguments the steps before it have."""
+
+
 class Steps:
-    """A run, step by step. Steps that come again in the same order, reading one another, become one step each time."""
+    """A run, step by step."""
 
     def __init__(self) -> None:
         self.patterns: list[Pattern] = []
@@ -67,84 +145,23 @@ class Steps:
         self.firsts = array("i")
         self.arguments = array("i")
         self.operators = 0
-        self._turns: dict[int, Turn] = {}
-        """By the first pattern of each."""
-        self._turn: Turn | None = None
-        """The one that has begun, the parts of it that are to come, and what came so far."""
-        self._coming: Iterator[Part] = iter(())
-        self._next: Part | None = None
-        self._begin = 0
-        self._begun: list[tuple[Pattern, Sequence[int], int, str]] = []
-        self._given: list[int] = []
-        self._searched = 0
 
     def append(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str) -> None:
-        self.operators += len(pattern.ops)
-        part = self._next
-        if part is not None:
-            begin = self._begin
-            if pattern is part.pattern and first == begin + part.first:
-                for at, place in part.inside:
-                    if arguments[at] != begin + place:
-                        break
-                else:
-                    self._given += [arguments[at] for at in part.given]
-                    self._begun.append((pattern, arguments, first, module))
-                    self._next = next(self._coming, None)
-                    if self._next is None:
-                        self._end_turn()
-                    return
-            self.settle()
-        turn = self._turns.get(id(pattern))
-        if turn is not None:
-            self._turn, self._coming, self._begin = turn, iter(turn.parts[1:]), first
-            self._next = next(self._coming)
-            self._begun.append((pattern, arguments, first, module))
-            self._given += arguments
-            return
-        self._add(pattern, arguments, first, module)
-        if len(self.patterns) >= self._searched + WINDOW:
-            self._searched = len(self.patterns)
-            self._search()
-
-    def _end_turn(self) -> None:
-        assert self._turn is not None
-        module = self._begun[0][3]
-        if len({step[3] for step in self._begun}) == 1:
-            self._add(self._turn.pattern, self._given, self._begin, module)
-            self._begun.clear()
-            self._given.clear()
-        else:
-            self.settle()
-
-    def _add(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str) -> None:
         self.patterns.append(pattern)
         self.modules.append(module)
         self.firsts.append(first)
         self.arguments.extend(arguments)
+        self.operators += pattern.length
 
-    def settle(self) -> None:
-        """Write down, one by one, the steps of a turn that has begun and did not end."""
-        for step in self._begun:
-            self._add(*step)
-        self._begun.clear()
-        self._given.clear()
-        self._next = None
-
-    def _search(self) -> None:
-        """Look whether the latest steps are the third turn of the same."""
-        latest = self.patterns[-WINDOW:]
-        for length in range(2, WINDOW // 3 + 1):
-            turn = latest[-length:]
-            if latest[-2 * length : -length] == turn and latest[-3 * length : -2 * length] == turn:
-                steps = list(self.since(len(self.patterns) - 2 * length))
-                found, before = turn_of(steps[length:]), turn_of(steps[:length])
-                if found is not None and before is not None and found.parts == before.parts:
-                    self._turns[id(turn[0])] = found
-                return
+    def replace(self, number: int, step: Step) -> None:
+        """Let one step that does the same stand for all from this one on."""
+        gone = self.patterns[number:]
+        self.operators -= sum([pattern.length for pattern in gone])
+        del self.arguments[len(self.arguments) - sum([pattern.arity for pattern in gone]) :]
+        del self.patterns[number:], self.modules[number:], self.firsts[number:]
+        self.append(*step)
 
     def __len__(self) -> int:
-        self.settle()
         return len(self.patterns)
 
     def __iter__(self) -> Iterator[Step]:
@@ -152,62 +169,20 @@ class Steps:
 
     def since(self, number: int) -> Iterator[Step]:
         """The steps from one on."""
-        self.settle()
-        arguments, patterns = self.arguments, self.patterns[number:]
-        at = len(arguments) - sum([pattern.arity for pattern in patterns])
-        for pattern, module, first in zip(patterns, self.modules[number:], self.firsts[number:], strict=True):
-            end = at + pattern.arity
-            yield Step(pattern, arguments[at:end], first, module)
-            at = end
+        return self.between(self.place(number), len(self.patterns))
 
+    def place(self, number: int) -> Place:
+        """Where a step stands; cheap near the end."""
+        return Place(number, len(self.arguments) - sum([pattern.arity for pattern in self.patterns[number:]]))
 
-WINDOW = 384
-"""So many steps are looked at together; a turn that comes again is at most a third of them."""
-
-
-class Part(NamedTuple):
-    """One step of a turn."""
-
-    pattern: Pattern
-    first: int
-    """The first value that it makes, counted from the first of the turn."""
-    inside: tuple[tuple[int, int], ...]
-    """Its arguments that are values of the turn, with their places in it."""
-    given: tuple[int, ...]
-    """Its arguments from outside."""
-
-
-class Turn(NamedTuple):
-    """Steps that come again, as one pattern."""
-
-    pattern: Pattern
-    parts: list[Part]
-
-
-def turn_of(steps: Sequence[Step]) -> Turn | None:
-    """Steps as one pattern; None where they run in several modules, or something else made values between them."""
-    begin, module = steps[0].first, steps[0].module
-    parts: list[Part] = []
-    ops: list[PatternOp] = []
-    specs: list[TensorSpec] = []
-    new: list[int] = []
-    outside = 0
-    for pattern, arguments, first, running in steps:
-        if running != module or first != begin + len(specs) or not pattern.specs:
-            return None
-        shift = len(specs)
-        places = {at: value - begin for at, value in enumerate(arguments) if begin <= value < first}
-        inside = tuple(places.items())
-        given = tuple([at for at in range(len(arguments)) if at not in places])
-        places.update((at, ~(outside + number)) for number, at in enumerate(given))
-        for op in pattern.ops:
-            inputs = tuple([shift + at if at >= 0 else places[~at] for at in op.inputs])
-            ops.append(op._replace(inputs=inputs, outputs=tuple([shift + at for at in op.outputs])))
-        parts.append(Part(pattern, shift, inside, given))
-        outside += len(given)
-        specs += pattern.specs
-        new += [shift + at for at in pattern.new]
-    return Turn(Pattern(outside, tuple(ops), tuple(specs), tuple(new)), parts)
+    def between(self, begin: Place, end: int) -> Iterator[Step]:
+        """The steps from a place on, up to the one with the number `end`."""
+        number, at = begin
+        steps = zip(self.patterns[number:end], self.modules[number:end], self.firsts[number:end], strict=True)
+        for pattern, module, first in steps:
+            begin_next = at + pattern.arity
+            yield Step(pattern, self.arguments[at:begin_next], first, module)
+            at = begin_next
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -251,10 +226,9 @@ class PatternedOps(Expanded[Op]):
     __slots__ = ("_begins", "_ends", "steps")
 
     def __init__(self, steps: Steps) -> None:
-        steps.settle()
         self.steps = steps
-        self._ends = array("q", accumulate(len(pattern.ops) for pattern in steps.patterns))
-        self._begins = array("q", accumulate((pattern.arity for pattern in steps.patterns), initial=0))
+        self._ends = array("q", accumulate([pattern.length for pattern in steps.patterns]))
+        self._begins = array("q", accumulate([pattern.arity for pattern in steps.patterns], initial=0))
 
     def __len__(self) -> int:
         return self.steps.operators

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 Side: TypeAlias = Literal["device", "host"]
 Measure: TypeAlias = Literal["time", "wait"]
+Causal: TypeAlias = Literal["full", "half"]
 
 
 class Wishes(TypedDict, total=False):
@@ -19,6 +20,8 @@ class Wishes(TypedDict, total=False):
     """Times of the device or of the host; of the device where the trace has any."""
     measure: Measure | None
     """What is asked about: the time that an operator took, or its wait from the beginning to the first kernel."""
+    causal: Causal | None
+    """Whether the whole square of a causal attention counts, as in a count unless it says otherwise, or the unmasked half."""
     where: str | None
     """A condition, such as `time > 1ms and kind == "conv"`."""
     type: str | Iterable[str] | None

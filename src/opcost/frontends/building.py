@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any
 
-from opcost.core.graph import NO_ATTRS, Attrs, Graph, Note, Op, Role, TensorSpec, Value
+from opcost.core.graph import NO_ATTRS, Attr, Attrs, Graph, Note, Op, Role, TensorSpec, Value
 from opcost.core.shapes import text
 from opcost.errors import InputError, SourceError
 
@@ -22,7 +22,7 @@ class GraphBuilder:
         self.notes: dict[Note, None] = {}
         self.choices: list[tuple[tuple[int, int], ...]] = []
         self._specs: dict[tuple[Any, str], TensorSpec] = {}
-        self._attrs: dict[str, Attrs] = {}
+        self._attrs: dict[tuple[tuple[str, Attr], ...], Attrs] = {}
 
     def spec(self, shape: tuple[int | None, ...] | None, dtype: str) -> TensorSpec:
         found = self._specs.get((shape, dtype))
@@ -57,7 +57,7 @@ class GraphBuilder:
         native: Attrs = NO_ATTRS,
     ) -> None:
         """A new operator."""
-        attrs = self._attrs.setdefault(repr(sorted(attrs.items())), attrs) if attrs else NO_ATTRS
+        attrs = self._attrs.setdefault(tuple(attrs.items()), attrs) if attrs else NO_ATTRS
         self.ops.append(
             Op(len(self.ops), kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat, native=native)
         )

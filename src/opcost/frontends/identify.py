@@ -16,6 +16,8 @@ class Identity(NamedTuple):
 
     what: str
     hint: str
+    is_own: bool = False
+    """Whether opcost wrote it."""
 
 
 _COUNT_THE_CODE = "count the code that builds the model: path/to/file.py:Net or package.module:factory"
@@ -52,6 +54,20 @@ _JSON_KEYS: tuple[tuple[str, Identity], ...] = (
     ("weight_map", Identity("the index of a sharded checkpoint", _WEIGHTS_ONLY)),
     ("nodes", Identity("a graph as JSON (MXNet's symbols look like this)", _NO_READER)),
 )
+
+_OWN: dict[str, Identity] = {
+    "opcost.report": Identity("a report of opcost", "`opcost show` prints it", is_own=True),
+    "opcost.profile": Identity("a profile of opcost", "`opcost analyze` shows it", is_own=True),
+    "opcost.answer": Identity(
+        "what `opcost analyze` found in a profile", "`opcost analyze` takes the profile itself", is_own=True
+    ),
+    "opcost.scan": Identity(
+        "what `opcost scan` found in a checkpoint", "`opcost scan` takes the checkpoint", is_own=True
+    ),
+    "opcost.baseline": Identity("a baseline of opcost", "`opcost check --baseline` takes it", is_own=True),
+    "opcost.calibration": Identity("a calibration of opcost", "`opcost predict --device` takes it", is_own=True),
+}
+"""By the schema that the file names, without its version."""
 
 _SUFFIXES: dict[str, Identity] = {
     ".onnx": Identity("an ONNX model", _NO_READER),
@@ -114,8 +130,8 @@ def _identify_json(path: Path) -> Identity:
     keys = content if isinstance(content, dict) else {}
     if "model_type" in keys or "architectures" in keys:
         return Identity("a Hugging Face configuration", f"write hf:{path}")
-    if str(keys.get("schema")).startswith("opcost.report/"):
-        return Identity("a report of opcost", "`opcost show` prints it")
+    if (own := _OWN.get(str(keys.get("schema")).partition("/")[0])) is not None:
+        return own
     for key, identity in _JSON_KEYS:
         if key in keys:
             return identity

@@ -38,6 +38,42 @@ class Sizes(NamedTuple):
                 raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
 
 
+class Text(NamedTuple):
+    """One pass of a language model over a text; None: not asked for."""
+
+    prefill: int | None = None
+    """The first tokens of a text, read at once into an empty cache."""
+    decode: int | None = None
+    """The next tokens, against a cache of those before."""
+    cache: int | None = None
+    """Tokens that are in the cache before."""
+    static: int | None = None
+    """The length of a static cache, which is there from the start; without it the cache grows."""
+
+    def check(self) -> None:
+        """Raise for a pass that there is not."""
+        for name, size in self._asdict().items():
+            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+                raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
+        if any(self) and (self.prefill is None) == (self.decode is None):
+            raise InputError(
+                "a pass of a language model is either its prefill or a decode step",
+                hint="prefill=1024, or decode=1 with cache=1024",
+            )
+        if (self.decode is None) != (self.cache is None):
+            raise InputError(
+                "a decode step runs against a cache of the tokens before it", hint="give both: decode=1, cache=1024"
+            )
+
+    @property
+    def told(self) -> str:
+        """What runs, in words."""
+        cache = "" if self.static is None else f" of {self.static} at most"
+        if self.prefill is not None:
+            return f"prefill of {self.prefill}{cache and ' into a cache' + cache}"
+        return f"decode of {self.decode} after {self.cache}{cache}"
+
+
 def refuse_running(options: CountOptions, what: str) -> None:
     """Raise where something is asked that only a run of the model could tell; `what` says that it is a file, and which."""
     for asked, wanted in (
@@ -117,6 +153,8 @@ class CountOptions:
     """One element type for all, a list as long as the shapes, or a mapping from argument names."""
     sizes: Sizes = field(default_factory=Sizes)
     """Of the inputs that are made up where neither inputs nor shapes are given."""
+    text: Text = field(default_factory=Text)
+    """A pass of a language model that makes its own inputs."""
     dtype: str | None = None
     """To count the model, and inputs that are made for it, in this floating element type."""
     backward: bool = False
@@ -134,3 +172,4 @@ class CountOptions:
     def __post_init__(self) -> None:
         check_mode(self.mode)
         self.sizes.check()
+        self.text.check()

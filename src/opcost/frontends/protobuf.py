@@ -173,6 +173,8 @@ def integers(field: Field) -> list[int]:
     if isinstance(field, int):
         return [signed(field)]
     data = field if isinstance(field, bytes) else field.read(SMALL)
+    if not data or max(data) < 0x80:  # each has one byte
+        return list(data)
     found, at = [], 0
     while at < len(data):
         value, at = varint(data, at)
@@ -191,7 +193,15 @@ def floats(field: Field, form: str = "f") -> list[float]:
 
 def text(field: Field) -> str:
     """A text; what is not UTF-8 in it is replaced."""
-    return (field if isinstance(field, bytes) else _bytes(field)).decode("utf-8", "replace")
+    return (field if type(field) is bytes else _bytes(field)).decode("utf-8", "replace")
+
+
+def long_text(field: Field, most: int) -> str:
+    """A text of up to so many bytes; a longer one is left out."""
+    found = piece(field)
+    if size_of(found) > most:
+        return ""
+    return (found if isinstance(found, bytes) else found.read(most)).decode("utf-8", "replace")
 
 
 def whole(field: Field) -> int:
@@ -239,7 +249,13 @@ class Parts:
         return whole(self.found[number][-1]) if number in self.found else default
 
     def integers(self, number: int) -> list[int]:
-        return [value for each in self.all(number) for value in integers(each)]
+        found: list[int] = []
+        for each in self.found.get(number, ()):
+            if type(each) is int and each < 1 << 63:
+                found.append(each)
+            else:
+                found += integers(each)
+        return found
 
     def messages(self, number: int) -> list[Parts]:
         return [Parts.of(piece(each)) for each in self.all(number)]

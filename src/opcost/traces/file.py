@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
+from itertools import pairwise
 from json import JSONDecodeError
 from os import PathLike
 from pathlib import Path
@@ -19,6 +20,8 @@ from opcost.errors import SourceError
 
 HEAD_BYTES = 1 << 16
 """How much of a file, unpacked, a reader sees when it is asked whether it reads it."""
+HEADS = (HEAD_BYTES, 1 << 20, 1 << 24)
+"""The same again where that much does not tell: what makes a trace may stand behind megabytes of metadata."""
 
 GZIP = b"\x1f\x8b"
 SMALL_UNPACKED = 32 << 20
@@ -64,16 +67,28 @@ class TraceFile:
     @cached_property
     def head(self) -> bytes:
         """The first bytes of the unpacked content; of a damaged gzip file, what can be unpacked."""
-        found = b""
+        return self._beginning(HEAD_BYTES)
+
+    def heads(self) -> Iterator[bytes]:
+        """Ever longer beginnings, for those who cannot tell by the first, as long as the file has more."""
+        yield self.head
+        for before, size in pairwise(HEADS):
+            found = self._beginning(size)
+            if len(found) <= before:
+                return
+            yield found
+
+    def _beginning(self, size: int) -> bytes:
+        found = bytearray()
         try:
             for piece in self.pieces():
                 found += piece
-                if len(found) >= HEAD_BYTES:
+                if len(found) >= size:
                     break
         except DAMAGE as exc:
             if not found:
                 raise SourceError(f"{self.path} looks gzipped but cannot be unpacked: {exc}") from exc
-        return found[:HEAD_BYTES]
+        return bytes(memoryview(found)[:size])
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 NS_PER_MS = 1_000_000
 _TRACE = re.compile(rb'^\s*\{\s*"traceEvents"\s*:')
-_MARKS = re.compile(
-    rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device Storage)"|"process_name"[^}]*"pid"|"cpu/0"'
-)
+_MARKS = re.compile(rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device Storage)"|"cpu/0"')
 _AGGREGATE = re.compile(rb'^\s*\{\s*"Time"\s*:\s*\{')
 _TABLE = re.compile(rb"^\s*Profile Statistics")
 _LINE = re.compile(r"(\S.*?)\s+(\d+)" + r"\s+(-?\d+\.\d+)" * 4)

@@ -6,8 +6,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Protocol
 
 from opcost.core.plugin import TRACES, answering_for, tell_fault, usable
-from opcost.errors import AmbiguousSource, OpcostError, UnknownSource
+from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
 from opcost.traces.file import TraceFile
+from opcost.traces.seen import seen_in
 
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
@@ -19,7 +20,7 @@ class Reader(Protocol):
     name: str
 
     def sniff(self, head: bytes) -> bool:
-        """Whether a file that begins with these bytes (unpacked) is of this format."""
+        """Whether a file that begins with these bytes (unpacked) is of this format; asked again with more where nobody knows."""
         ...
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
@@ -33,35 +34,70 @@ def readers() -> tuple[Reader, ...]:
 
 
 def claimant(file: TraceFile) -> Reader | None:
-    """The reader that claims this file; more than one is an error and not a guess."""
-    claims = []
-    for reader in readers():
-        try:
-            if reader.sniff(file.head):
-                claims.append(reader)
-        except (OpcostError, OSError, KeyboardInterrupt):
-            raise
-        except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-            tell_fault(TRACES, reader, "asked whether it reads a trace", exc)
-    if len(claims) > 1:
-        raise AmbiguousSource(f"{' and '.join(reader.name for reader in claims)} both claim the file {file.path}")
-    return claims[0] if claims else None
+    """The one reader that claims this file by its beginning, or by more of it where none or several do.
+
+    That several still claim it is an error and not a guess.
+    """
+    claims: list[Reader] = []
+    for head in file.heads():
+        claims = [reader for reader in readers() if _claims(reader, head)]
+        if len(claims) == 1:
+            return claims[0]
+    if claims:
+        names = [reader.name for reader in claims]
+        raise AmbiguousSource(
+            f"{' and '.join(names)} both claim the file {file.path}: it has {seen_in(file.head)}",
+            hint=f"say which of them reads it: --reader {names[0]} (reader={names[0]!r})",
+        )
+    return None
 
 
-def reader_of(file: TraceFile) -> Reader:
-    """The one reader of this file; that there is none is an error which says what the file is."""
+def _claims(reader: Reader, head: bytes) -> bool:
+    try:
+        return reader.sniff(head)
+    except (OpcostError, OSError, KeyboardInterrupt):
+        raise
+    except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
+        tell_fault(TRACES, reader, "asked whether it reads a trace", exc)
+        return False
+
+
+def check_reader(name: str | None) -> None:
+    """Raise for a reader that does not exist, before a long file is opened."""
+    known = [reader.name for reader in readers()]
+    if name is not None and name not in known:
+        raise UnknownName("reader", name, known)
+
+
+def reader_of(file: TraceFile, name: str | None = None) -> Reader:
+    """The reader of this name, or the one that claims the file; that there is none is an error which says what the file is."""
+    check_reader(name)
+    known = {reader.name: reader for reader in readers()}
+    if name is not None:
+        return known[name]
     if (found := claimant(file)) is not None:
         return found
-    from opcost.frontends.identify import identify
+    from opcost.frontends.identify import Identity, identify
 
-    known = ", ".join(reader.name for reader in readers())
-    what = "gzipped content of an unknown kind" if file.packed else identify(file.path).what
-    raise UnknownSource(f"{file.path} is not a trace that opcost reads: it is {what}", hint=f"known formats: {known}")
+    told = Identity("gzipped", "") if file.packed else identify(file.path)
+    seen = seen_in(file.head)
+    raise UnknownSource(
+        f"{file.path} is not a trace that opcost reads: it is {told.what}{f', with {seen}' if seen else ''}",
+        hint=told.hint
+        if told.is_own
+        else f"readers: {', '.join(known)}; --reader NAME (reader=) takes one of them anyway",
+    )
 
 
-def read(path: str | PathLike[str], *, partial: bool = False) -> Profile:
+def read(path: str | PathLike[str], *, partial: bool = False, reader: str | None = None) -> Profile:
     """The profile in this file, of whatever tool it comes from."""
     file = TraceFile(path)
-    reader = reader_of(file)
-    with answering_for(reader, "reading a trace"):
-        return reader.read(file, partial=partial)
+    found = reader_of(file, reader)
+    with answering_for(found, "reading a trace"):
+        profile = found.read(file, partial=partial)
+    if not profile.rows and not profile.unattributed:
+        raise SourceError(
+            f"{file.path}: as a trace of {found.name}, it holds neither an operator nor device work",
+            hint="record the trace again, while the model runs",
+        )
+    return profile

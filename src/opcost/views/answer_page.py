@@ -16,7 +16,7 @@ MANY_SAID = 64
 
 def answer_page(answer: Answer, options: AnswerOptions) -> Page:
     """The lines, where they are from, and what they must be seen against."""
-    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')})"
+    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')}){runs_text(answer)}"
     summary = Summary(heading=(heading,), seen_against=tuple(summary_lines(answer)))
     return Page(list_answer(answer, options.columns), summary)
 
@@ -26,6 +26,9 @@ def summary_lines(answer: Answer) -> list[str]:
     said = []
     totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
     known = [f"{name} time {held_time(value)}" for name, value in totals if value is not None]
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    if total is not None and total.computation is not None and total.unpriced_share:
+        known.append(f"{held(f'{100 * total.unpriced_share:.1f} %')} of the {answer.side} time without a price")
     if known:
         said.append(" · ".join(known))
     if answer.unattributed_ns:
@@ -45,6 +48,13 @@ def summary_lines(answer: Answer) -> list[str]:
         said.append(f"peaks of {answer.peak}")
     said += some([shortened(note.text, LONG_LINE) for note in answer.notes], MANY_SAID, kind="notes")
     return said
+
+
+def runs_text(answer: Answer) -> str:
+    """How many runs there are, and whether they are told of one by one or together."""
+    if answer.runs == 1:
+        return ""
+    return f", {answer.runs} runs, {'per run' if answer.is_per_run else 'all of them'}"
 
 
 def launches_text(use: Busy) -> str:

@@ -43,6 +43,27 @@ def test_what_the_official_writer_writes_is_read_alike(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("missing", ["dtype", "shape", "data_offsets"])
+def test_an_entry_must_be_whole(tmp_path: Path, missing: str) -> None:
+    entry = {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}
+    header = json.dumps({"a": {name: part for name, part in entry.items() if name != missing}}).encode()
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    with pytest.raises(SourceError, match="is not a safetensors file that can be read"):
+        opcost.scan(path)
+
+
+def test_metadata_may_use_the_words_of_entries(tmp_path: Path) -> None:
+    told = {
+        "__metadata__": {"shape": "4x6", "dtype": "bf16"},
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+    }
+    header = json.dumps(told).encode()
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    assert opcost.scan(path).totals.params == 2
+
+
 @pytest.mark.parametrize("how", ["index", "folder", "files"])
 def test_shards_are_one_checkpoint(tmp_path: Path, how: str) -> None:
     index = write_sharded(tmp_path, [{f"layers.{n}.{name}": kind for name, kind in LAYER.items()} for n in range(3)])

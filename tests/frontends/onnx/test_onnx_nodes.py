@@ -81,4 +81,4 @@ def test_shapes_are_those_of_the_recorded_outputs(capsys: pytest.CaptureFixture[
         print(f"\nONNX's own models of single operators: {dict(counts)}; with arithmetic: {dict(arithmetic)}")
     assert not wrong
     assert sum(counts.values()) > 1500
-    assert arithmetic["equal"] / sum(arithmetic.values()) > 0.94
+    assert arithmetic["equal"] / sum(arithmetic.values()) > 0.97

@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import helpers_models
 import pytest
@@ -28,19 +29,16 @@ from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.load import load
 from opcost.frontends.torch.recording import recorder
+from opcost.frontends.torch.recording.run import Run
 from opcost.rules import default_rules
 
 TURNS = 40
 
 
 def counted(after: int, model: Any, *args: Any, **options: Any) -> Report:
-    """A count that takes a run for long after so many operators."""
-    before = recorder.REPLAYS_AFTER
-    recorder.REPLAYS_AFTER = after
-    try:
+    """A count that takes a run for long after so many operators, and follows memory as that of a long run."""
+    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(Run, "_lifetimes", lambda _: None):
         return opcost.count(model, *args, **options)
-    finally:
-        recorder.REPLAYS_AFTER = before
 
 
 def assert_same(model: Any, *args: Any, **options: Any) -> Report:
@@ -53,6 +51,19 @@ def assert_same(model: Any, *args: Any, **options: Any) -> Report:
         assert to_dict(replayed) == to_dict(usual)
         assert replayed.rows == usual.rows
     return usual
+
+
+class Failing(nn.Module):
+    """Raises at every third call, between two operators."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        x = x.sin()
+        if self.calls % 3 == 0:
+            raise ValueError("on purpose")
+        return x.cos()
 
 
 # -- loops -----------------------------------------------------------------------------------------------------------
@@ -75,6 +86,7 @@ class Loop(nn.Module):
         self.drop = nn.Dropout(0.5)
         self.tied = nn.Linear(6, 6, bias=False)
         self.tied.weight = self.weight
+        self.failing = Failing()
 
     def forward(self, x: Tensor) -> Tensor:
         for number in range(TURNS):
@@ -106,6 +118,31 @@ def _keeps(net: Any, x: Tensor, number: int) -> Tensor:
     return torch.stack(net.kept).sum(0)
 
 
+def _tags(net: Any, x: Tensor, number: int) -> Tensor:
+    """A new tensor has no attribute that an earlier one was given."""
+    made: Any = x * 2
+    fresh = not hasattr(made, "number")
+    made.number = number
+    return made + 1 if fresh else made @ net.weight
+
+
+def _asks(net: Any, x: Tensor, number: int) -> Tensor:
+    """A new tensor asks for no gradient, though an earlier one was told to; products of several axes heed that."""
+    made = (x * 2).view(2, 2, 6)
+    product = made @ net.frozen
+    if number % 3 == 0:
+        made.requires_grad_()
+    return product.view(4, 6) + (made @ net.frozen).view(4, 6)
+
+
+def _fails(net: Any, x: Tensor, number: int) -> Tensor:
+    """What ran in a module before it failed counts, and what the model does then."""
+    try:
+        return net.failing(x) if number % 4 == 3 else net.failing(x * 2)
+    except ValueError:
+        return x + 1
+
+
 LOOPS: dict[str, Callable[[Any, Tensor, int], Tensor]] = {
     "arithmetic": lambda net, x, number: torch.relu(x @ net.weight).mul(2.0).add(x).tanh() - 1 / (x + 2),
     "same argument twice": lambda net, x, number: x * x + torch.cat([x, x])[:4],
@@ -129,6 +166,10 @@ LOOPS: dict[str, Callable[[Any, Tensor, int], Tensor]] = {
     "keeps": _keeps,
     "in place": lambda net, x, number: F.relu(x.clone(), inplace=True).sub_(1),
     "written to": lambda net, x, number: torch.add(x, 1, out=torch.empty(4, 6)),
+    "an attribute": _tags,
+    "a gradient now and then": _asks,
+    "fails now and then": _fails,
+    "a turn over modules": lambda net, x, number: net.norm(net.cell(x + 1, x)) * 2,
     "without a gradient": lambda net, x, number: (x.requires_grad_() if number == 20 else x) + 1,
 }
 
@@ -263,6 +304,49 @@ def test_a_turn_that_comes_again_is_one_step() -> None:
     few, many = graph_of_a_loop(1000), graph_of_a_loop(3000)
     assert len(many.ops) - len(few.ops) == 5 * 2000
     assert len(many.ops.steps) - len(few.ops.steps) == 2000
+
+
+class Block(nn.Module):
+    """A layer of a language model that keeps what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, cache: dict[Any, Tensor]) -> Tensor:
+        seen = cache[self] = torch.cat([cache[self], x]) if self in cache else x * 1
+        return x + self.second(torch.relu(self.first(x @ seen.t() @ seen)))
+
+
+class Blocks(nn.Module):
+    """So many of them, for so many tokens."""
+
+    def __init__(self, blocks: int, tokens: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(blocks)])
+        self.tokens = tokens
+
+    def forward(self, x: Tensor) -> Tensor:
+        cache: dict[Any, Tensor] = {}
+        for _ in range(self.tokens):
+            for block in self.blocks:
+                x = block(x, cache)
+        return x
+
+
+def test_a_module_that_does_what_its_like_did_is_one_step() -> None:
+    model, tokens, blocks = Blocks(12, 5), 5, 12
+    assert_same(model, torch.zeros(1, 8))
+    before = recorder.REPLAYS_AFTER
+    recorder.REPLAYS_AFTER = 0
+    try:
+        graph = load(model, CountOptions(inputs=(torch.zeros(1, 8),)))
+    finally:
+        recorder.REPLAYS_AFTER = before
+    # Of each token the first block is new, since more was seen, and call by call: cat, t, two products, two layers with relu
+    # between them, and add. Of the first token the second is so too, because a run cannot tell of the operator that began it.
+    assert len(graph.ops.steps) == tokens * (8 + blocks - 1) + 8 - 1
+    assert [row.op.module for row in opcost.count(model, torch.zeros(1, 8)).rows] == [op.module for op in graph.ops]
 
 
 def test_memory_hardly_grows_with_repeated_operators() -> None:

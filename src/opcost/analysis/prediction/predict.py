@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
+from opcost.analysis.prediction.lengths import Piece
+from opcost.analysis.prediction.merging import merged
 from opcost.analysis.prediction.speeds import Speeds, Told
 from opcost.analysis.prediction.work import work_of
+from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
+
+Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 
 GAP_NS = 700
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
@@ -19,10 +25,16 @@ WHOLE = {"inference": 0.115, "training": 0.16}
 five lie inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
+HOSTS = 0.45
+"""How far the host's own time is off: another processor, another load, other Python."""
+UNCHECKED = 0.2
+"""How far what was never held against measured models may be off besides: decode steps, and what a compiler merges."""
 
 
 TOGETHER = 0.1
 """The spread of an operator over many tensors at once, which only moves memory."""
+SAMPLES = 9
+"""Steps of a piece whose times are told; between two of them times lie on a line."""
 
 
 class Foretold(NamedTuple):
@@ -30,24 +42,27 @@ class Foretold(NamedTuple):
 
     profile: Profile
     latency_ns: int
-    """Kernels and the gaps between them."""
+    """Kernels and the gaps between them; run eagerly also the waiting for the host."""
     kernel_ns: int
     band_ns: tuple[int, int]
     """Four of five measured models lie inside such a band."""
     ideal_ns: int
     """At the printed peaks of the device, every operator at its roofline."""
     bounds: Mapping[str, int]
-    """The time of what waits for each: compute, memory, launch."""
+    """The time of what waits for each: compute, memory, launch, host."""
 
 
-def foretell(report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool) -> Foretold:
-    """What the operators of a report would take, one after another, without waiting for the host."""
+def foretell(
+    report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph"
+) -> Foretold:
+    """What the operators of a report would take, one after another."""
     training = any(row.op.phase != "forward" for row in report.rows)
+    given: Iterable[Row] = merged(report.rows, report.output_values) if execution == "compiled" else report.rows
     rows: list[ProfileRow] = []
     guessed: dict[str, list[int]] = {}
-    bounds = {"compute": 0, "memory": 0, "launch": 0}
+    bounds = {"compute": 0, "memory": 0, "launch": 0, "host": 0}
     variance, ideal, ran = 0.0, 0.0, 0
-    for row, told in _timed(report.rows, speeds):
+    for row, told in _timed(given, speeds):
         times = row.op.repeat
         taken = round(told.device_ns * times)
         variance += (told.spread * told.device_ns) ** 2 * times
@@ -56,17 +71,150 @@ def foretell(report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibra
         ran += times
         if not told.known:
             guessed.setdefault(row.op.raw, []).append(taken)
-        rows.append(_row(row, taken, meta["device"]))
-    latency = sum(row.device_ns or 0 for row in rows)
+        rows.append(_row(row, taken, told, meta["device"]))
+    work = sum(row.device_ns or 0 for row in rows)
+    latency = work
     whole = WHOLE["training" if training else "inference"] + (0 if calibrated else ELSEWHERE)
-    unsure = sqrt((whole * latency) ** 2 + 1.6 * variance)
-    notes = (*report.notes, *_notes(report, guessed))
+    unsure = (whole * work) ** 2 + 1.6 * variance
+    if execution == "eager":
+        rows, latency = _hosted(report.rows, rows, speeds)
+        bounds["host"] = latency - work
+        unsure += (HOSTS * bounds["host"]) ** 2
+    unchecked = _unchecked(report, execution)
+    unsure += len(unchecked) * (UNCHECKED * work) ** 2
+    notes = (*report.notes, *_notes(report, guessed), *unchecked)
     return Foretold(
         Profile(meta={**report.meta, **meta, "format": "prediction"}, rows=tuple(rows), notes=notes),
         latency,
-        max(0, latency - GAP_NS * ran),
-        (round(max(ideal, latency - unsure)), round(latency + unsure)),
+        max(0, work - GAP_NS * ran),
+        (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure))),
         round(ideal),
+        bounds,
+    )
+
+
+def _unchecked(report: Report, execution: Execution) -> list[Note]:
+    """What the band was never checked on."""
+    found = {
+        "decode steps": report.meta.get("text", "").startswith("decode"),
+        "merged operators": execution == "compiled",
+    }
+    return [
+        Note("unchecked-band", f"predictions of {what} have not been held against measured ones: the band is wider")
+        for what, is_so in found.items()
+        if is_so
+    ]
+
+
+def _hosted(all_rows: Iterable[Row], rows: Sequence[ProfileRow], speeds: Speeds) -> tuple[list[ProfileRow], int]:
+    """The rows with what the host needs for each, and when the last one ends: none begins before the host has started it.
+
+    Views have no work on the device, and the host runs them all the same.
+    """
+    on_device = {row.id: row for row in rows}
+    found: list[ProfileRow] = []
+    host = device = 0
+    for row in all_rows:
+        if not row.op.repeat:
+            continue
+        needed = round(speeds.host_ns(row.op.kind, row.op.raw) * row.op.repeat)
+        host += needed
+        known = on_device.get(row.op.id)
+        if known is not None:
+            device = max(device, host) + (known.device_ns or 0)
+            found.append(known._replace(host_ns=needed, host_self_ns=needed))
+    return found, max(host, device)
+
+
+class _Sum:
+    """Twice what one row of a step comes to in all steps of a piece.
+
+    Times are those of all executions, costs those of one, as in every profile.
+    """
+
+    def __init__(self) -> None:
+        self.device = self.host = self.ideal = self.macs = self.flops = self.read = self.written = 0
+
+    def add(self, row: ProfileRow, weight: int) -> None:
+        self.device += weight * (row.device_ns or 0)
+        self.host += weight * (row.host_ns or 0)
+        self.ideal += weight * ideal_of(row)
+        cost = row.cost or ZERO
+        self.macs += weight * cost.macs
+        self.flops += weight * cost.flops
+        self.read += weight * cost.bytes_read
+        self.written += weight * cost.bytes_written
+
+    def row(self, one: ProfileRow, steps: int) -> ProfileRow:
+        host = self.host // 2 if one.host_ns is not None else None
+        costs = (total // (2 * steps) for total in (self.macs, self.flops, self.read, self.written))
+        return one._replace(
+            device_ns=self.device // 2,
+            device_total_ns=self.device // 2,
+            host_ns=host,
+            host_self_ns=host,
+            attrs={**one.attrs, "ideal_ns": self.ideal // 2},
+            cost=None if one.cost is None else Cost(*costs),
+            count=one.count * steps,
+        )
+
+
+def ideal_of(row: ProfileRow) -> int:
+    """What a row would take at the printed peaks of the device."""
+    found = row.attrs.get("ideal_ns")
+    return found if isinstance(found, int) else 0
+
+
+def foretell_steps(
+    pieces: Sequence[Piece], speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution
+) -> Foretold:
+    """What many steps take together, each row standing for all of its executions."""
+    every: list[Foretold] = []
+    for piece in pieces:
+        sums: dict[int, _Sum] = {}
+        parts: list[tuple[Foretold, int]] = []
+        for tokens, weight in piece.samples(SAMPLES):
+            found = foretell(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution)
+            parts.append((found, weight))
+            for row in found.profile.rows:
+                sums.setdefault(row.id, _Sum()).add(row, weight)
+        last = parts[-1][0].profile
+        rows = tuple(sums[row.id].row(row, piece.steps) for row in last.rows)
+        every.append(
+            Foretold(
+                replace(last, rows=rows),
+                _weighted(parts, lambda found: found.latency_ns),
+                _weighted(parts, lambda found: found.kernel_ns),
+                (_weighted(parts, lambda found: found.band_ns[0]), _weighted(parts, lambda found: found.band_ns[1])),
+                _weighted(parts, lambda found: found.ideal_ns),
+                {name: _weighted(parts, _bound(name)) for name in parts[0][0].bounds},
+            )
+        )
+    return together(every)
+
+
+def _bound(name: str) -> Callable[[Foretold], int]:
+    return lambda found: found.bounds[name]
+
+
+def _weighted(parts: Sequence[tuple[Foretold, int]], read: Callable[[Foretold], int]) -> int:
+    return sum(weight * read(found) for found, weight in parts) // 2
+
+
+def together(found: Sequence[Foretold]) -> Foretold:
+    """Several passes one after another as one."""
+    rows = [row for each in found for row in each.profile.rows]
+    bounds: dict[str, int] = {}
+    for each in found:
+        for name, taken in each.bounds.items():
+            bounds[name] = bounds.get(name, 0) + taken
+    notes = tuple(dict.fromkeys(note for each in found for note in each.profile.notes))
+    return Foretold(
+        replace(found[-1].profile, rows=tuple(row._replace(id=number) for number, row in enumerate(rows)), notes=notes),
+        sum(each.latency_ns for each in found),
+        sum(each.kernel_ns for each in found),
+        (sum(each.band_ns[0] for each in found), sum(each.band_ns[1] for each in found)),
+        sum(each.ideal_ns for each in found),
         bounds,
     )
 
@@ -92,7 +240,7 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, Told]]:
             yield row, Told(taken * share, TOGETHER, "memory", ideal, known=True)
 
 
-def _row(row: Row, taken: int, device: str) -> ProfileRow:
+def _row(row: Row, taken: int, told: Told, device: str) -> ProfileRow:
     op = row.op
     return ProfileRow(
         id=op.id,
@@ -106,7 +254,7 @@ def _row(row: Row, taken: int, device: str) -> ProfileRow:
         device_total_ns=taken,
         ins=row.ins,
         outs=row.outs,
-        attrs=op.attrs,
+        attrs={**op.attrs, "bound": told.bound, "ideal_ns": round(told.ideal_ns * op.repeat)},
         cost=row.cost,
         count=op.repeat,
     )

@@ -32,6 +32,8 @@ def work_of(
     dtype = next((spec.dtype for spec in (*ins, *outs) if "float" in spec.dtype), "float32")
     flops = FLOPS_PER_MAC * cost.macs if cost is not None else 0
     moved = sum(spec.nbytes for spec in (*ins, *outs))
+    if kind == "scatter" and raw.endswith("_") and cost is not None:  # in place: only what is written is touched
+        moved = cost.bytes_read + cost.bytes_written
     gradient = bool(attrs.get("grad") or attrs.get("grads"))
     if kind == "matmul" and outs:
         family, place = _product(raw, attrs, outs[0].dims)

@@ -20,6 +20,7 @@ WORD = 32
 """Bits of the integers that smaller ones are packed into."""
 _FLOAT8 = frozenset(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"))
 _INTEGERS = frozenset(("uint8", "int8", "int32", "uint32"))
+_QUANTIZED = frozenset((*GGUF_TYPES, *_FLOAT8, *_INTEGERS))
 _SMALL = 1024
 
 _ACTIVATIONS = ("input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point")
@@ -65,20 +66,23 @@ def recognise(tensors: Mapping[str, Raw], config: Mapping[str, Any]) -> Recognis
     """Look through the tensors of a checkpoint. Floats of eight bits come last: they may be the scales of others."""
     found = Recognised()
     look, beside = _Look(tensors, config), _Beside(tensors)
-    later: list[Raw] = []
+    later: list[tuple[str, tuple[int, ...], str]] = []
     for name, tensor in tensors.items():
         dtype = tensor.dtype
+        if dtype not in _QUANTIZED:
+            continue
         if dtype in GGUF_TYPES:
             found.weights[name] = Packed(tensor.shape, dtype, "gguf")
         elif dtype in _FLOAT8 and tensor.role == "weight":
-            later.append(tensor)
+            later.append((name, tensor.shape, dtype))
         elif dtype in _INTEGERS and tensor.role == "weight" and (packed := look.at(tensor)) is not None:
             found.weights[name] = packed
-            found.scales.update(beside.serving(name, packed.scheme))
-    for tensor in later:
-        if tensor.name not in found.scales:
-            found.weights[tensor.name] = Packed(tensor.shape, tensor.dtype, "fp8")
-            found.scales.update(beside.serving(tensor.name, "fp8"))
+            beside.serve(name, packed.scheme, found.scales)
+    weights, scales = found.weights, found.scales
+    for name, shape, dtype in later:
+        if name not in scales:
+            weights[name] = Packed(shape, dtype, "fp8")
+            beside.serve(name, "fp8", scales)
     if found.weights and not beside.leaves.isdisjoint(_CACHES):
         found.scales.update(
             name
@@ -97,16 +101,21 @@ class _Beside:
         self.leaves = {name.rpartition(".")[2] for name in tensors}
         self._wanted: dict[str, tuple[list[str], list[str]]] = {}
 
-    def serving(self, name: str, scheme: str) -> list[str]:
-        wanted = self._wanted.get(scheme) or self._narrowed(scheme)
-        stem, dot, leaf = name.rpartition(".")
-        if leaf == "weight_packed":
-            name = f"{stem}{dot}weight"
+    def serve(self, name: str, scheme: str, scales: set[str]) -> None:
+        """Add the names of those that serve a weight."""
+        endings, words = self._wanted.get(scheme) or self._narrowed(scheme)
+        if scheme == "compressed-tensors":
+            name = name.removesuffix("_packed")
         elif scheme == "mxfp4":
             name = name.removesuffix("_blocks")
-        names = [name + ending for ending in wanted[0]]
-        names += [f"{stem}{dot}{word}" for word in wanted[1]]
-        return [each for each in names if each in self.tensors]
+        for ending in endings:
+            if (each := name + ending) in self.tensors:
+                scales.add(each)
+        if words:
+            stem, dot, _ = name.rpartition(".")
+            for word in words:
+                if (each := f"{stem}{dot}{word}") in self.tensors:
+                    scales.add(each)
 
     def _narrowed(self, scheme: str) -> tuple[list[str], list[str]]:
         endings, words = _SERVING[scheme]

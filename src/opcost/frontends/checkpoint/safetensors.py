@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -42,13 +43,24 @@ _Extent = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_EXTENT)]
 
 class _Entry(msgspec.Struct, gc=False):
     dtype: str
-    shape: list[_Extent]
+    shape: tuple[_Extent, ...]
     data_offsets: tuple[_Extent, _Extent]
 
 
+class _Any(msgspec.Struct, gc=False):
+    """An entry, or the metadata, whose own names do not matter."""
+
+    dtype: str = ""
+    shape: tuple[_Extent, ...] = (1,) * (MOST_AXES + 1)  # which no tensor has
+    data_offsets: tuple[_Extent, _Extent] = (0, 0)
+
+
+_ALL = msgspec.json.Decoder(dict[str, _Any])
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRY = msgspec.json.Decoder(_Entry)
 _FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)
+_MOST_COMMAS = 1 << 20
+"""Beside those of a usual header, which has at most so many as its tensors have axes: a longer list is looked at one by one."""
 
 
 class SafetensorsReader(CheckpointReader):
@@ -65,14 +77,15 @@ class SafetensorsReader(CheckpointReader):
         with opened(path) as file:
             size = length_of(file)
             header = _header(file, size, path)
-            begin = 8 + len(header)
-            listed = _tensors(header, size - begin, path)
+            at = 8 + len(header)
+            listed = _tensors(header, size - at, path)
             if any(mark in header for mark in _DESCRIBING):
-                for place, (at, tensor) in enumerate(listed):
+                for place, tensor in enumerate(listed):
                     if _describes(tensor):
-                        file.seek(begin + at)
-                        listed[place] = at, tensor._replace(content=file.read(tensor.bytes))
-        return Contents([tensor for _, tensor in listed])
+                        file.seek(at)
+                        listed[place] = tensor._replace(content=file.read(tensor.bytes))
+                    at += tensor.bytes
+        return Contents(listed)
 
 
 def _header(file: BinaryIO, size: int, path: Path) -> bytes:
@@ -91,40 +104,61 @@ def _header(file: BinaryIO, size: int, path: Path) -> bytes:
     return header
 
 
-def _tensors(header: bytes, room: int, path: Path) -> list[tuple[int, Raw]]:
-    """The tensors and where their data begins, in that order; it must follow one another without gap to the end of the file."""
+def _tensors(header: bytes, room: int, path: Path) -> list[Raw]:
+    """The tensors in the order of their data, which must follow one another without gap to the end of the file."""
     declared = header.count(b'"data_offsets"')
+    entries = _at_once(header, declared)
+    if entries is None:
+        entries = _one_by_one(header, declared, path)
+    found: list[Raw] = []
+    at = 0
+    for name, entry in _in_place(entries):
+        kind, shape, (begin, end) = entry.dtype, entry.shape, entry.data_offsets
+        bits = _BITS.get(kind)
+        if bits is None:
+            raise fault(path, _WHAT, f"{shortened(name)} has the unknown type {shortened(kind)!r}", "")
+        size = end - begin
+        if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
+            _one_by_one(header, declared, path)  # raises where something is missing
+            raise fault(
+                path, _WHAT,
+                f"{shortened(name)} of {kind} {shortened(str(shape))} is said to lie from {begin:,} to {end:,}, and "
+                f"what is before it ends at {at:,}",
+            )  # fmt: skip
+        found.append(Raw(name, shape, DTYPES[kind], size))
+        at = end
+    if at != room:
+        raise fault(path, _WHAT, f"its tensors take {at:,} bytes, and the file has {room:,} for them")
+    return found
+
+
+def _at_once(header: bytes, declared: int) -> dict[str, _Any] | None:
+    """The entries of a header as writers write it; None: there is something about it that must be looked at one by one."""
+    if header.count(b",") > declared * MOST_AXES + _MOST_COMMAS:
+        return None
+    try:
+        entries = _ALL.decode(header)
+    except _FAULTS:
+        return None
+    entries.pop(_METADATA, None)
+    return entries if len(entries) == declared else None
+
+
+def _one_by_one(header: bytes, declared: int, path: Path) -> dict[str, _Any]:
+    """The entries; what is wrong with one is told by its name."""
     name = ""
-    found: list[tuple[int, Raw]] = []
+    found: dict[str, _Any] = {}
     try:
         entries = _NAMES.decode(header)
         metadata = entries.pop(_METADATA, None)
         declared -= 0 if metadata is None else bytes(metadata).count(b'"data_offsets"')
         for name, raw in entries.items():
             entry = _entry(raw)
-            begin, end = entry.data_offsets
-            found.append((begin, Raw(name, tuple(entry.shape), entry.dtype, end - begin)))
+            found[name] = _Any(entry.dtype, entry.shape, entry.data_offsets)
     except _FAULTS as exc:
         raise fault(path, _WHAT, f"its header cannot be read: {shortened(f'{name} {exc}'.strip())}") from exc
     if len(found) != declared:
         raise fault(path, _WHAT, f"its header names {declared:,} tensors, of which {declared - len(found):,} twice")
-    found.sort(key=_place)
-    at = 0
-    for place, (begin, tensor) in enumerate(found):
-        name, shape, kind, size, *_ = tensor
-        bits = _BITS.get(kind)
-        if bits is None:
-            raise fault(path, _WHAT, f"{shortened(name)} has the unknown type {shortened(kind)!r}", "")
-        if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
-            raise fault(
-                path, _WHAT,
-                f"{shortened(name)} of {kind} {shortened(str(shape))} is said to lie from {begin:,} to {begin + size:,}, and "
-                f"what is before it ends at {at:,}",
-            )  # fmt: skip
-        found[place] = begin, Raw(name, shape, DTYPES[kind], size)
-        at += size
-    if at != room:
-        raise fault(path, _WHAT, f"its tensors take {at:,} bytes, and the file has {room:,} for them")
     return found
 
 
@@ -134,9 +168,12 @@ def _entry(raw: msgspec.Raw) -> _Entry:
     return _ENTRY.decode(raw)
 
 
-def _place(found: tuple[int, Raw]) -> tuple[int, int]:
-    """By which tensors are ordered: those without elements lie before the one that begins where they do."""
-    return found[0], found[1].bytes
+def _in_place(entries: dict[str, _Any]) -> Iterable[tuple[str, _Any]]:
+    """In the order of their data, which is usually the header's; those without elements before what begins where they do."""
+    places = [entry.data_offsets for entry in entries.values()]
+    if places == sorted(places):
+        return entries.items()
+    return sorted(entries.items(), key=lambda named: named[1].data_offsets)
 
 
 def _describes(tensor: Raw) -> bool:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from opcost.core.graph import Note
-from opcost.core.scan import Role, Scan, StoredTensor, totals_of
+from opcost.core.scan import Scan, StoredTensor, totals_of
 from opcost.errors import SourceError
 from opcost.frontends.checkpoint.facts import experts_of, facts_beside, tied
 from opcost.frontends.checkpoint.files import files_of
-from opcost.frontends.checkpoint.quantization import Packed, Recognised, recognise
+from opcost.frontends.checkpoint.quantization import Recognised, recognise
 from opcost.frontends.checkpoint.reader import Contents, Raw, reader_of
 from opcost.wording import shortened, some
 
@@ -80,11 +80,12 @@ def _scan(paths: Sequence[Path]) -> Scan:
 
 def _gather(contents: Contents, prefix: str, path: Path, tensors: dict[str, Raw], homes: dict[str, str]) -> None:
     """Add what a file holds; a name that is there already cannot be of the same checkpoint."""
-    before, home = len(tensors), path.name
-    for tensor in contents.tensors:
-        named = tensor._replace(name=prefix + tensor.name) if prefix else tensor
-        tensors[named.name] = named
-        homes[named.name] = home
+    before, listed = len(tensors), contents.tensors
+    if prefix:
+        listed = [tensor._replace(name=prefix + tensor.name) for tensor in listed]
+    own = {tensor.name: tensor for tensor in listed}
+    tensors.update(own)
+    homes.update(dict.fromkeys(own, path.name))
     if len(tensors) != before + len(contents.tensors):
         names = [prefix + tensor.name for tensor in contents.tensors]
         twice = next((name for name in names if names.count(name) > 1), None) if len(names) < _MANY else None
@@ -98,19 +99,20 @@ def _gather(contents: Contents, prefix: str, path: Path, tensors: dict[str, Raw]
 
 def _stored(tensors: Mapping[str, Raw], homes: Mapping[str, str], recognised: Recognised) -> Iterator[StoredTensor]:
     firsts: dict[Any, str] = {}
-    plain = Packed((), "", "")
+    weights, scales = recognised.weights, recognised.scales
     for name, raw in tensors.items():
-        packed = recognised.weights.get(name, plain)
-        shape, dtype = (packed.shape, packed.dtype) if packed.dtype else (raw.shape, raw.dtype)
-        role: Role = "scale" if name in recognised.scales else raw.role
-        params, size, first = prod(shape) if role == "weight" else 0, raw.bytes, ""
-        if raw.storage is not None:
-            first = firsts.setdefault((homes[name], raw.storage), name)
+        _, shape, dtype, size, role, storage, _ = raw
+        scheme, home, first = "", homes[name], ""
+        if name in scales:
+            role = "scale"
+        elif name in weights:
+            shape, dtype, scheme = weights[name]
+        params = prod(shape) if role == "weight" else 0
+        if storage is not None:
+            first = firsts.setdefault((home, storage), name)
             if first != name:
                 params = size = 0
-        yield StoredTensor(
-            name, shape, dtype, params, size, role, packed.scheme, homes[name], first if first != name else ""
-        )
+        yield StoredTensor(name, shape, dtype, params, size, role, scheme, home, first if first != name else "")
 
 
 def _remarks(tensors: Iterable[StoredTensor]) -> Iterator[Note]:
@@ -118,16 +120,16 @@ def _remarks(tensors: Iterable[StoredTensor]) -> Iterator[Note]:
     statistics = elements = packed = 0
     ties: list[str] = []
     others: dict[str, int] = {}
-    for tensor in tensors:
-        if tensor.name.endswith(_STATISTICS):
+    for name, shape, dtype, params, size, role, scheme, _, tied_to in tensors:
+        if name.endswith(_STATISTICS):
             statistics += 1
-            elements += tensor.params
-        if tensor.tied_to and not tensor.params and not tensor.bytes:
-            ties.append(f"{tensor.name} = {tensor.tied_to}")
-        if tensor.role in ("optimizer", "copy"):
-            others[tensor.role] = others.get(tensor.role, 0) + 1
-        if tensor.dtype in _PACKED and not tensor.scheme and tensor.role == "weight" and len(tensor.shape) > 1:
-            packed += tensor.params > _MANY
+            elements += params
+        if tied_to and not params and not size:
+            ties.append(f"{name} = {tied_to}")
+        if role == "weight":
+            packed += dtype in _PACKED and not scheme and len(shape) > 1 and params > _MANY
+        elif role in ("optimizer", "copy"):
+            others[role] = others.get(role, 0) + 1
     if statistics:
         yield Note(
             "statistics",
@@ -135,13 +137,13 @@ def _remarks(tensors: Iterable[StoredTensor]) -> Iterator[Note]:
         )
     if ties:
         yield Note("tied", f"stored once, counted once: {', '.join(some(ties))}")
-    for role, count in others.items():
+    for part, count in others.items():
         what = (
             "belong to an optimizer or to the state of training"
-            if role == "optimizer"
+            if part == "optimizer"
             else "repeat weights of the same name"
         )
-        yield Note(role, f"{count:,} tensors {what} and are no parameters")
+        yield Note(part, f"{count:,} tensors {what} and are no parameters")
     if packed:
         yield Note(
             "integers",

@@ -10,8 +10,7 @@ from math import prod
 from typing import Any
 
 from opcost.core.checked import Bad
-from opcost.errors import SourceError
-from opcost.frontends.nodes.model import MOST_CONTENT, Content, Declared, Node, NodeGraph, Stored
+from opcost.frontends.nodes.model import MOST_CONTENT, MOST_DEPTH, Content, Declared, Node, NodeGraph, Stored
 from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text
 
 _FIXED: dict[int, str] = {
@@ -57,7 +56,8 @@ _GLOBAL: dict[str, Any] = {"global": 1}
 class _Reader:
     """Makes the nodes of a network, and keeps the weights that its layers hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
+        self.depth = depth
         self.nodes: list[Node] = []
         self.stored: dict[str, Stored] = {}
 
@@ -278,11 +278,12 @@ class _Reader:
         op = _UNARY[layer.whole(1) % len(_UNARY)]
         self.node(op if op != "pow" else "square", ins[:1], ("x",))
 
-    def _chain(self, op: str, ins: Sequence[str]) -> None:
+    def _chain(self, op: str, layer: Parts, ins: Sequence[str]) -> None:
         """Two tensors, then the next, and so on; one alone meets a number."""
         if len(ins) == 1:
-            self.node("linear_activation", ins, ("x",))
-            return
+            number, name = floats(layer.all(1)[-1])[0] if 1 in layer.found else 0.0, f"{self.name}.alpha"
+            self.stored[name] = Stored(name, (), "float32", Content((), (number,)))
+            ins = (*ins, name)
         last = ins[0]
         for place, other in enumerate(ins[1:]):
             out = self.outs if place == len(ins) - 2 else (f"{self.name}:{place}",)
@@ -338,22 +339,42 @@ class _Reader:
         mode = ("EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION")[layer.whole(1) % 3]
         self.node("gelu", ins[:1], ("x",), mode=mode)
 
-    def _steered(self, _layer: Parts, _ins: Sequence[str]) -> None:
-        raise SourceError(
-            f"the layer {self.name!r} runs other networks, which is not counted",
-            hint="convert the model to an ML program",
-        )
+    # -- layers that run networks, whose names are those of the network around them --------------------------------------
+
+    def _inner(self, layer: Parts, number: int) -> NodeGraph:
+        if self.depth >= MOST_DEPTH:
+            raise Bad(f"networks lie in one another, more than {MOST_DEPTH} deep")
+        reader = _Reader(self.depth + 1)
+        for message in layer.all(number):
+            for inside, value in fields(piece(message)):
+                if inside == 1:
+                    reader.layer(piece(value))
+        return NodeGraph(self.name, tuple(reader.nodes), reader.stored, (), (), {})
+
+    def _branch(self, layer: Parts, ins: Sequence[str]) -> None:
+        blocks: Any = (self._inner(layer, 1), self._inner(layer, 2))
+        self.node("branch_layer", ins[:1], ("cond",), **{"@blocks": blocks})
+
+    def _loop(self, layer: Parts, ins: Sequence[str]) -> None:
+        attrs: dict[str, Any] = {"@blocks": (self._inner(layer, 3), self._inner(layer, 4)), "most": layer.whole(1)}
+        self.node("loop_layer", ins[:1], ("most",), cond=layer.text(2) if 3 in layer.found else "", **attrs)
+
+    def _leave(self, _layer: Parts, _ins: Sequence[str]) -> None:
+        self.node("leave_turn", ())
 
     special: dict[int, Callable[[_Reader, Parts, Sequence[str]], None]] = {  # noqa: RUF012 - filled here and read only
         100: _conv, 1471: _conv_3d, 140: _linear, 150: _embedding, 1040: _embedding, 160: _batch_norm, 1350: _layer_norm,
         1045: _matmul, 245: _scaled, 250: _bias, 290: _constant, 1070: _constant, 120: _pool, 1465: _pool_3d,
         1466: _global_pool_3d, 130: _activation, 220: _unary, 280: _reduce, 300: _reshape, 301: _flatten,
     310: _permute,
-        320: _concat, 210: _upsample, 345: _reorganize, 350: _slice, 200: _pad, 190: _crop, 795: _gelu, 605: _steered,
-    615: _steered,
-        230: lambda self, _, ins: self._chain("add", ins), 231: lambda self, _, ins: self._chain("mul", ins),
-        240: lambda self, _, ins: self._chain("add", ins), 260: lambda self, _, ins: self._chain("maximum", ins),
-        261: lambda self, _, ins: self._chain("minimum", ins), 270: lambda self, _, ins: self._chain("mul", ins),
+        320: _concat, 210: _upsample, 345: _reorganize, 350: _slice, 200: _pad, 190: _crop, 795: _gelu, 605: _branch, 615: _loop,
+        620: _leave, 625: _leave,
+        230: lambda self, layer, ins: self._chain("add", layer, ins),
+        231: lambda self, layer, ins: self._chain("mul", layer, ins),
+        240: lambda self, layer, ins: self._chain("add", layer, ins),
+        260: lambda self, layer, ins: self._chain("maximum", layer, ins),
+        261: lambda self, layer, ins: self._chain("minimum", layer, ins),
+        270: lambda self, layer, ins: self._chain("mul", layer, ins),
         400: lambda self, layer, ins: self._recurrent(layer, ins, "rnn", ((30,), (31,), (32,))),
         410: lambda self, layer, ins: self._recurrent(layer, ins, "gru", ((30, 31, 32), (50, 51, 52), (70, 71, 72))),
         420: lambda self, layer, ins: self._recurrent(layer, ins, "lstm", _LSTM),

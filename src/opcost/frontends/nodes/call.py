@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Shape, Unknown, known
-from opcost.frontends.nodes.model import MOST_CONTENT, Content, Node, Number
+from opcost.frontends.nodes.model import MOST_CONTENT, Content, Node, NodeGraph, Number, plain
 
 
 @dataclass(slots=True)
@@ -65,21 +65,50 @@ class Meaning(NamedTuple):
     reads: Sequence[Made | None] | None = None
 
 
-Step: TypeAlias = "Callable[[str, Attrs, Sequence[Made | None], Sequence[Out]], list[Made]]"
+class Around(Protocol):
+    """The walk, as far as a node's handler has to do with it."""
+
+    def version(self, node: Node) -> int:
+        """Of the operators of the node's domain."""
+
+    def emit(
+        self,
+        node: Node,
+        path: str,
+        kind: str,
+        attrs: Attrs,
+        reads: Sequence[Made | None],
+        outs: Sequence[Out],
+        names: Sequence[str],
+    ) -> list[Made]:
+        """Make an operator."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A node with its inputs. `step` makes an operator that the node does on its way."""
+    """A node with its inputs."""
 
     node: Node
     ins: list[Made | None]
     attrs: Mapping[str, Any]
-    version: int
-    """Of the operators of its domain."""
-    step: Step
-    out_dtype: str = "float32"
-    """The element type that the file declares for its first result."""
+    path: str
+    graph: NodeGraph
+    walk: Around
+
+    def step(self, kind: str, attrs: Attrs, reads: Sequence[Made | None], outs: Sequence[Out]) -> list[Made]:
+        """Make an operator that the node does on its way."""
+        return self.walk.emit(self.node, self.path, kind, attrs, reads, outs, [""] * len(outs))
+
+    @property
+    def version(self) -> int:
+        """Of the operators of its domain."""
+        return self.walk.version(self.node)
+
+    @property
+    def out_dtype(self) -> str:
+        """The element type that the file declares for its first result."""
+        declared = self.graph.declared.get(self.node.outputs[0]) if self.node.outputs else None
+        return plain(declared.dtype) if declared else "float32"
 
     def __getitem__(self, place: int) -> Made:
         """An input that must be there."""

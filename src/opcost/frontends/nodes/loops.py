@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from opcost.frontends.nodes.call import Made
-from opcost.frontends.nodes.model import Content
+from opcost.frontends.nodes.model import Content, Number
 
 MOST_TURNS = 1 << 40
 """A loop that turns more often ends by something else."""
@@ -34,12 +34,20 @@ def turns_of(holds: Callable[[list[Made]], bool | None], before: Sequence[Made],
     return _first_false(at)
 
 
+def first_of(made: Sequence[Made]) -> Number:
+    """The one element of the first tensor, where it is known."""
+    content = made[0].content if made else None
+    return content.items[0] if content and content.items else None
+
+
 def _step(before: Made, after: Made) -> tuple[tuple[int, ...], int, int] | None:
     """The shape of a counter, where it begins, and by how much it grows in a turn; None: it is no counter."""
     one, other = before.content, after.content
     if one is None or other is None or one == other or len(one.items) != 1 or len(other.items) != 1:
         return None
-    first, second = one.items[0], other.items[0]
+    first, second = (
+        int(item) if isinstance(item, float) and item.is_integer() else item for item in (one.items[0], other.items[0])
+    )
     if not isinstance(first, int) or not isinstance(second, int):
         return None
     return one.shape, first, second - first

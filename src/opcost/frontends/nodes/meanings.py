@@ -53,11 +53,11 @@ COMPUTED: dict[str, Callable[..., Any]] = {
 def computed(name: str, ins: Sequence[Made], shape: Shape) -> list[Number] | None:
     """The elements of a small result, None where one is not known."""
     function = COMPUTED.get(name)
-    if function is None or shape is None or None in shape or numel(shape) > _MOST_COMPUTED:
+    if function is None or shape is None or None in shape or not all(made.content for made in ins):
         return None
-    columns = [content.stretched(made.content, known(shape)).items for made in ins if made.content is not None]
-    if len(columns) < len(ins):
+    if numel(shape) > _MOST_COMPUTED:
         return None
+    columns = [content.stretched(made.content, known(shape)).items for made in ins if made.content]
     found: list[Number] = []
     for row in zip(*columns, strict=True):
         try:
@@ -84,9 +84,11 @@ def converted(x: Made, dtype: str) -> Meaning:
     """The elements as another type."""
     found = x.content
     if found is not None and dtype.startswith(("int", "uint")):
-        found = found._replace(items=tuple(None if n is None or not math.isfinite(n) else int(n) for n in found.items))
+        found = Content(
+            found.shape, tuple([None if n is None or not math.isfinite(n) else int(n) for n in found.items])
+        )
     elif found is not None and dtype == "bool":
-        found = found._replace(items=tuple(None if n is None else bool(n) for n in found.items))
+        found = Content(found.shape, tuple([None if n is None else bool(n) for n in found.items]))
     return Meaning("copy", NO_ATTRS, [Out(x.shape, dtype, found)], [x])
 
 

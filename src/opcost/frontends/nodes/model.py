@@ -5,6 +5,7 @@ The readers of formats that hold such graphs make these; the walk over them is t
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -20,15 +21,31 @@ MOST_DEPTH = 32
 Number: TypeAlias = "int | float | bool | None"
 
 
-class Content(NamedTuple):
-    """The elements of a small tensor, in order; None where one depends on data."""
+class Content:
+    """The elements of a small tensor, in order; None where one depends on data.
 
-    shape: tuple[int, ...]
-    items: tuple[Number, ...]
+    Those of a file are unpacked when somebody asks: most small tensors are biases, and nobody does.
+    """
+
+    __slots__ = ("_form", "_items", "shape")
+
+    def __init__(self, shape: tuple[int, ...], items: tuple[Number, ...] | bytes, form: str = "") -> None:
+        """`form`: the items are bytes, as `struct` calls their layout."""
+        self.shape, self._items, self._form = shape, items, form
+
+    @property
+    def items(self) -> tuple[Number, ...]:
+        if self._form:
+            self._items, self._form = struct.unpack(self._form, self._items), ""  # type: ignore[arg-type]
+        return self._items  # type: ignore[return-value]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Content) and self.shape == other.shape and self.items == other.items
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A tensor that the file holds, or says where another file does."""
 
     name: str
@@ -47,8 +64,10 @@ class Declared(NamedTuple):
     """It is a tensor, and not a sequence, a mapping or something that may be absent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Node(NamedTuple):
     """One operator as the file has it; an empty name stands for an input or output that is left out."""
 
     op: str
@@ -56,8 +75,8 @@ class Node:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    props: Mapping[str, str] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = _NOTHING
+    props: Mapping[str, str] = _NOTHING
 
     def __str__(self) -> str:
         return f"{self.op} {self.name!r}" if self.name else f"the {self.op} that makes {', '.join(self.outputs[:1])!r}"
@@ -73,6 +92,8 @@ class NodeGraph:
     inputs: tuple[Declared, ...]
     outputs: tuple[Declared, ...]
     declared: Mapping[str, Declared]
+    props: Mapping[str, str] = field(default_factory=dict)
+    """What the exporter notes of it."""
 
 
 def plain(dtype: str) -> str:

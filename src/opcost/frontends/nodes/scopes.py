@@ -38,17 +38,18 @@ class Scopes:
         """The part that a stored tensor plays for the node that reads it at this place."""
         raise NotImplementedError
 
-    def meant(self, node: Node, place: int) -> tuple[tuple[int, ...], str] | None:
+    def meant(self, node: Node, place: int, made: Made) -> tuple[tuple[int, ...], str] | None:
         """Shape and element type of a weight that is stored in another form."""
         return None
 
-    def path(self, node: Node, reads: Sequence[int], maker: GraphBuilder) -> str:
+    def path(self, node: Node, ins: Sequence[Made | None], maker: GraphBuilder) -> str:
         """The module of a node: told by the exporter, by the node's name, or by that of a weight it reads."""
         found = self.told(node)
         if found is None:
-            names = [maker.values[value].name for value in reads if value in self.held]
+            names = [maker.values[made.value].name for made in ins if made is not None and made.value in self.held]
             found = next(filter(None, map(self.path_of_weight, names)), "")
-        self.paths.setdefault(found, node.op)
+        if found not in self.paths:
+            self.paths[found] = node.op
         return found
 
     def read(self, node: Node, path: str, ins: Sequence[Made | None]) -> None:
@@ -59,7 +60,7 @@ class Scopes:
             role = self.role(node, place, made)
             if role == "const":
                 continue
-            if (meant := self.meant(node, place)) is not None:
+            if (meant := self.meant(node, place, made)) is not None:
                 self.logical[made.value] = meant
             if self.owners.setdefault(made.value, path) != path:
                 self.shared.add(made.value)

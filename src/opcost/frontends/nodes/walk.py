@@ -10,7 +10,7 @@ from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder, check_extents
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, Table
-from opcost.frontends.nodes.loops import turns_of, without_changes
+from opcost.frontends.nodes.loops import first_of, turns_of, without_changes
 from opcost.frontends.nodes.model import MOST_AXES, Node, NodeGraph, Stored, known_shape, plain
 from opcost.frontends.nodes.scopes import Scopes
 from opcost.wording import some
@@ -41,7 +41,7 @@ class Walk:
         """Declared shapes hold: the inputs are as the file declares them."""
         self.repeat = 1
         self._steps = 0
-        self._walked: set[tuple[str, tuple[str, ...]]] = set()
+        self._walked: set[tuple[str, ...]] = set()
         self._possible: set[Shape] = set()
         """Shapes that were found to be those of a tensor; a model has few."""
         self._stored: dict[int, Made] = {}
@@ -113,35 +113,27 @@ class Walk:
     def node(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
         """Make the operators of one node."""
         self._steps += 1
-        self._walked.add((node.op, node.outputs))
+        self._walked.add(node.outputs)
         if self._steps > MOST_STEPS + 64 * len(self._walked):
             raise SourceError(f"its graphs run each other: more than {self._steps - 1:,} operators would be made")
         try:
-            self._node(node, graph, env)
+            if self.special(node, graph, env):
+                return
+            ins = [(env.get(name) or self.found(name, graph, env)) if name else None for name in node.inputs]
+            env.update(zip(node.outputs, self._made(node, ins, graph), strict=False))
         except _FAULTS as exc:
             raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
 
-    def _node(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
-        if self.special(node, graph, env):
-            return
-        ins = [self.found(name, graph, env) if name else None for name in node.inputs]
-        env.update(zip(node.outputs, self._made(node, ins, graph), strict=False))
-
     def _made(self, node: Node, ins: list[Made | None], graph: NodeGraph) -> list[Made]:
-        path = self.scopes.path(node, [made.value for made in ins if made is not None], self.maker)
-
-        def step(kind: str, attrs: Attrs, reads: Sequence[Made | None], outs: Sequence[Out]) -> list[Made]:
-            return self.emit(node, path, kind, attrs, reads, outs, [""] * len(outs))
-
-        declared = graph.declared.get(node.outputs[0]) if node.outputs else None
-        call = Call(node, ins, node.attrs, self.version(node), step, plain(declared.dtype) if declared else "float32")
-        meaning = self._meaning(node, call)
+        path = self.scopes.path(node, ins, self.maker)
+        call = Call(node, ins, node.attrs, path, graph, self)
+        kind, attrs, outs, reads = self._meaning(node, call)
         named = node.outputs
-        outs = [self._declared(out, name, graph) for out, name in zip(meaning.outs, named, strict=False)]
-        outs += [self._declared(Out(None, "float32"), name, graph) for name in named[len(outs) :]]
-        reads = call.given if meaning.reads is None else meaning.reads
+        if self.typed or len(outs) != len(named) or not all(complete(out.shape) for out in outs):
+            outs = [self._declared(out, name, graph) for out, name in zip(outs, named, strict=False)]
+            outs += [self._declared(Out(None, "float32"), name, graph) for name in named[len(outs) :]]
         self.scopes.read(node, path, ins)
-        return self.emit(node, path, meaning.kind, meaning.attrs, reads, outs, named)
+        return self.emit(node, path, kind, attrs, ins if reads is None else reads, outs, named)
 
     def _meaning(self, node: Node, call: Call) -> Meaning:
         handler = self.table.get((node.domain, node.op))
@@ -178,18 +170,17 @@ class Walk:
         outs: Sequence[Out],
         names: Sequence[str],
     ) -> list[Made]:
-        made = []
-        for out, name in zip(outs, names, strict=False):
-            if out.shape not in self._possible:
-                check_extents(out.shape, node, MOST_AXES)
-                self._possible.add(out.shape)
-            spec = self.maker.spec(out.shape, plain(out.dtype))
-            home = out.home.value if out.home is not None else None
-            value = self.maker.value(name, spec, home=home)
-            made.append(Made(value, out.shape, spec.dtype, out.content, out.items))
+        made, maker = [], self.maker
+        for (shape, dtype, content, home, items), name in zip(outs, names, strict=False):
+            if shape not in self._possible:
+                check_extents(shape, node, MOST_AXES)
+                self._possible.add(shape)
+            spec = maker.spec(shape, plain(dtype))
+            value = maker.value(name, spec, home=None if home is None else home.value)
+            made.append(Made(value, shape, spec.dtype, content, items))
         inputs = [each.value for each in reads if each is not None]
         raw = f"{node.domain or self.format}::{node.op}"
-        self.maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
+        maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
         return made
 
     # -- graphs inside nodes --------------------------------------------------------------------------------------------
@@ -250,24 +241,35 @@ class Walk:
         self,
         node: Node,
         ins: list[Made],
-        cond: Callable[[list[Made]], list[Made]],
+        cond: Callable[[list[Made]], list[Made]] | None,
         body: Callable[[list[Made]], list[Made]],
+        most: int | None = None,
     ) -> list[Made]:
-        """What comes out of a loop that turns as long as a condition holds: as often as a counter tells, or once."""
+        """What comes out of a loop that turns as long as a condition holds: as often as a counter tells, or once.
+
+        `most`: it turns no more often; without a condition it turns as often as that.
+        """
         mark, notes = self.mark(), dict(self.maker.notes)
         after = body(ins)
 
         def holds(given: list[Made]) -> bool | None:
-            answer = cond(given)
-            found = answer[0].content if answer else None
-            return bool(found.items[0]) if found and found.items and found.items[0] is not None else None
+            answer = first_of(cond(given)) if cond is not None else None
+            return None if answer is None else bool(answer)
 
         turns, start = turns_of(holds, ins, after), without_changes(ins, after)
         self.forget(mark)
         self.maker.notes = notes
+        if most is not None:
+            if turns is None and cond is not None:
+                self.ends_early(node, most)
+            turns = most if turns is None else min(turns, most)
         if turns == 0:
             return ins
         return self.turned(node, start, self.once(node) if turns is None else turns, body)
+
+    def ends_early(self, node: Node, turns: int) -> None:
+        """Say that a loop may end before its last turn."""
+        self.maker.note("loop", f"{node}: all its {turns} turns are counted; data may end it before", node.name)
 
     def once(self, node: Node) -> int:
         """One turn, where the number of turns is not known."""

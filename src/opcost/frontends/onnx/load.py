@@ -35,7 +35,7 @@ def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxW
     version = model.opsets.get("ai.onnx", OLDEST)
     if version < OLDEST:
         raise SourceError(f"its operators are of version {version}, and versions from {OLDEST} on are read")
-    inputs = [declared for declared in model.graph.inputs if declared.name not in model.graph.stored]
+    inputs = model.graph.inputs
     maker = GraphBuilder()
     given = given_inputs(inputs, options, maker)
     env = {declared.name: made for declared, made in zip(inputs, given.made, strict=True)}

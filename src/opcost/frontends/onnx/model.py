@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.checked import Bad
 from opcost.frontends.nodes.model import MOST_AXES, MOST_CONTENT, MOST_DEPTH, Content, Declared, Node, NodeGraph, Stored
-from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, piece, size_of, text
+from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, long_text, piece, text
 
 DTYPES = dict(
     enumerate(
@@ -27,6 +27,13 @@ _RAW = {
 }  # fmt: skip
 
 
+MOST_NOTED = 1 << 24
+"""Bytes of what an exporter notes of a graph: PyTorch's lists all parameters."""
+_WIDTHS = {form: struct.calcsize(form) for form in _RAW.values()}
+_DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ml"}
+"""What nodes call the domains of ONNX itself."""
+
+
 class Function(NamedTuple):
     """An operator that the model itself defines by others."""
 
@@ -40,6 +47,12 @@ class Reference(NamedTuple):
     """In a function: the attribute of the call that has this name."""
 
     name: str
+
+
+Attributes: TypeAlias = "dict[Piece, tuple[str, Any]]"
+"""Attributes that were read, by their bytes."""
+_PLAIN = frozenset((1, 2, 3, 4, 6, 7, 8))
+"""Kinds of attributes that are numbers, texts and tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,61 +72,113 @@ def read_model(message: Piece) -> Model:
     if 7 not in parts.found:
         raise Bad("there is no graph in it")
     opsets = {each.text(1) or "ai.onnx": each.whole(2) for each in parts.messages(8)}
+    seen: Attributes = {}
     functions = {}
     for each in parts.messages(25):
-        defaults = dict(_attribute(piece(one), 0) for one in each.all(11))
-        nodes = tuple(_node(piece(one), 0) for one in each.all(7))
+        defaults = dict(_attribute(piece(one), 0, seen) for one in each.all(11))
+        nodes = tuple(_node(piece(one), 0, seen) for one in each.all(7))
         names = [tuple(map(text, each.all(number))) for number in (4, 5)]
         functions[each.text(10), each.text(1)] = Function(names[0], names[1], defaults, nodes)
     producer = " ".join(filter(None, (parts.text(2), parts.text(3))))
-    return Model(_graph(piece(parts.all(7)[-1]), 0), functions, opsets, producer, parts.whole(1))
+    return Model(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1))
 
 
-def _graph(message: Piece, depth: int) -> NodeGraph:
+def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
     if depth > MOST_DEPTH:
         raise Bad(f"graphs lie in one another, more than {MOST_DEPTH} deep")
     nodes: list[Node] = []
     stored: dict[str, Stored] = {}
-    values: dict[int, list[Declared]] = {11: [], 12: [], 13: []}
+    inputs: list[tuple[str, Piece]] = []
+    outputs: list[Declared] = []
+    inside: dict[str, Declared | Piece] = {}
+    props: dict[str, str] = {}
     name = ""
     for number, value in fields(message):
-        match number:
-            case 1:
-                nodes.append(_node(piece(value), depth))
-            case 2:
-                name = text(value)
-            case 5:
-                tensor = _tensor(piece(value))
-                stored[tensor.name] = tensor
-            case 15:
-                tensor = _sparse(piece(value))
-                stored[tensor.name] = tensor
-            case 11 | 12 | 13:
-                values[number].append(_declared(Parts.of(piece(value))))
-    declared = {each.name: each for each in (*values[13], *values[12])}
-    return NodeGraph(name, tuple(nodes), stored, tuple(values[11]), tuple(values[12]), declared)
+        if number == 1:
+            nodes.append(_node(piece(value), depth, seen))
+        elif number in (5, 15):
+            tensor = _tensor(piece(value)) if number == 5 else _sparse(piece(value))
+            stored[tensor.name] = tensor
+        elif number == 13:
+            said = piece(value)
+            inside[_name(said)] = said
+        elif number == 11:
+            said = piece(value)
+            inputs.append((_name(said), said))
+        elif number == 12:
+            outputs.append(_declared(piece(value)))
+        elif number == 2:
+            name = text(value)
+        elif number == 16:
+            pair = Parts.of(piece(value))
+            props[pair.text(1)] = long_text(pair.all(2)[-1], MOST_NOTED) if 2 in pair.found else ""
+    inside.update((each.name, each) for each in outputs)
+    # The first versions list what is stored among the inputs, too, of which it is none.
+    given = tuple([_declared(said) for called, said in inputs if depth or called not in stored])
+    return NodeGraph(name, tuple(nodes), stored, given, tuple(outputs), _Declarations(inside), props)
 
 
-def _node(message: Piece, depth: int) -> Node:
-    parts = Parts.of(message)
-    found = parts.found
-    return Node(
-        op=parts.text(4),
-        domain=parts.text(7).replace("ai.onnx.ml", "ml").replace("ai.onnx", "") if 7 in found else "",
-        name=parts.text(3),
-        inputs=tuple(map(text, found.get(1, ()))),
-        outputs=tuple(map(text, found.get(2, ()))),
-        attrs=dict([_attribute(piece(each), depth) for each in found[5]]) if 5 in found else {},
-        props={each.text(1): each.text(2) for each in parts.messages(9)} if 9 in found else {},
-    )
+class _Declarations(Mapping[str, Declared]):
+    """What the file says of values inside, read when somebody asks: mostly nobody does, since shapes are worked out."""
+
+    def __init__(self, said: dict[str, Declared | Piece]) -> None:
+        self._said = said
+
+    def __getitem__(self, name: str) -> Declared:
+        found = self._said[name]
+        if not isinstance(found, Declared):
+            found = self._said[name] = _declared(found)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._said)
+
+    def __len__(self) -> int:
+        return len(self._said)
 
 
-def _attribute(message: Piece, depth: int) -> tuple[str, Any]:
+def _name(message: Piece) -> str:
+    """The name of a value, which nearly always comes first."""
+    if isinstance(message, bytes) and message[:1] == b"\n" and len(message) > 1 and message[1] < 0x80:
+        begin, end = 2, 2 + message[1]
+        if end < len(message) and message[end] != 0x0A:  # else there is another one, and the last counts
+            return text(message[begin:end])
+    return Parts.of(message).text(1)
+
+
+def _node(message: Piece, depth: int, seen: Attributes) -> Node:
+    op = domain = name = ""
+    inputs, outputs, attrs, props = [], [], {}, {}
+    for number, value in fields(message):
+        if number == 1:
+            inputs.append(text(value))
+        elif number == 2:
+            outputs.append(text(value))
+        elif number == 5:
+            key, told = _attribute(piece(value), depth, seen)
+            attrs[key] = told
+        elif number == 4:
+            op = text(value)
+        elif number == 3:
+            name = text(value)
+        elif number == 7:
+            domain = text(value)
+        elif number == 9:
+            pair = Parts.of(piece(value))
+            props[pair.text(1)] = pair.text(2)
+    return Node(op, _DOMAINS.get(domain, domain), name, tuple(inputs), tuple(outputs), attrs, props)
+
+
+def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
+    """Name and value; the same bytes come again and again in a model, and mean the same unless they hold graphs."""
+    found = seen.get(message)
+    if found is not None:
+        return found
     parts = Parts.of(message)
     name = parts.text(1)
     if 21 in parts.found:
         return name, Reference(parts.text(21))
-    match parts.whole(20):
+    match kind := parts.whole(20):
         case 1:
             value: Any = floats(parts.all(2)[-1])[0] if 2 in parts.found else 0.0
         case 2:
@@ -123,7 +188,7 @@ def _attribute(message: Piece, depth: int) -> tuple[str, Any]:
         case 4:
             value = _tensor(piece(parts.all(5)[-1])) if 5 in parts.found else None
         case 5:
-            value = _graph(piece(parts.all(6)[-1]), depth + 1) if 6 in parts.found else None
+            value = _graph(piece(parts.all(6)[-1]), depth + 1, seen) if 6 in parts.found else None
         case 6:
             value = tuple(value for each in parts.all(7) for value in floats(each))
         case 7:
@@ -131,11 +196,13 @@ def _attribute(message: Piece, depth: int) -> tuple[str, Any]:
         case 8:
             value = tuple(map(text, parts.all(9)))
         case 10:
-            value = tuple(_graph(piece(each), depth + 1) for each in parts.all(11))
+            value = tuple(_graph(piece(each), depth + 1, seen) for each in parts.all(11))
         case 11:
             value = _sparse(piece(parts.all(22)[-1])) if 22 in parts.found else None
         case _:
             value = _untyped(parts)
+    if kind in _PLAIN:
+        seen[message] = name, value
     return name, value
 
 
@@ -154,26 +221,31 @@ def _untyped(parts: Parts) -> Any:
 
 def _tensor(message: Piece) -> Stored:
     parts = Parts.of(message)
-    shape = tuple(parts.integers(1))
-    if len(shape) > MOST_AXES or any(extent < 0 for extent in shape):
+    found = parts.found
+    shape = tuple(parts.integers(1)) if 1 in found else ()
+    if shape and (len(shape) > MOST_AXES or min(shape) < 0):
         raise Bad(f"a stored tensor has the shape {shape[:MOST_AXES]}")
     dtype = _dtype(parts.whole(2))
     elements = prod(shape)
     content = None
-    if elements <= MOST_CONTENT and parts.whole(14) != 1:  # else its data lies in another file
-        items = _items(parts, dtype, elements)
-        content = Content(shape, tuple(items)) if len(items) == elements else None
+    if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):  # else its data lies in another file
+        content = _content(parts, dtype, shape, elements)
     return Stored(parts.text(8), shape, dtype, content)
 
 
-def _items(parts: Parts, dtype: str, elements: int) -> list[Any]:
+def _content(parts: Parts, dtype: str, shape: tuple[int, ...], elements: int) -> Content | None:
     """The elements, where they are of a type that shapes and scales are made of."""
     if 9 in parts.found:
-        raw = piece(parts.all(9)[-1])
+        raw = piece(parts.found[9][-1])
         form = _RAW.get(dtype)
-        if form is None or isinstance(raw, Span) or size_of(raw) != elements * struct.calcsize(form):
-            return []
-        return list(struct.unpack(f"<{elements}{form}", raw))
+        if form is None or isinstance(raw, Span) or len(raw) != elements * _WIDTHS[form]:
+            return None
+        return Content(shape, raw, f"<{elements}{form}")
+    items = _items(parts, dtype)
+    return Content(shape, tuple(items)) if len(items) == elements else None
+
+
+def _items(parts: Parts, dtype: str) -> list[Any]:
     match dtype:
         case "float32":
             return [value for each in parts.all(4) for value in floats(each)]
@@ -194,8 +266,9 @@ def _sparse(message: Piece) -> Stored:
     return Stored(values.name, tuple(parts.integers(3)), values.dtype)
 
 
-def _declared(parts: Parts) -> Declared:
+def _declared(message: Piece) -> Declared:
     """What is said of a value; only a tensor has a shape."""
+    parts = Parts.of(message)
     for kind in parts.messages(2):
         for tensor in (*kind.messages(1), *kind.messages(8)):
             shapes = tensor.messages(2)

@@ -8,3 +8,4 @@ TABLE: Table = {}
 handles = entering(TABLE)
 
 MICROSOFT = "com.microsoft"
+PREVIEW, TRAINING = "ai.onnx.preview", "ai.onnx.preview.training"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from opcost.core.graph import NO_ATTRS
+from opcost.core.graph import NO_ATTRS, Graph
 from opcost.core.shapes import Shape
 from opcost.errors import SourceError
 from opcost.frontends.building import GraphBuilder
@@ -16,7 +15,8 @@ from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.onnx import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.onnx.model import Function, Model, Reference
 from opcost.frontends.onnx.scopes import OnnxScopes
-from opcost.frontends.onnx.table import TABLE
+from opcost.frontends.onnx.table import PREVIEW, TABLE
+from opcost.wording import some
 
 MOST_TRIPS = 1 << 40
 """A loop with this many turns ends by its condition."""
@@ -31,9 +31,10 @@ class OnnxWalk(Walk):
 
     format = "onnx"
     table = TABLE
+    scopes: OnnxScopes
 
     def __init__(self, model: Model, maker: GraphBuilder, sizes: Mapping[str, int], *, trusted: bool) -> None:
-        super().__init__(maker, OnnxScopes(), sizes, trusted=trusted)
+        super().__init__(maker, OnnxScopes(model.graph), sizes, trusted=trusted)
         self.model = model
         self._calls = 0
 
@@ -42,6 +43,17 @@ class OnnxWalk(Walk):
 
     def free(self, node: Node) -> bool:
         return node.domain == "ml"  # trees, encoders, scalers: no arithmetic that is counted
+
+    def finished(
+        self, source: str, meta: Mapping[str, str], name: str, inputs: Sequence[Made], outputs: Sequence[Made]
+    ) -> Graph:
+        if folded := self.scopes.folded():
+            names = ", ".join(some(folded))
+            self.maker.note(
+                "folded-weights",
+                f"parameters that the exporter folded into constants or merged with equal ones: {names}",
+            )
+        return super().finished(source, meta, name, inputs, outputs)
 
     def special(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:
         match node.op if not node.domain else "":
@@ -53,7 +65,16 @@ class OnnxWalk(Walk):
                 self._loop(node, graph, env)
             case "Scan" if self.model.opsets.get("ai.onnx", 9) > 8:  # the first version has a batch in front
                 self._scan(node, graph, env)
+            case "SequenceMap":
+                return self._each_item(node, graph, env)
             case _:
+                if (
+                    node.domain == PREVIEW
+                    and node.op == "FlexAttention"
+                    and node.attrs.keys() & {"score_mod", "prob_mod"}
+                ):
+                    self._flex(node, graph, env)
+                    return True
                 function = self.model.functions.get((node.domain, node.op))
                 if function is None or (node.domain, node.op) in TABLE:
                     return False
@@ -64,7 +85,7 @@ class OnnxWalk(Walk):
     def _constant(self, node: Node) -> Made:
         for name, value in node.attrs.items():
             if isinstance(value, Stored):
-                return self.held(replace(value, name=node.outputs[0]), constant=True)
+                return self.held(value._replace(name=node.outputs[0]), constant=True)
             if name in ("value_int", "value_ints", "value_float", "value_floats"):
                 many = value if isinstance(value, tuple) else (value,)
                 shape = (len(many),) if isinstance(value, tuple) else ()
@@ -119,7 +140,7 @@ class OnnxWalk(Walk):
 
         results = self.turned(node, start, turns, turn, skip=1)
         if limit and results[0].content != _TRUE:
-            self.maker.note("loop", f"{node}: all its {turns} turns are counted; data may end it before", node.name)
+            self.ends_early(node, turns)
         stacked = [self._stacked(node, made, limit) for made in results[1 + len(start) :]]
         env.update(zip(node.outputs, (*results[1 : 1 + len(start)], *stacked), strict=False))
 
@@ -151,6 +172,45 @@ class OnnxWalk(Walk):
         results = self.turned(node, [], self.once(node) if turns is None else turns, turn)
         stacked = [self._stacked(node, made, turns) for made in results[len(states) :]]
         env.update(zip(node.outputs, (*results[: len(states)], *stacked), strict=False))
+
+    def _each_item(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:
+        """Runs a graph for each tensor of a sequence; False: nobody knows which tensors are in it."""
+        body = self._inside(node.attrs.get("body"), node)
+        ins = [self.found(name, graph, env) for name in node.inputs]
+        if not ins or ins[0].items is None:
+            return False
+        rows = []
+        for place in range(len(ins[0].items)):
+            chosen = [made if made.items is None else made.items[place] for made in ins]
+            given = dict(zip([declared.name for declared in body.inputs], chosen, strict=False))
+            rows.append(self.graph(body, self.nested(graph, env, given)))
+        path = self.scopes.path(node, [], self.maker)
+        for name, *items in zip(node.outputs, *rows, strict=False):
+            out = Out(None, items[0].dtype if items else ins[0].dtype, items=items)
+            env[name] = self.emit(node, path, "view", NO_ATTRS, [], [out], [name])[0]
+        return True
+
+    def _flex(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
+        """Attention with graphs that change the scores or the probabilities: the steps between which they stand."""
+        q, k, v = (self.found(name, graph, env) for name in node.inputs[:3])
+        if q.shape is None or k.shape is None or v.shape is None:
+            raise SourceError(f"{node}: the shapes of its queries, keys and values are not known")
+        path = self.scopes.path(node, [q, k, v], self.maker)
+        square = Out((*q.shape[:-1], k.shape[-2]), "float64" if q.dtype == "float64" else "float32")
+
+        def changed(scores: Made, name: str) -> Made:
+            if name not in node.attrs:
+                return scores
+            body = self._inside(node.attrs[name], node)
+            return self.graph(body, self.nested(graph, env, {body.inputs[0].name: scores}))[0]
+
+        scaled = {"depth": q.shape[-1], "then": ("mul",)}
+        scores = changed(self.emit(node, path, "matmul", scaled, [q, k], [square], [""])[0], "score_mod")
+        shares = self.emit(node, path, "softmax", {"fn": "softmax"}, [scores], [square], [""])[0]
+        shares = changed(shares, "prob_mod")
+        out = Out((*q.shape[:-1], v.shape[-1]), q.dtype)
+        found = self.emit(node, path, "matmul", {"depth": k.shape[-2]}, [shares, v], [out], node.outputs)
+        env[node.outputs[0]] = found[0]
 
     def _stacked(self, node: Node, made: Made, turns: int | None) -> Made:
         shape: Shape = None if made.shape is None else (turns, *made.shape)

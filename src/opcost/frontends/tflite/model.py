@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.frontends.flatbuffer import I8, I32, U8, U32, U64, Buffer, Table
@@ -164,8 +164,7 @@ def _content(buffer: Buffer, where: tuple[int, int], shape: tuple[int, ...], dty
     if form is None or elements > MOST_CONTENT or where[1] != elements * struct.calcsize(form):
         return None
     at = buffer.check(*where)
-    items: tuple[Any, ...] = struct.unpack(f"<{elements}{form}", buffer.data.piece(at, where[1]))
-    return Content(shape, items)
+    return Content(shape, buffer.data.piece(at, where[1]), f"<{elements}{form}")
 
 
 def _node(table: Table, codes: Sequence[tuple[str, str]], order: Sequence[str]) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
 from opcost.frontends.torch.models.retype import retyped
+from opcost.frontends.torch.models.text import text_of, with_cache
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.real_values import Question, obstacle, told
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
@@ -64,7 +66,11 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
         model = retyped(model, as_dtype(options.dtype), real=real)
-    inputs = make_inputs(model, options, device, shapes_returned)
+    passes = text_of(model, options, partial(_run_once, model)) if any(options.text) else None
+    if passes is None:
+        inputs = make_inputs(model, options, device, shapes_returned)
+    else:
+        inputs = passes.inputs(options.text, options.kwargs)
     if is_exported(source):
         args, kwargs = by_position(source, inputs.args, inputs.kwargs)
         inputs = inputs._replace(args=args, kwargs=kwargs)
@@ -81,6 +87,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
             if attempt is attempts[-1]:
                 exc.message, exc.hint, exc.module = fault
                 raise
+    if passes is not None:
+        graph = with_cache(graph, options.text, passes)
     label = type_name(model)
     guessed = inputs.guessed
     if fault is not None and attempt.note:
@@ -98,6 +106,11 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
             return Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
+
+
+def _run_once(model: nn.Module, given: dict[str, Any]) -> None:
+    """Run a model for what it does to its arguments."""
+    _ran(model, Inputs((), given, {}), CountOptions(), device_of(model), real=False)
 
 
 def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[tuple[int, ...]]:

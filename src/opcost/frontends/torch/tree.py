@@ -123,9 +123,18 @@ def _find(tree: Any, found: list[torch.Tensor], seen: set[int]) -> None:
 
 def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors that stand openly in arguments or results, in order; objects are not opened, so this is quick."""
-    if isinstance(tree, torch.Tensor):
+    kind = type(tree)
+    if kind in _PLAIN:
+        return found
+    if kind is tuple or kind is list:
+        for item in tree:
+            tensors_passed(item, found)
+    elif kind is dict:
+        for item in tree.values():
+            tensors_passed(item, found)
+    elif isinstance(tree, torch.Tensor):
         found.append(tree)
-    elif type(tree) not in _PLAIN:
+    else:
         for item in _items(tree):
             tensors_passed(item, found)
     return found

@@ -112,6 +112,8 @@ class Columns:
         """Events with a duration below zero, which counts as none."""
         self.untimed = 0
         """Events without a beginning or a duration, which are left out."""
+        self.beyond = 0
+        """Events with times that no column holds, which are left out."""
         self._spelled = _Spelled()
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
@@ -148,13 +150,14 @@ class Columns:
         return not self.device.start and not any(lane.start for lane in lanes)
 
     def fits(self, event: Event) -> bool:
-        """Whether the times of an event are such as columns hold."""
+        """Whether the times of an event are such as columns hold; those that are not are counted."""
         if event.sort == IGNORED or event.ts is None or event.dur is None:
             return True
         try:
             _nanoseconds([event.ts], LATEST)
             _nanoseconds([event.dur], LONGEST)
         except OverflowError:
+            self.beyond += 1
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Where a text of events may be cut: what stands between two of them, and where one ends."""
+"""Where a text of events may be cut: what stands between two of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,6 @@ def separator_of(buffer: bytes) -> bytes:
         return b""
     _, broken, indent = text[:end].rpartition("}")[0].rpartition("\n")
     return (("\n" + indent if broken and not indent.strip() else "") + "}" + found[0]).encode()
-
-
-def end_of_event(buffer: bytes, start: int) -> int | None:
-    """Where the event ends that begins here; None where it does not end."""
-    text = buffer[start:].decode("utf-8", "replace")
-    end = _end_of_first(text)
-    return None if end is None else start + len(text[:end].encode("utf-8", "replace"))
 
 
 def _end_of_first(text: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -81,13 +82,20 @@ class EventDecoder:
 
     def decode(self, text: bytes | memoryview) -> list[Event]:
         """The events of a list; a number that is none, which some writers put into arguments, counts as missing."""
+        return self._finite(text, self._typed)
+
+    def decode_any(self, text: bytes) -> list[Event]:
+        """The same without the quick decoders: bad events say nothing about the categories of a file."""
+        return self._finite(text, self._plain)
+
+    def _finite(self, text: bytes | memoryview, decode: Callable[[bytes | memoryview], list[Event]]) -> list[Event]:
         try:
-            return self._typed(text)
+            return decode(text)
         except self.by.malformed as exc:
             finite = _NOT_FINITE.sub(_blank, bytes(text))
             if isinstance(exc, self.by.invalid) or finite == text:
                 raise
-        return self._typed(finite)
+        return decode(finite)
 
     def _typed(self, text: bytes | memoryview) -> list[Event]:
         if self.strange <= STRANGE or self.strange * STRANGE < self.blocks:
@@ -96,6 +104,9 @@ class EventDecoder:
                 return self._timed(text, self.by.quick, self.by.quick_exact)
             except self.by.invalid:
                 self.strange += 1  # an event of a phase or a category that nobody knows
+        return self._plain(text)
+
+    def _plain(self, text: bytes | memoryview) -> list[Event]:
         return self._timed(text, self.by.plain, self.by.plain_exact)
 
     def _timed(self, text: bytes | memoryview, decoder: Any, exact: Any) -> list[Event]:

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Any
 
 from opcost.core.graph import Note
 from opcost.errors import SourceError
-from opcost.traces.file import REPAIR, TraceFile
+from opcost.traces.file import TraceFile
 from opcost.traces.kineto.categories import CATEGORIES
 from opcost.traces.kineto.columns import Columns
 from opcost.traces.kineto.link import Linked, link
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.stream import KinetoStream
+from opcost.wording import some
 
-_FIELDS = re.compile(
-    rb'"(schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id)"\s*:'
+BEGINNING = 1 << 10
+"""Bytes in which the first field of a file is named."""
+
+_SIGNS = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id|correlation)"\s*:'
+    rb'|"cat"\s*:\s*"(?:' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
 )
-_CATEGORY = re.compile(
-    rb'"cat"\s*:\s*"(' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
-)
+"""Fields of the file, what ties kernels to launches, and categories that no other profiler has."""
+_OTHERS = re.compile(rb'\{\s*"(?:schema|profiler|graph_exec)"\s*:')
+"""Beginnings of other tools' files, which may name the same fields; in none of them is a list of events."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def is_kineto(head: bytes) -> bool:
     """Whether a file that begins with these bytes is such a trace."""
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if start == b"{":
-        known = _FIELDS.search(head) is not None or _CATEGORY.search(head) is not None
-        return known and b'"schema"' not in head[:256] and b'"profiler"' not in head[:256]
-    return start == b"[" and _CATEGORY.search(head) is not None
+    start = head[:BEGINNING].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] not in (b"{", b"[") or _SIGNS.search(head) is None:
+        return False
+    return _OTHERS.match(start) is None or _EVENTS.search(head) is not None
 
 
 def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, Translated]:
@@ -40,30 +44,47 @@ def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, 
     for events in stream.blocks():
         try:
             columns.add(events)
-        except OverflowError as exc:
-            stream.events -= len(events)
-            kept = list(takewhile(columns.fits, events))
-            stream.events += len(kept)
-            stream.damage = f"a time of event {stream.events + 1} is beyond 64 bits of nanoseconds"
-            if not partial:
-                raise SourceError(f"{file.path}: {stream.damage}", hint=REPAIR) from exc
-            columns.add(kept)
-            break
-    if columns.untimed and columns.empty:
-        raise SourceError(
-            f"{file.path}: none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')",
-            hint="the program that wrote the trace left them out, or renamed them: export it again",
-        )
+        except OverflowError:
+            columns.add([event for event in events if columns.fits(event)])
+    if columns.empty:
+        raise SourceError(f"{file.path}: {_nothing(stream, columns)}", hint=_EXPORT_AGAIN)
     fields = stream.fields
     base = fields.get("baseTimeNanoseconds")
     return stream, Translated(link(columns), base if type(base) is int else 0, rank_of(fields) or 0)
 
 
-def damage_notes(stream: KinetoStream) -> tuple[Note, ...]:
-    """What was lost of a damaged file."""
-    if not stream.damage:
-        return ()
-    return (Note("partial", f"{stream.damage}; this is what {stream.events} events before it tell"),)
+_EXPORT_AGAIN = "export the trace again, from a run in which operators or kernels were recorded"
+
+
+def _nothing(stream: KinetoStream, columns: Columns) -> str:
+    """Why nothing of a trace was kept."""
+    if columns.untimed:
+        return f"none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')"
+    if stream.damage:
+        return f"{stream.damage}, and no operator or kernel stands before the damage"
+    if stream.left_out or columns.beyond:
+        return "; ".join(note.text for note in fault_notes(stream, columns))
+    return f"none of its {stream.events} events is an operator, a call or a kernel" if stream.events else _NO_EVENTS
+
+
+_NO_EVENTS = 'the list "traceEvents" is empty: nothing was recorded'
+
+
+def fault_notes(stream: KinetoStream, columns: Columns) -> tuple[Note, ...]:
+    """What was left out of a file, and what was lost of a damaged one."""
+    found = []
+    if stream.damage:
+        found.append(Note("partial", f"{stream.damage}; this is what {stream.events} events before it tell"))
+    left = [
+        f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
+        for kind, left in stream.left_out.items()
+    ]
+    if columns.beyond:
+        left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
+    if left:
+        count = columns.beyond + sum(left.count for left in stream.left_out.values())
+        found.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
+    return tuple(found)
 
 
 def rank_of(fields: Mapping[str, Any]) -> int | None:

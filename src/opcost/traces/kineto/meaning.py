@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
 from opcost.frontends.aten import plan_of, translate
@@ -43,12 +43,19 @@ def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: byte
     return found[0]._replace(is_own=any(reading.is_own for reading in found))
 
 
-def _readings(name: str, entries: list[Entry]) -> Iterator[tuple[Schema, dict[str, Any], tuple[Tensor, ...]]]:
-    """The overloads that take such arguments, the arguments by name, and where results are written if that is told.
+_Reading: TypeAlias = tuple[Schema, dict[str, Any], tuple[Tensor, ...]]
+"""An overload, the arguments by name, and where results are written if that is told."""
 
-    An overload that is told takes what the one that returns its results takes, and then a tensor for each of them.
-    """
-    for schema in overloads(name) if entries else ():
+
+def _readings(name: str, entries: list[Entry]) -> list[_Reading]:
+    """The overloads that take such arguments; where none does, those that took them before they got more."""
+    schemas = overloads(name) if entries else ()
+    return [*_fitting(schemas, entries)] or [*_older(schemas, entries)]
+
+
+def _fitting(schemas: Iterable[Schema], entries: list[Entry]) -> Iterator[_Reading]:
+    """An overload that is told takes what the one that returns its results takes, and then a tensor for each of them."""
+    for schema in schemas:
         taken = len(schema.arguments)
         places = entries[taken:]
         fits = len(entries) == taken or (
@@ -57,6 +64,16 @@ def _readings(name: str, entries: list[Entry]) -> Iterator[tuple[Schema, dict[st
         arguments = named(schema, entries[:taken]) if fits else None
         if arguments is not None:
             yield schema, arguments, tuple(tensor for each in places for tensor in each.tensors)
+
+
+def _older(schemas: Iterable[Schema], entries: list[Entry]) -> Iterator[_Reading]:
+    """A version of PyTorch that wrote the trace knew fewer arguments: those added later, at the end, have their defaults."""
+    for schema in schemas:
+        added = schema.arguments[len(entries) :]
+        if added and all(each.default is not None or "?" in each.type for each in added):
+            before = schema._replace(arguments=schema.arguments[: len(entries)])
+            if (arguments := named(before, entries)) is not None:
+                yield schema, arguments | {each.name: each.default for each in added}, ()
 
 
 def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor, ...]) -> Meaning:

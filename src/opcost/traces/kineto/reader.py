@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from opcost.core.collector import without_collector
 from opcost.core.profile import Profile
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.load import damage_notes, is_kineto, meta_of, translate, wall_of
-from opcost.traces.kineto.table import tabulate
+from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, translate, wall_of
+from opcost.traces.kineto.table import table_of
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
 LARGE_BYTES = 64 << 20
 LARGE_PACKED_BYTES = LARGE_BYTES // 8
-"""Above this a row of a profile stands for all executions that are alike: one for each would take long and much memory."""
+MANY = 200_000
+"""Above these bytes, or so many executions and kernels, a row of a profile stands for all executions that are alike: one for
+each would take long and much memory, and a gzipped file may hold a hundred times its size."""
 
 
 class KinetoReader:
@@ -27,17 +29,18 @@ class KinetoReader:
         return is_kineto(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        if file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES):
-            return tabulate(file, partial=partial).profile()
         with without_collector():
             stream, translated = translate(file, partial=partial)
-            rows = translated.rows()
+            linked = translated.linked
+            is_large = file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES)
+            if is_large or len(linked) + len(linked.owner) > MANY:
+                return table_of(file, stream, translated).profile()
             return Profile(
                 meta=meta_of(file, stream.fields),
-                rows=rows,
+                rows=translated.rows(),
                 unattributed=translated.unattributed(),
-                wall_ns=wall_of(translated.linked),
-                notes=damage_notes(stream) + translated.notes(),
+                wall_ns=wall_of(linked),
+                notes=fault_notes(stream, linked.columns) + translated.notes(),
             )
 
 

@@ -1,8 +1,9 @@
 """A Kineto trace decoded block by block: the events stream by, the file's other fields are kept.
 
 The fields before the events are read first (`_header`). Then blocks are read into a window and decoded where they lie
-(`_straight`); where that fails, at the end of the list or at a cut inside an event, `_decode` finds out which. The fields
-behind the events come last (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
+(`_straight`); where that fails, at the end of the list, at a cut inside an event or at a bad event, `_decode` finds out which.
+The fields behind the events come last (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does
+not decode.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from opcost.core.parsing import mended, parse
 from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
-from opcost.traces.kineto.cuts import end_of_event, separator_of
+from opcost.traces.kineto.cuts import separator_of
 from opcost.traces.kineto.decoding import EventDecoder, decoders
+from opcost.traces.kineto.sifting import blanks, sift
 from opcost.traces.kineto.window import Window
 
 if TYPE_CHECKING:
@@ -28,18 +31,22 @@ LARGEST_HEAD = 1 << 24
 """If fields before the events are damaged, so much of the file is looked through before that is said."""
 LARGEST_EVENT = 1 << 24
 """In so many bytes an event must end; a text or a list that never does is not waited for."""
-LARGEST_TRAILER = 1 << 26
+LARGEST_TRAILER = LARGEST_HEAD
 SMALLEST_EVENT = 32
 """Bytes that an event has at the least, taken over many: with a name and a time it has twice as many."""
 TRIES = 16
-"""How many cuts of one block are tried before it counts as damaged."""
+"""How many cuts of one block are tried before its events are taken apart."""
+SIFTED_BYTES = 1 << 20
+"""So many bytes without a cut are taken apart too: the file does not write the same between all events, and what waits for a
+cut stays in memory."""
+
+CUT = "the file ends in the middle of the list of events"
 
 _LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 """The key, and not a text that holds its name."""
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 """A list of events without an object around it."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
-_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class _Decoded(NamedTuple):
@@ -51,18 +58,26 @@ class _Decoded(NamedTuple):
 
 
 class _Damage(Exception):
-    """The file cannot be read beyond here; `saved` are events of the last block that stand before the damage."""
+    """The file cannot be read beyond here."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
-        self.saved: list[Event] = []
+
+
+@dataclass(slots=True)
+class Left:
+    """How many events of one fault are left out, and where the first of them begins."""
+
+    count: int
+    place: int
 
 
 class KinetoStream:
     """The events of one file in blocks, and afterwards `fields`: everything beside the events.
 
-    `damage` is set if the file could not be read to its end and `partial` allowed that.
+    `left_out` are the events that are none, by what is wrong with them. `damage` is set if the file could not be read to its
+    end and `partial` allowed that.
     """
 
     def __init__(self, file: TraceFile, *, partial: bool = False) -> None:
@@ -70,6 +85,7 @@ class KinetoStream:
         self.partial = partial
         self.fields: dict[str, Any] = {}
         self.damage = ""
+        self.left_out: dict[str, Left] = {}
         self.events = 0
         self._decoder = EventDecoder(decoders())
         self._faults = self._decoder.by.faults
@@ -88,9 +104,6 @@ class KinetoStream:
             if not self.partial:
                 raise SourceError(f"{self.file.path}: {exc}", hint=exc.hint) from exc
             self.damage = str(exc)
-            if exc.saved:
-                self.events += len(exc.saved)
-                yield exc.saved
 
     def _blocks(self, stream: BinaryIO) -> Iterator[list[Event]]:
         window = Window(self._header(stream), BLOCK_BYTES)
@@ -100,8 +113,11 @@ class KinetoStream:
             read, broken = self._more(stream, window)
             found = self._straight(window, separator)
             if found is None:
+                self._position += (between := blanks(window.content()))
+                window.drop(between)
                 buffer = window.content()
-                separator = separator or separator_of(buffer)
+                if not separator or separator not in buffer:
+                    separator = separator_of(buffer)
                 found = self._decode(buffer, separator) if read else self._last(buffer, separator, broken)
             if found.events:
                 self._count(len(found.events))
@@ -123,7 +139,7 @@ class KinetoStream:
         None where there is no cut yet, it was wrong or the list has ended: then the slower way finds out which.
         """
         cut = window.last(separator) if separator else None
-        if cut is None:
+        if cut is None or len(window) - cut > SIFTED_BYTES:
             return None
         with window.closed(cut + separator.index(b"}") + 1) as text:
             try:
@@ -175,27 +191,26 @@ class KinetoStream:
     def _decode(self, buffer: bytes, separator: bytes) -> _Decoded:
         """The events up to the last cut that is right, or to the end of the list before it; none where no event has ended."""
         cut = buffer.rfind(separator) if separator else -1
-        if cut < 0:
-            if len(buffer) > LARGEST_EVENT:
-                place = f"after event {self.events}, at byte {self._position}"
-                raise _Damage(f"no event ends in the {len(buffer)} bytes {place}", REPAIR)
+        if cut < 0 and len(buffer) < SIFTED_BYTES:
             return _Decoded([], 0, ended=False)
-        fault: Exception | None = None
         for _ in range(TRIES):
+            if cut < 0 or len(buffer) - cut > SIFTED_BYTES:
+                break
             try:
                 events = self._events(buffer, cut + separator.index(b"}") + 1)
             except self._faults as exc:
                 if (end := _end_of_list(exc)) is not None:
                     return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
-                fault = fault or exc
                 if isinstance(exc, self._decoder.by.invalid):
                     break
             else:
                 return _Decoded(events, cut + len(separator) - 1, ended=False)
             cut = buffer.rfind(separator, 0, cut)
-            if cut < 0:
-                break
-        raise self._damaged(buffer, separator, fault)
+        found = self._sifted(buffer, separator)
+        if not found.used and len(buffer) > LARGEST_EVENT:
+            place = f"after event {self.events}, at byte {self._position}"
+            raise _Damage(f"no event ends in the {len(buffer)} bytes {place}", REPAIR)
+        return found
 
     def _last(self, buffer: bytes, separator: bytes, broken: str) -> _Decoded:
         """The events that are left when the file has no more blocks."""
@@ -204,52 +219,25 @@ class KinetoStream:
         except self._faults as exc:
             if (end := _end_of_list(exc)) is not None:
                 return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
-            if self.partial:
-                self.damage = broken or self._where(exc)
-                return _Decoded(self._whole(buffer, separator), len(buffer), ended=True)
-            if broken:
-                raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED) from exc
-            raise self._damaged(buffer, separator, exc) from exc
+        found = self._sifted(buffer, separator)
+        if found.ended:
+            return found
+        if not self.partial:
+            unpacked = f"the file cannot be unpacked to its end: {broken}" if broken else CUT
+            raise _Damage(unpacked, TRUNCATED)
+        self.damage = broken or CUT
+        return _Decoded(found.events, len(buffer), ended=True)
+
+    def _sifted(self, buffer: bytes, separator: bytes) -> _Decoded:
+        """The good events of a buffer, as far as events end in it; the others are left out, and counted."""
+        found = sift(buffer, separator, self._decoder.decode_any, self._faults)
+        for fault in found.faults:
+            self.left_out.setdefault(fault.kind, Left(0, self._position + fault.place)).count += 1
+        return _Decoded(found.events, found.used, found.ended)
 
     def _events(self, buffer: bytes, end: int, *, close: bytes = b"]") -> list[Event]:
         """Decode the events before `end`; the opening bracket is put in front."""
         return self._decoder.decode(b"".join((b"[", memoryview(buffer)[:end], close)))
-
-    def _whole(self, buffer: bytes, separator: bytes) -> list[Event]:
-        """Of a damaged buffer, the events before the damage, found by halving."""
-        closing = separator.find(b"}") + 1
-        cuts = [found.start() for found in re.finditer(re.escape(separator), buffer)] if separator else []
-        right, wrong = 0, len(cuts) + 1  # so many cuts are known to be right, and of so many the last is wrong
-        best: list[Event] = []
-        while wrong - right > 1:
-            middle = (right + wrong) // 2
-            try:
-                best = self._events(buffer, cuts[middle - 1] + closing)
-                right = middle
-            except self._faults:
-                wrong = middle
-        end = end_of_event(buffer, cuts[right - 1] + len(separator) - 1 if right else 0)
-        try:
-            return best if end is None else self._events(buffer, end)
-        except self._faults:
-            return best
-
-    def _damaged(self, buffer: bytes, separator: bytes, fault: Exception | None) -> Exception:
-        """The error for a block that no cut makes readable; with `partial`, the events before the damage are kept back."""
-        exc = _Damage(self._where(fault), TRUNCATED if "truncated" in str(fault) else REPAIR)
-        if self.partial:
-            exc.saved = self._whole(buffer, separator)
-        return exc
-
-    def _where(self, fault: Exception | None) -> str:
-        text = str(fault)
-        if "truncated" in text:
-            return "the file ends in the middle of the list of events"
-        found = _BYTE.search(text)
-        at = self._position + (int(found[1]) - 1 if found else 0)
-        near = f"after event {self.events}, at byte {at}" if found else f"after event {self.events}"
-        what = text.partition(" (byte")[0].removeprefix("JSON is malformed: ")
-        return f"the list of events is damaged {near} of the unpacked file: {what}"
 
     def _trailer(self, rest: bytes, stream: BinaryIO) -> None:
         """The fields behind the events; the file must end with them."""

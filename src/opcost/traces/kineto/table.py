@@ -23,9 +23,10 @@ from opcost.traces.file import TraceFile
 from opcost.traces.kineto.categories import PROVIDERS
 from opcost.traces.kineto.device_use import device_uses
 from opcost.traces.kineto.lane import NONE
-from opcost.traces.kineto.load import damage_notes, is_kineto, meta_of, rank_of, translate, wall_of
+from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, rank_of, translate, wall_of
 from opcost.traces.kineto.meaning import Meaning
 from opcost.traces.kineto.rows import REASONS, Translated
+from opcost.traces.kineto.stream import KinetoStream
 from opcost.traces.kineto.training import PHASES
 
 LAUNCHING = 128
@@ -163,7 +164,7 @@ def _kernel(queue: Queue, times: Times) -> Kernel:
 def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
     """Tabulate a Kineto trace of any size."""
     file = TraceFile(path)
-    if not is_kineto(file.head):
+    if not any(map(is_kineto, file.heads())):
         raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
     return tabulate(file, partial=partial)
 
@@ -171,17 +172,21 @@ def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
 def tabulate(file: TraceFile, *, partial: bool = False) -> Table:
     """The same of a file that is known to be one."""
     with without_collector():
-        stream, translated = translate(file, partial=partial)
-        return Table(
-            meta=meta_of(file, stream.fields),
-            rank=rank_of(stream.fields),
-            groups=_groups(translated),
-            unattributed=_unattributed(translated),
-            collectives=_collectives(translated),
-            devices=device_uses(translated),
-            wall_ns=wall_of(translated.linked),
-            notes=damage_notes(stream) + translated.notes(),
-        )
+        return table_of(file, *translate(file, partial=partial))
+
+
+def table_of(file: TraceFile, stream: KinetoStream, translated: Translated) -> Table:
+    """The table of what was read of a file."""
+    return Table(
+        meta=meta_of(file, stream.fields),
+        rank=rank_of(stream.fields),
+        groups=_groups(translated),
+        unattributed=_unattributed(translated),
+        collectives=_collectives(translated),
+        devices=device_uses(translated),
+        wall_ns=wall_of(translated.linked),
+        notes=fault_notes(stream, translated.linked.columns) + translated.notes(),
+    )
 
 
 class _Members(dict[Any, "array[int]"]):

@@ -13,7 +13,11 @@ from opcost.errors import SourceError
 if TYPE_CHECKING:
     from opcost.traces.file import TraceFile
 
-_GRAPH = re.compile(rb'\s*\{\s*"(profiler|graph_exec)"\s*:')
+_GRAPH = re.compile(
+    rb'\s*\{\s*"(?:profiler|graph_exec)"\s*:\s*'
+    rb'(?:\{\s*(?:"(?:device|host|opr_footprint|opr_internal_pf|operator|var|mem_chunk|comp_seq)"|"?\w*\Z|\})|\Z)'
+)
+"""Either field, and what stands first in it unless the file is cut off before that; others may call a field so too."""
 _TIMELINE_ONLY = (b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"nr_op_pending"', b'"OpDispatch"')
 """Words (one misspelt by its author) that no other profiler writes."""
 

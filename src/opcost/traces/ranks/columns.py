@@ -28,24 +28,29 @@ NUMBERS = (
     "least_ns", "median_ns", "p99_ns", "most_ns",
 )  # fmt: skip
 
-DAMAGES = ("partial", "untimed", "negative", "incomplete")
+DAMAGES = ("partial", "faulty", "untimed", "negative", "incomplete")
 """Notes that are told of every rank; what the others count is in the rows."""
 _WORDS = ("type", "kind", "module", "phase", "provider", "device", "stream")
 _TIMES = ("count", "host_ns", "host_self_ns", "device_ns", "device_total_ns")
 
 
-def reduce_file(path: str, *, partial: bool = False) -> dict[str, list[Any]]:
+def reduce_file(path: str, *, partial: bool = False, reader: str | None = None) -> dict[str, list[Any]]:
     """The columns of one file: its operators, kernels, device use, collectives; `what` says which a row is."""
     file = TraceFile(path)
-    reader = reader_of(file)
-    if isinstance(reader, KinetoReader):
+    found = reader_of(file, reader)
+    if isinstance(found, KinetoReader):
         rows = _of_table(tabulate(file, partial=partial))
     else:
-        rows = _of_profile(reader.read(file, partial=partial))
+        rows = _of_profile(found.read(file, partial=partial))
     source = {"source": file.name}
     entries = [{**row, **source} for row in rows]
     texts = {name: [_encodable(entry.get(name, "")) for entry in entries] for name in TEXTS}
     return {**texts, **{name: [entry.get(name) for entry in entries] for name in NUMBERS}}
+
+
+def is_partial(table: Mapping[str, list[Any]]) -> bool:
+    """Whether these are the columns of a damaged file, of which a part is missing."""
+    return ("note", "partial") in zip(table["what"], table["type"], strict=True)
 
 
 def _encodable(text: str) -> str:

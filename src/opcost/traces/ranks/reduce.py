@@ -23,7 +23,9 @@ from opcost.core.profile import Profile
 from opcost.core.reading import opened
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, SourceError, WriteError
-from opcost.traces.ranks.columns import CACHE_VERSION, profile_of, reduce_file
+from opcost.traces.ranks.columns import CACHE_VERSION, is_partial, profile_of, reduce_file
+from opcost.traces.ranks.numbering import number_ranks
+from opcost.traces.registry import check_reader
 from opcost.version import __version__
 
 if TYPE_CHECKING:
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Called with how many files are done, and how many there are."""
 
-Reduced: TypeAlias = tuple[str, dict[str, list[Any]]]
+Table: TypeAlias = dict[str, list[Any]]
+Reduced: TypeAlias = tuple[str, Table]
 """A file and its columns."""
-Reduce: TypeAlias = Callable[[str], Reduced]
+Tried: TypeAlias = tuple[str, Table | SourceError]
+"""The same, or why the file cannot be read."""
+Reduce: TypeAlias = Callable[[str], Tried]
 
 SUFFIXES = (".json", ".json.gz", ".csv", ".gz")
 CACHE_SUFFIX = ".opcost.parquet"
-_RANK = re.compile(r"rank[_.\-]?(\d{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Ranks:
 
     frame: pl.DataFrame
     notes: tuple[Note, ...] = ()
+    apart: frozenset[int] = frozenset()
+    """Ranks whose collectives are not held against those of the others: a part of them is missing, or they are another run's."""
 
     def profile(self) -> Profile:
         """All ranks as one profile whose rows stand for many executions each."""
@@ -56,7 +62,7 @@ class Ranks:
         """The times of each rank.
 
         Wall time, time of its operators and kernels, busy and idle device time, time in collectives and of it the wait
-        for others, and how long the others waited for this one.
+        for others, and how long the others waited for this one. The wait of a rank that stands apart is not known.
         """
         import polars as pl
 
@@ -82,11 +88,16 @@ class Ranks:
             ranks.join(waited, on="rank", how="left")
             .join(last, on="rank", how="left")
             .with_columns(pl.col("wait_ns", "held_up_ns").fill_null(0))
+            .with_columns(
+                wait_ns=pl.when(pl.col("rank").is_in(list(self.apart))).then(None).otherwise(pl.col("wait_ns"))
+            )
             .sort("rank")
         )
 
     def collectives(self) -> pl.DataFrame:
         """Each collective that every rank took part in: how long each rank was in it and of that only waited.
+
+        Ranks that stand apart are left out, and cost the others nothing.
 
         The rank that comes last waits for nobody and is in it for the shortest time; what the others are in it longer
         they wait. This needs no common clock. Collectives are matched by name, process group and place in their order.
@@ -94,9 +105,10 @@ class Ranks:
         import polars as pl
 
         keys = ["type", "stream", "place"]
-        everybody = self.frame["rank"].n_unique()
+        frame = self.frame.filter(~pl.col("rank").is_in(list(self.apart)))
+        everybody = frame["rank"].n_unique()
         return (
-            self.frame.filter(pl.col("what") == "collective")
+            frame.filter(pl.col("what") == "collective")
             .select("rank", *keys, "device_ns")
             .with_columns(
                 least=pl.col("device_ns").min().over(keys),
@@ -133,9 +145,10 @@ def read_ranks(
     cluster: str | None = None,
     progress: Progress | None = None,
     partial: bool = False,
+    reader: str | None = None,
 ) -> Profile:
     """The profile of many ranks: files, or directories of them. `cluster` is None, "local" or the address of a scheduler."""
-    return reduce_ranks(paths, cluster=cluster, progress=progress, partial=partial).profile()
+    return reduce_ranks(paths, cluster=cluster, progress=progress, partial=partial, reader=reader).profile()
 
 
 def reduce_ranks(
@@ -145,28 +158,39 @@ def reduce_ranks(
     progress: Progress | None = None,
     workers: int | None = None,
     partial: bool = False,
+    reader: str | None = None,
 ) -> Ranks:
     """Reduce every file, in a process pool or on a cluster, and put the tables together.
 
-    With `partial`, of a damaged file what stands before the damage.
+    A file that cannot be read is left out, and a note names it; with `partial`, what stands before the damage is kept.
     """
     pl = _polars()
+    check_reader(reader)
     files = list(trace_files(paths))
     if not files:
         raise SourceError(
             f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}"
         )
     todo = [str(file) for file in files]
-    reduce = partial_of(reduce_rank, partial=partial)
+    reduce = partial_of(_tried, partial=partial, reader=reader)
     results = _on_cluster(reduce, todo, cluster) if cluster else _in_processes(reduce, todo, workers)
-    tables: dict[str, dict[str, list[Any]]] = {}
-    for path, table in results:
-        tables[path] = table
+    tried: dict[str, Table | SourceError] = {}
+    for path, found in results:
+        tried[path] = found
         if progress is not None:
-            progress(len(tables), len(todo))
-    numbers, notes = _rank_numbers(files, tables)
-    frames = [pl.DataFrame(tables[path]).with_columns(rank=pl.lit(numbers[path], pl.Int64)) for path in todo]
-    return Ranks(frame=pl.concat(frames, how="vertical_relaxed"), notes=notes)
+            progress(len(tried), len(todo))
+    faults = [fault for path in todo if isinstance(fault := tried[path], SourceError)]
+    tables = {path: table for path in todo if not isinstance(table := tried[path], SourceError)}
+    if not tables:
+        raise faults[0]
+    numbers = number_ranks(tables)
+    frames = [pl.DataFrame(tables[path]).with_columns(rank=pl.lit(rank, pl.Int64)) for path, rank in numbers.of.items()]
+    cut = {rank for path, rank in numbers.of.items() if is_partial(tables[path])}
+    return Ranks(
+        frame=pl.concat(frames, how="vertical_relaxed"),
+        notes=(*(Note("unread", f"left out: {fault.message}") for fault in faults), *numbers.notes),
+        apart=numbers.apart | cut,
+    )
 
 
 def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -185,20 +209,20 @@ def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
             raise SourceError(f"there is no file or directory {path}")
 
 
-def reduce_rank(path: str, *, partial: bool = False) -> Reduced:
+def reduce_rank(path: str, *, partial: bool = False, reader: str | None = None) -> Reduced:
     """The table of one file, from its cache if that fits the content. This is what processes and workers run."""
     pl = _polars()
     file = Path(path)
     cache = file.with_name(file.name + CACHE_SUFFIX)
-    key = _content_key(file)
+    key = f"{_content_key(file)}:{reader or ''}"
     if cache.is_file():
         try:
             if pl.read_parquet_metadata(cache).get("opcost") == key:
                 return path, pl.read_parquet(cache).to_dict(as_series=False)
         except (pl.exceptions.PolarsError, OSError):
             pass  # a broken cache is made anew
-    table = reduce_file(path, partial=partial)
-    if "partial" in table["type"]:
+    table = reduce_file(path, partial=partial, reader=reader)
+    if is_partial(table):
         return path, table  # not for those who want the whole file
     try:
         content = BytesIO()
@@ -209,7 +233,15 @@ def reduce_rank(path: str, *, partial: bool = False) -> Reduced:
     return path, table
 
 
-def _in_processes(reduce: Reduce, paths: list[str], workers: int | None) -> Iterator[Reduced]:
+def _tried(path: str, *, partial: bool, reader: str | None) -> Tried:
+    """The same, where one bad file must not cost the others."""
+    try:
+        return reduce_rank(path, partial=partial, reader=reader)
+    except SourceError as exc:
+        return path, exc
+
+
+def _in_processes(reduce: Reduce, paths: list[str], workers: int | None) -> Iterator[Tried]:
     workers = min(len(paths), workers or os.cpu_count() or 1)
     if workers == 1:
         yield from map(reduce, paths)
@@ -220,7 +252,7 @@ def _in_processes(reduce: Reduce, paths: list[str], workers: int | None) -> Iter
             yield future.result()
 
 
-def _on_cluster(reduce: Reduce, paths: list[str], cluster: str) -> Iterator[Reduced]:
+def _on_cluster(reduce: Reduce, paths: list[str], cluster: str) -> Iterator[Tried]:
     """The same on a Dask cluster; its workers must see the files under the same paths."""
     try:
         from distributed import Client, LocalCluster
@@ -248,26 +280,11 @@ def _on_cluster(reduce: Reduce, paths: list[str], cluster: str) -> Iterator[Redu
 
 def _gathered(
     client: Any, finished: Any, reduce: Reduce, paths: list[str], names: list[str] | None = None
-) -> Iterator[Reduced]:
+) -> Iterator[Tried]:
     asked = dict(zip(paths, names or paths, strict=True))
     futures = client.map(reduce, paths, pure=False)
     for _, (path, table) in finished(futures, with_results=True):
         yield asked[path], table
-
-
-def _rank_numbers(
-    files: list[Path], tables: dict[str, dict[str, list[Any]]]
-) -> tuple[dict[str, int], tuple[Note, ...]]:
-    """The number of each file's rank: as the trace says, else as the file is called, else by the order of names."""
-    told = {str(file): tables[str(file)]["rank"][0] for file in files}
-    if any(rank is None for rank in told.values()):
-        named = {str(file): _RANK.findall(file.name) for file in files}
-        told = {path: int(found[-1]) if found else None for path, found in named.items()}
-    if None in told.values() or len(set(told.values())) < len(told):
-        numbered = {str(file): number for number, file in enumerate(files)}
-        text = "neither the traces nor their names tell distinct ranks; they are numbered in the order of names"
-        return numbered, (Note("ranks", text),) if len(files) > 1 else ()
-    return {path: rank for path, rank in told.items() if rank is not None}, ()
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Unknown, divided, known, total
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, numel
-from opcost.frontends.onnx.table import MICROSOFT, handles
+from opcost.frontends.onnx.table import MICROSOFT, PREVIEW, handles
 
 
 def _heads(call: Call, x: Made, heads: int) -> Made:
@@ -48,6 +48,13 @@ def _attention(call: Call) -> Meaning:
     whole: Extent = None if features is None else features * known((q.dims[1],))[0]
     shape: Dims = (*q.dims[:-1], features) if len(call[0].dims) == 4 else (q.dims[0], q.dims[2], whole)
     return _attend(call, q, k, v, shape, call.at(3), causal=call.flag("is_causal"))
+
+
+@handles("FlexAttention", domains=(PREVIEW,))
+def _flex(call: Call) -> Meaning:
+    """Without graphs that change scores or probabilities, which are walked where graphs are."""
+    q, k, v = call[0], call[1], call[2]
+    return _attend(call, q, k, v, (*q.dims[:-1], v.dims[-1]), None, causal=False)
 
 
 @handles("Attention", "QAttention", domains=(MICROSOFT,))
@@ -106,6 +113,36 @@ def _multi_head(call: Call) -> Meaning:
     batch, _, length, _ = q.dims
     shape = (batch, length, numel((heads, v.dims[-1])))
     return _attend(call, q, k, v, shape, call.at(5), causal=call.flag("unidirectional"))
+
+
+@handles("PackedAttention", "PackedMultiHeadAttention", domains=(MICROSOFT,))
+def _packed(call: Call) -> Meaning:
+    """Sequences without their padding, one after another: taken as equally long, since their lengths are data."""
+    heads, projected = call.whole("num_heads", 1), call.node.op == "PackedAttention"
+    x, bias, tokens = call[0], call.at(2 if projected else 3), call[0].dims[0]
+    sequences = known(call[3 if projected else 4].dims[:1])[0]
+    mask = call.at(5 if projected else 6)
+    if projected:
+        depth, width = known(call[1].dims)
+        sizes = call.integers("qkv_hidden_sizes") or (width // 3,) * 3
+        made = call.step("matmul", {"depth": depth, "bias": True}, [x, call[1], bias], [Out((tokens, width), x.dtype)])
+        parts = [(made[0], size // heads) for size in sizes]
+    elif call.at(1) is None:  # (tokens, heads, 3, features)
+        parts = [(x, known(x.dims[-1:])[0])] * 3
+    else:
+        parts = [(call[place], known(call[place].dims[-1:])[0] // heads) for place in range(3)]
+    q, k, v = (
+        call.step("view", NO_ATTRS, [each], [Out((heads, tokens, features), each.dtype, home=each)])[0]
+        for each, features in parts
+    )
+    if not projected and bias is not None:
+        q, k, v = (
+            call.step("elementwise", {"fn": "add"}, [each, bias], [Out(each.shape, each.dtype)])[0]
+            for each in (q, k, v)
+        )
+    shape: Dims = (tokens, heads * parts[2][1])
+    found = _attend(call, q, k, v, shape, mask, causal=False, presents=False)
+    return found._replace(attrs={**found.attrs, "sequences": sequences})
 
 
 @handles("GroupQueryAttention", domains=(MICROSOFT,))

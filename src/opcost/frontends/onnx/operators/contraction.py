@@ -19,11 +19,12 @@ from opcost.core.shapes import (
 )
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, numel
 from opcost.frontends.nodes.windows import Window
+from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.table import MICROSOFT, handles
 
 _ACTIVATIONS = {
     "Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "LeakyRelu": "leaky_relu", "Clip": "clamp",
-    "HardSigmoid": "hardsigmoid", "HardSwish": "hardswish", "Gelu": "gelu",
+    "HardSigmoid": "hardsigmoid", "HardSwish": "hardswish", "Gelu": "gelu", "RELU": "relu", "GELU": "gelu",
 }  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def _product(
 
 
 @handles("MatMul")
-@handles("FusedMatMul", "TransposeMatMul", domains=(MICROSOFT,))
+@handles("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
 def _matmul(call: Call) -> Meaning:
     a, b = call[0], call[1]
     turned = {"transpose_a": call.flag("transA"), "transpose_b": call.flag("transB")}
@@ -62,27 +63,31 @@ def _matmul(call: Call) -> Meaning:
 
 
 @handles("Gemm")
-@handles("FusedGemm", "GemmFastGelu", domains=(MICROSOFT,))
+@handles("FusedGemm", "GemmFastGelu", "GemmFloat8", domains=(MICROSOFT,))
 def _gemm(call: Call) -> Meaning:
     turned = {"transpose_a": call.flag("transA"), "transpose_b": call.flag("transB")}
-    biased = call.at(2) is not None and float(call.attrs.get("beta", 1.0)) != 0
-    found = _product(call, call[0], call[1], call.given, call[0].dtype, bias=biased, **turned)
+    eight = call.node.op == "GemmFloat8"
+    biased = call.at(2) is not None and float(call.attrs.get("beta", 0.0 if eight else 1.0)) != 0
+    dtype = DTYPES.get(call.whole("dtype", 1), "float32") if eight else call[0].dtype
+    found = _product(call, call[0], call[1], call.given, dtype, bias=biased, **turned)
     if call.node.op == "GemmFastGelu":
         return found._replace(attrs={**found.attrs, "then": ("gelu_tanh",)})
     return found
 
 
 @handles("MatMulInteger")
-@handles("MatMulIntegerToFloat", "DynamicQuantizeMatMul", domains=(MICROSOFT,))
+@handles("MatMulInteger16", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", domains=(MICROSOFT,))
 def _matmul_integer(call: Call) -> Meaning:
     """DynamicQuantizeMatMul also finds the scale of its first operand and brings it down to bytes."""
     a = call[0]
-    dtype = {"MatMulInteger": "int32", "MatMulIntegerToFloat": call[2].dtype if call.at(2) else "float32"}
+    whole = call.node.op in ("MatMulInteger", "MatMulInteger16")
+    scaled = call.node.op == "MatMulIntegerToFloat" and call.at(2) is not None
     place = {"MatMulInteger": 9, "MatMulIntegerToFloat": 6}.get(call.node.op, 4)
     if call.node.op == "DynamicQuantizeMatMul":
         a = call.step("quantize", {}, [a], [Out(a.shape, "uint8")])[0]
     reads = [a, *[made for made in call.given if made is not call[0]]]
-    return _product(call, a, call[1], reads, dtype.get(call.node.op, "float32"), bias=call.at(place) is not None)
+    dtype = "int32" if whole else call[2].dtype if scaled else "float32"
+    return _product(call, a, call[1], reads, dtype, bias=call.at(place) is not None)
 
 
 @handles("QLinearMatMul", domains=("", MICROSOFT))

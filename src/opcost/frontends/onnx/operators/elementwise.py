@@ -89,6 +89,7 @@ def _bias_split_gelu(call: Call) -> Meaning:
 
 
 @handles("RotaryEmbedding", domains=("", MICROSOFT))
+@handles("MRotaryEmbedding", domains=(MICROSOFT,))
 def _rotary(call: Call) -> Meaning:
     """Each element is multiplied by a cosine, its partner by a sine, and both are added."""
     return Meaning("elementwise", {"fn": "mul_mul_add"}, [Out(call[0].shape, call[0].dtype)])
@@ -123,6 +124,15 @@ def _shrink(call: Call) -> Meaning:
 def _cast(call: Call) -> Meaning:
     dtype = call[1].dtype if call.node.op == "CastLike" else DTYPES.get(call.whole("to"), "float32")
     return converted(call[0], dtype)
+
+
+@handles("SwiGLU")
+def _swiglu(call: Call) -> Meaning:
+    """The first half through swish, times the second; a factor inside the sigmoid is one product more."""
+    gate = call[0]
+    fn = "silu" if float(call.attrs.get("alpha", 1.0)) == 1.0 else "quick_gelu"
+    opened = call.step("elementwise", {"fn": fn}, [gate], [Out(gate.shape, gate.dtype)])[0]
+    return pointwise("mul", [opened, call[1]])
 
 
 @handles("Softmax", "LogSoftmax", "Hardmax")

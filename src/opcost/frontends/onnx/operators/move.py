@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -31,6 +32,7 @@ from opcost.core.shapes import (
 )
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, alias, fitting, numel, result
 from opcost.frontends.nodes.meanings import (
+    common,
     copied,
     counted,
     created,
@@ -43,7 +45,7 @@ from opcost.frontends.nodes.meanings import (
     stretched,
     turned,
 )
-from opcost.frontends.nodes.model import Stored
+from opcost.frontends.nodes.model import Content, Stored
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.table import MICROSOFT, handles
 
@@ -152,7 +154,7 @@ def _tile(call: Call) -> Meaning:
     return copied(call[0], tiled(call[0].dims, call.integers("repeats", 1) or ()))
 
 
-@handles("Pad")
+@handles("Pad", domains=("", MICROSOFT))
 def _pad(call: Call) -> Meaning:
     x = call[0]
     pads = call.integers("pads", 1) or call.integers("paddings") or ()
@@ -353,9 +355,30 @@ def _constant_of_shape(call: Call) -> Meaning:
     return filled_with(number, wanted, dtype)
 
 
-@handles("Range")
+@handles("Range", domains=("", MICROSOFT))
 def _range(call: Call) -> Meaning:
-    return counted(call.given, call[0].dtype)
+    ends: list[Made] = call.given
+    if len(ends) == 2:  # ONNX Runtime's own may leave out the step
+        ends = [*ends, replace(ends[0], content=Content((), (1,)))]
+    return counted(ends, call[0].dtype)
+
+
+@handles("MelWeightMatrix")
+def _mel(call: Call) -> Meaning:
+    """Bands of frequencies against those of a Fourier transform; made once, of a handful of numbers."""
+    bands, length = (call[place].numbers[0] for place in (0, 1))
+    shape: Dims = (None if length is None else int(length) // 2 + 1, None if bands is None else int(bands))
+    dtype = DTYPES.get(call.whole("output_datatype", 1), "float32")
+    return Meaning("create", NO_ATTRS, [Out(shape, dtype)], [])
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+@handles("StringConcat", "RegexFullMatch")
+def _texts(call: Call) -> Meaning:
+    dtype = "bool" if call.node.op == "RegexFullMatch" else call[0].dtype
+    return Meaning("copy", NO_ATTRS, [Out(common(call.given), dtype)])
 
 
 @handles(

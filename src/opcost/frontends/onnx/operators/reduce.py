@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attr
-from opcost.core.shapes import Dims, Extent, Shape, axes_of, axis_of, known, reduced, replaced
+from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, known, reduced, replaced
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, fitting, numel, result
 from opcost.frontends.nodes.meanings import common
 from opcost.frontends.onnx.operators.contraction import window
@@ -16,10 +16,12 @@ from opcost.frontends.onnx.table import MICROSOFT, handles
 _REDUCTIONS = {
     "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod", "ReduceL1": "norm",
     "ReduceL2": "norm", "ReduceLogSum": "sum", "ReduceLogSumExp": "logsumexp", "ReduceSumSquare": "norm",
+    "ReduceSumInteger": "sum", "QLinearReduceMean": "mean",
 }  # fmt: skip
 
 
 @handles(*_REDUCTIONS)
+@handles("ReduceSumInteger", "QLinearReduceMean", domains=(MICROSOFT,))
 def _reduce(call: Call) -> Meaning:
     x, name = call[0], call.node.op
     axes = call.integers("axes", 1)
@@ -30,7 +32,8 @@ def _reduce(call: Call) -> Meaning:
     if x.content is not None and len(x.dims) == 1 and None not in x.numbers:
         folded: dict[str, Any] = {"ReduceProd": prod, "ReduceSum": sum, "ReduceMax": max, "ReduceMin": min}
         items = [folded[name](x.numbers)] if name in folded and x.numbers else None
-    return Meaning("reduce", {"fn": _REDUCTIONS[name]}, [Out(shape, x.dtype, fitting(shape, items))], [x])
+    dtype = "int32" if name == "ReduceSumInteger" else x.dtype
+    return Meaning("reduce", {"fn": _REDUCTIONS[name]}, [Out(shape, dtype, fitting(shape, items))], [x])
 
 
 @handles("ArgMax", "ArgMin")
@@ -172,7 +175,7 @@ def _roi(call: Call) -> Meaning:
     return Meaning("unknown", NO_ATTRS, [Out(shape, x.dtype)])  # how much of x lies under a region is data
 
 
-@handles("GridSample")
+@handles("GridSample", domains=("", MICROSOFT))
 def _grid_sample(call: Call) -> Meaning:
     x, grid = call[0], call[1]
     rank = len(x.dims) - 2
@@ -268,8 +271,7 @@ def _dft(call: Call) -> Meaning:
     if half and back and call.at(1) is None:
         length = 2 * (length - 1)
     shape = (*replaced(x.dims, axis, length // 2 + 1 if half and not back else length)[:-1], 1 if half and back else 2)
-    attrs: dict[str, Attr] = {"lengths": (length,), "real": x.dims[-1] == 1 or half}
-    return Meaning("fft", attrs, [Out(shape, x.dtype)], [x])
+    return _transformed(call, x, shape, length, real=x.dims[-1] == 1 or half)
 
 
 @handles("STFT")
@@ -282,7 +284,31 @@ def _stft(call: Call) -> Meaning:
     frames = (samples - length) // step + 1
     cut = call.step("elementwise", {"fn": "mul"}, [x, window], [Out((batch, frames, length), x.dtype)])[0]
     bins = length // 2 + 1 if call.flag("onesided", 1) else length
-    return Meaning("fft", {"lengths": (length,), "real": True}, [Out((batch, frames, bins, 2), x.dtype)], [cut])
+    cut = call.step("view", NO_ATTRS, [cut], [Out((batch, frames, length, 1), x.dtype, home=cut)])[0]
+    return _transformed(call, cut, (batch, frames, bins, 2), length, real=True)
+
+
+@handles("Rfft", "Irfft", domains=(MICROSOFT,))
+def _real_dft(call: Call) -> Meaning:
+    x = call[0]
+    if call.whole("signal_ndim", 1) != 1:
+        raise Unknown
+    if call.node.op == "Rfft":
+        length = known(x.dims[-1:])[0]
+        x = call.step("view", NO_ATTRS, [x], [Out((*x.dims, 1), x.dtype, home=x)])[0]
+        return _transformed(call, x, (*x.dims[:-2], length // 2 + 1, 2), length, real=True)
+    length = 2 * (known(x.dims[-2:-1])[0] - 1)
+    found = _transformed(call, x, (*x.dims[:-2], length, 1), length, real=True)
+    return found._replace(outs=[found.outs[0]._replace(shape=(*x.dims[:-2], length))])
+
+
+def _transformed(call: Call, x: Made, shape: Dims, length: int, *, real: bool) -> Meaning:
+    """A Fourier transform of tensors whose last axis holds the real, and maybe the imaginary, part."""
+    complex_one = "complex128" if x.dtype == "float64" else "complex64"
+    types = [complex_one if dims[-1] == 2 else x.dtype for dims in (x.dims, shape)]
+    whole = call.step("view", NO_ATTRS, [x], [Out(x.dims[:-1], types[0], home=x)])
+    made = call.step("fft", {"lengths": (length,), "real": real}, whole, [Out(shape[:-1], types[1])])[0]
+    return Meaning("view", NO_ATTRS, [Out(shape, x.dtype, home=made)], [made])
 
 
 @handles("HannWindow", "HammingWindow", "BlackmanWindow")

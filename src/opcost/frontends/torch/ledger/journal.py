@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
 from opcost.core.graph import Op
-from opcost.core.steps import Pattern, PatternedOps, PatternOp, Steps
+from opcost.core.steps import Pattern, PatternedOps, PatternOp, Single, Steps
 from opcost.frontends.torch.ledger.entry import Entry, OpRecord
 
 
@@ -15,6 +15,8 @@ class Journal(Sequence[OpRecord]):
 
     def __init__(self, records: Iterable[OpRecord]) -> None:
         self.steps = Steps()
+        self.ahead: Callable[[], int] = int
+        """How many operators ran that are written down only when the turn is over to which they belong (see `turns`)."""
         self._of_entry: dict[int, tuple[Entry, Pattern]] = {}
         for record in records:
             self.append(record)
@@ -32,10 +34,10 @@ class Journal(Sequence[OpRecord]):
             entry.kind, entry.raw, entry.attrs, tuple([~at for at in range(arity)]), tuple(range(len(entry.outs)))
         )
         new = tuple([at for at, out in enumerate(entry.outs) if out.base < 0])
-        return Pattern(arity, (op,), tuple([out.sig.spec for out in entry.outs]), new)
+        return Single(arity, (op,), tuple([out.sig.spec for out in entry.outs]), new)
 
     def __len__(self) -> int:
-        return self.steps.operators
+        return self.steps.operators + self.ahead()
 
     @overload
     def __getitem__(self, index: int) -> OpRecord: ...
@@ -49,8 +51,7 @@ class Journal(Sequence[OpRecord]):
 
     def __reversed__(self) -> Iterator[OpRecord]:
         steps = self.steps
-        steps.settle()
-        index, end = len(self), len(steps.arguments)
+        index, end = steps.operators, len(steps.arguments)
         for pattern, first, module in zip(
             reversed(steps.patterns), reversed(steps.firsts), reversed(steps.modules), strict=True
         ):

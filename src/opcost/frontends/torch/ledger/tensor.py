@@ -129,15 +129,17 @@ class Recorded(torch.Tensor):
 
     `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
     known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive, `held` the memory that it
-    would lie in (None: the user's own).
+    would lie in (None: the user's own, or that of a long run, which is not followed). Of one that was made without
+    an operator (see `replay`), `replayed` says that it went nowhere but where such ones go.
     """
 
-    __slots__ = ("content", "held", "mark", "sig", "untouched", "vid")
+    __slots__ = ("content", "held", "mark", "replayed", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
     held: Held | None
     mark: Mark
+    replayed: bool
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 

@@ -56,11 +56,11 @@ def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Pr
             "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
         )
     _check_fit(model, args, kwargs)
-    return Inputs(args, kwargs, _names(model, args, kwargs), guessed, others)
+    return Inputs(args, kwargs, input_names(model, args, kwargs), guessed, others)
 
 
 def _other(model: nn.Module, kwargs: dict[str, Any], guessed: str, note: str) -> Inputs:
-    return Inputs((), kwargs, _names(model, (), kwargs), guessed, note=note)
+    return Inputs((), kwargs, input_names(model, (), kwargs), guessed, note=note)
 
 
 def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -196,7 +196,7 @@ def _needed(model: nn.Module) -> list[str]:
     return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
 
 
-def _names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
+def input_names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
     """A readable name for each input tensor, after the argument in which it comes."""
     known = argument_names(model)
     names: dict[int, str] = {}

@@ -39,13 +39,16 @@ class Recorder(Ledger):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._memo: dict[tuple[Any, ...], Entry] = {}
-        self._replay: Replay | None = None
+        self.replay: Replay | None = None
+        """Of a run that is long."""
         self.replays_after = REPLAYS_AFTER
         """So many operators make a run long (see `replay`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if len(self.ops) >= self.replays_after:
+        if self.replay is not None:
+            self.replay.settle()
+        elif len(self.ops) >= self.replays_after:
             self._replay_from_here()
         if self.told and (tell := self.told.get(func)) is not None:
             return tell(*args)
@@ -98,13 +101,18 @@ class Recorder(Ledger):
         self.replays_after = sys.maxsize
         # Inside of packages and of scripted modules, functions are not what is called.
         if not self.packages and not self.told and torch._C._get_tracing_state() is None:
-            self._replay = Replay(self)
-            self._replay.start()
+            self.replay = Replay(self)
+            self.replay.start()
+
+    def settle(self) -> None:
+        """Write down whatever ran and is not yet written down."""
+        if self.replay is not None:
+            self.replay.settle()
 
     def restore(self) -> None:
-        if self._replay is not None:
-            self._replay.stop()
-            self._replay = None
+        if self.replay is not None:
+            self.replay.stop()
+            self.replay = None
         super().restore()
 
     def _collect(self, args: Any, states: list[State], key: list[Any] | None) -> bool:

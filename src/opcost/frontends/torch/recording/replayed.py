@@ -6,7 +6,7 @@ its way by a switch of the process (but for those in `ASKING`) is among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,12 +33,24 @@ _PROPERTIES = ("H", "T", "mH", "mT")
 GETITEM: Any = torch.Tensor.__getitem__
 
 
-def _gradients_asked(tensors: list[torch.Tensor]) -> list[bool]:
+def _gradients_asked(args: Sequence[Any]) -> list[bool]:
+    return [
+        _asks_gradient(arg) if type(arg) is Recorded else arg.requires_grad  # of one that is not asked here first
+        for arg in args
+        if isinstance(arg, torch.Tensor)
+    ]
+
+
+def _asks_gradient(tensor: Recorded) -> bool:
+    if getattr(
+        tensor, "replayed", False
+    ):  # it came from a function that ran without gradients, and was not told to ask
+        return False
     with torch._C.DisableTorchFunctionSubclass():
-        return [tensor.requires_grad for tensor in tensors]
+        return bool(tensor.requires_grad)
 
 
-def _switches(_: list[torch.Tensor]) -> list[bool]:
+def _switches() -> list[bool]:
     return [
         torch._C._get_flash_sdp_enabled(),  # type: ignore[attr-defined]
         torch._C._get_mem_efficient_sdp_enabled(),  # type: ignore[attr-defined]
@@ -47,11 +59,11 @@ def _switches(_: list[torch.Tensor]) -> list[bool]:
     ]
 
 
-ASKING: dict[Any, Callable[[list[torch.Tensor]], list[bool]]] = {
+ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
     **dict.fromkeys(
         (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_asked
     ),
-    functional.scaled_dot_product_attention: lambda tensors: [*_switches(tensors), *_gradients_asked(tensors)],
+    functional.scaled_dot_product_attention: lambda args: [*_switches(), *_gradients_asked(args)],
 }
 """Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
 
@@ -70,15 +82,19 @@ def _functions() -> dict[Any, None]:
 REPLAYED = _functions()
 
 
-def answered_by(answer: Callable[..., Any]) -> Callable[[], None]:
+Answers = Callable[[Any, Any], Any]
+"""Answers calls of one function, given args and kwargs."""
+
+
+def answered_by(answer: Callable[..., Any], of_function: Callable[[Any], Answers]) -> Callable[[], None]:
     """Let calls on tensors without data be answered by `answer(function, types, args, kwargs)`; returns what ends that.
 
-    Methods and operators are asked directly, which is quicker than PyTorch's own way to a `__torch_function__`, unless a mode
-    for functions is on, which must see them.
+    Methods and operators are asked directly, by what `of_function` gives for each, which is quicker than PyTorch's own way to a
+    `__torch_function__`, unless a mode for functions is on, which must see them.
     """
-    changes: dict[str, Any] = {name: _asking(function, answer) for name, function in _METHODS.items()}
+    changes: dict[str, Any] = {name: _asking(function, of_function(function)) for name, function in _METHODS.items()}
     for name in _OPERATORS:
-        changes[f"__r{name}__"] = _reflected(name, answer)
+        changes[f"__r{name}__"] = _reflected(name, of_function)
     changes |= {name: property(_told(name, told)) for name, told in _FACTS.items()}
     changes["__torch_function__"] = answer
     before = {name: vars(Recorded)[name] for name in changes if name in vars(Recorded)}
@@ -111,19 +127,17 @@ _FACTS: dict[str, Callable[[Recorded], Any]] = {
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # type: ignore[attr-defined]
 
 
-def _asking(function: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _function_modes():
-            return function(self, *args, **kwargs)
-        return answer(function, (), (self, *args), kwargs)
+def _asking(function: Any, answer: Answers) -> Callable[..., Any]:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs) if _function_modes() else answer(args, kwargs)
 
     return method
 
 
-def _reflected(name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, of_function: Callable[[Any], Answers]) -> Callable[..., Any]:
     """The operator with the tensor on its right. Python asks a subclass first there, whose answer must keep the order."""
     straight, reflected = getattr(torch.Tensor, f"__{name}__"), getattr(torch.Tensor, f"__r{name}__")
-    ask, ask_reflected = _asking(straight, answer), _asking(reflected, answer)
+    ask, ask_reflected = _asking(straight, of_function(straight)), _asking(reflected, of_function(reflected))
     return lambda self, other: ask(other, self) if isinstance(other, torch.Tensor) else ask_reflected(self, other)
 
 

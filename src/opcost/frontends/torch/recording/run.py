@@ -107,10 +107,13 @@ class Run:
         """Called in place of every module call."""
         outer = self.path
         path = self.paths.path(module, outer)
-        call: list[Any] = [path, self._specs((args, kwargs)), (), len(self.recorder.ops), 0]
+        given = self._specs((args, kwargs))
+        call: list[Any] = [path, given, (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self.path = path
         running = len(self._open)
+        replay = self.recorder.replay
+        entered = replay.enter(module, given, path) if replay is not None else None
         try:
             if lazy.is_lazy(module):
                 lazy.settle(module, args, kwargs)
@@ -128,6 +131,8 @@ class Run:
             raise
         finally:
             self.path = outer
+            if replay is not None:
+                replay.leave(entered)
             call[4] = len(self.recorder.ops)
             for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
                 unfinished[4] = call[4]
@@ -219,6 +224,7 @@ class Run:
                 raise
             except Exception as exc:
                 raise forward_error(exc, self.failed, self.model) from exc
+            recorder.settle()
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
@@ -285,11 +291,14 @@ class Run:
         found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
         return frozenset([recorder.storages[recorder.state(part).vid] for part in found])
 
-    def _lifetimes(self) -> Lifetimes:
+    def _lifetimes(self) -> Lifetimes | None:
+        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
         lives = self.recorder.lives
-        gone = dict(zip(lives.storages, lives.times, strict=True)) if self._seeds else None
-        if gone is None:
+        if isinstance(self.recorder.ops, Journal):
+            return None
+        if not self._seeds:
             return Lifetimes(lives.storages, lives.times)
+        gone = dict(zip(lives.storages, lives.times, strict=True))
         # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
         for index, record in enumerate(self.recorder.ops):
             for vid in record.inputs:
@@ -337,6 +346,7 @@ class Run:
 
     def _register_late(self, path: str, module: nn.Module) -> None:
         """The same while the run is on: looking at the tensors must not be recorded."""
+        self.recorder.settle()
         with _disable_current_modes():
             self._register(path, module)
 

@@ -1,0 +1,94 @@
+"""How much of a device's peak a step of so many seconds uses, under the conventions that people compare by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from opcost.core.cost import FLOPS_PER_MAC
+from opcost.core.devices import Device
+from opcost.core.report import Report
+from opcost.errors import InputError, UnknownName
+
+CONVENTIONS = {
+    "executed": "every product that runs, recomputed ones too; 2 FLOPs for each multiply-accumulate",
+    "6N": "6 FLOPs for each parameter and token",
+    "6N+attention": "6 FLOPs for each parameter and token, and 12 for each layer, head, feature and key (PaLM)",
+    "2N": "2 FLOPs for each parameter and token, of a forward pass",
+    "2N+attention": "2 FLOPs for each parameter and token, and 4 for each layer, head, feature and key, of a forward pass",
+}
+"""What counts as the work of a step."""
+
+
+class StepFlops(NamedTuple):
+    """The work of a step, and what a device needs for it at its peaks."""
+
+    convention: str
+    flops: int
+    peak: float
+    """FLOP/s: of one element type its peak, of several such that the step would take the sum of their times."""
+    dtypes: tuple[str, ...]
+
+    def used(self, seconds: float) -> float:
+        """The share of the peak that a step of so many seconds uses."""
+        return self.flops / (self.peak * seconds)
+
+
+def step_flops(report: Report, device: Device, convention: str = "executed", *, tf32: bool = False) -> StepFlops:
+    """The work of the step that a report counted."""
+    if convention not in CONVENTIONS:
+        raise UnknownName("convention", convention, CONVENTIONS)
+    by_type = _products(report)
+    peak = _peak(by_type, device, tf32=tf32)
+    dtypes = tuple(sorted(by_type, key=lambda dtype: -by_type[dtype]))
+    if convention == "executed":
+        return StepFlops(convention, sum(by_type.values()), peak, dtypes)
+    trains = any(phase == "backward" for phase in report.phases)
+    if trains != convention.startswith("6"):
+        is_, right = ("a training step", "6N") if trains else ("a forward pass", "2N")
+        raise InputError(f"{convention} is not the convention of {is_}", hint=f"say {right}")
+    per = 6 if trains else 2
+    flops = per * sum(p.spec.numel for p in report.parameters if not p.buffer) * tokens_of(report)
+    if convention.endswith("attention"):
+        flops += (3 if trains else 1) * sum(
+            FLOPS_PER_MAC * row.cost.macs * row.op.repeat
+            for row in report.rows
+            if row.op.kind == "attention" and row.op.phase == "forward" and row.cost is not None
+        )
+    return StepFlops(convention, flops, peak, dtypes)
+
+
+def tokens_of(report: Report) -> int:
+    """Tokens that a step reads: the elements of the first input of whole numbers."""
+    for name, spec in report.inputs:
+        if spec.known and "int" in spec.dtype and name != "past_key_values":
+            return spec.numel
+    raise InputError(
+        "6N and 2N count tokens, and the model was given none: no input holds whole numbers",
+        hint="use the convention 'executed'",
+    )
+
+
+def _products(report: Report) -> dict[str, int]:
+    """FLOPs of products by the type of what is multiplied."""
+    found: dict[str, int] = {}
+    for row in report.rows:
+        if row.cost is not None and row.cost.macs:
+            dtype = row.ins[0].dtype if row.ins else "float32"
+            found[dtype] = found.get(dtype, 0) + FLOPS_PER_MAC * row.cost.macs * row.op.repeat
+    if not found:
+        raise InputError("nothing is multiplied in this step, so it uses nothing of a peak")
+    return found
+
+
+def _peak(by_type: Mapping[str, int], device: Device, *, tf32: bool) -> float:
+    seconds = 0.0
+    for dtype, flops in by_type.items():
+        peak = device.peak_flops(dtype, tf32=tf32)
+        if peak is None:
+            raise InputError(
+                f"of {device.name} no peak for products of {dtype} is known",
+                hint="give one: opcost.core.devices.measured(flops, bandwidth)",
+            )
+        seconds += flops / peak
+    return sum(by_type.values()) / seconds

@@ -1,0 +1,223 @@
+"""Inputs of one pass of a language model over a text: its first tokens, or the next ones against a cache of those before.
+
+What a cache holds is not known from outside: heads may share it, layers may keep a window, a compressed form or a state of fixed
+size. So the model is run once on a few tokens, and what it hands to its cache is handed to another one again, as long as wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from opcost.core.graph import Graph
+from opcost.errors import InputError
+from opcost.frontends.options import CountOptions, Text
+from opcost.frontends.torch.guessing.configuration import Configuration
+from opcost.frontends.torch.guessing.guess import comes_from
+from opcost.frontends.torch.models.inputs import Inputs, argument_names, input_names
+from opcost.frontends.torch.models.unwrap import type_name
+
+Run = Callable[[dict[str, Any]], None]
+"""Runs the model once without data, on these arguments."""
+
+_WITH_TOKENS = ("update", "update_indexer")
+"""What a model calls with something for each token, which stand on the last axis but one."""
+_WATCHED = (*_WITH_TOKENS, "update_conv_state", "update_recurrent_state")
+_FEW = 2
+"""Tokens of the run that only shows what goes into a cache."""
+
+
+class _Spec(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class _Handed(NamedTuple):
+    """One call of a cache, with the shapes of tensors in their places."""
+
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Held(NamedTuple):
+    """What a cache takes after some tokens."""
+
+    tokens: int
+    nbytes: int
+    per_token: int
+    """What one more token adds; nothing where the cache has its full length from the start."""
+
+
+class CachedText:
+    """The passes of one language model over `batch` texts at once."""
+
+    def __init__(self, model: nn.Module, batch: int, static: int | None, run: Run) -> None:
+        names = argument_names(model)
+        config: Any = getattr(model, "config", None)
+        kind = type_name(model)
+        if not comes_from(model, "transformers") or "past_key_values" not in names or "input_ids" not in names:
+            raise InputError(
+                f"{kind} is not a language model of transformers that reads tokens and keeps a cache, and only of such "
+                "prefill and decode are known",
+                hint="count it on inputs of your own, the cache among them: inputs=..., kwargs=...",
+            )
+        if getattr(config, "is_encoder_decoder", False):
+            raise InputError(
+                f"{kind} reads one text and writes another; prefill and decode are those of models of a single text",
+                hint="count it on inputs of your own",
+            )
+        self.model, self.batch, self.static, self.names, self.config = model, batch, static, names, config
+        self._run = run
+
+    def inputs(self, text: Text, more: Mapping[str, Any]) -> Inputs:
+        """What the model is called with for this pass, and `more` arguments."""
+        before = text.cache or 0
+        new = text.prefill or text.decode or 1
+        self._check_positions(before + new)
+        cache = self.filled(before) if before else self._watched()
+        given: dict[str, Any] = {"input_ids": self._tokens(new), "past_key_values": cache}
+        if "use_cache" in self.names:
+            given["use_cache"] = True
+        if text.prefill and "logits_to_keep" in self.names:
+            given["logits_to_keep"] = 1
+        given.update(more)
+        return Inputs((), given, input_names(self.model, (), given))
+
+    def held(self, tokens: int) -> Held:
+        """What the cache takes when it holds so many tokens."""
+        now, then = (sum(_bytes(self.filled(length))) for length in (tokens, tokens + (self.static is None)))
+        return Held(tokens, now, then - now)
+
+    def filled(self, tokens: int) -> Any:
+        """A cache of so many tokens, without data."""
+        cache = self._empty()
+        for call in self._handed():
+            length = tokens if call.method in _WITH_TOKENS else None
+            args, kwargs = ([_made(value, length) for value in call.args], call.kwargs)
+            getattr(cache, call.method)(*args, **{name: _made(value, length) for name, value in kwargs.items()})
+        for layer in cache.layers:
+            if isinstance(getattr(layer, "cumulative_length", None), torch.Tensor):
+                layer.cumulative_length = torch.tensor(tokens)
+        return cache
+
+    def _tokens(self, count: int) -> torch.Tensor:
+        return torch.full((self.batch, count), Configuration(self.model).word(), dtype=torch.int64)
+
+    def _empty(self) -> Any:
+        from transformers.cache_utils import DynamicCache, StaticCache
+
+        if self.static is None:
+            return DynamicCache(config=self.config)
+        return StaticCache(config=self.config, max_cache_len=self.static)
+
+    def _check_positions(self, tokens: int) -> None:
+        if self.static is not None and tokens > self.static:
+            raise InputError(f"{tokens} tokens do not fit into a static cache of {self.static}", hint="make it longer")
+        for name, module in self.model.named_modules():
+            if isinstance(module, nn.Embedding) and ("pos" in name or name.endswith("wpe")):
+                offset = int(getattr(module, "offset", 0))
+                if module.num_embeddings - offset < tokens:
+                    raise InputError(
+                        f"{type_name(self.model)} has positions for {module.num_embeddings - offset} tokens ({name}), and "
+                        f"{tokens} were asked for"
+                    )
+
+    def _key(self) -> tuple[str, int, bool]:
+        return (self.config.to_json_string(), self.batch, self.static is not None)
+
+    def _handed(self) -> list[_Handed]:
+        known = _seen.setdefault(self.model, {})
+        if self._key() not in known:
+            given = {"input_ids": self._tokens(_FEW), "past_key_values": self._watched()}
+            if "use_cache" in self.names:
+                given["use_cache"] = True
+            self._run(given)
+        return known[self._key()]
+
+    def _watched(self) -> Any:
+        """An empty cache that notes what is handed to it."""
+        cache = self._empty()
+        calls: list[_Handed] = []
+        kind = type(cache)
+        watching = {name: _noting(getattr(kind, name), calls) for name in _WATCHED if hasattr(kind, name)}
+        # As one of transformers' classes it is put back after the run like everything that is not ours.
+        cache.__class__ = type(kind.__name__, (kind,), {**watching, "__module__": kind.__module__})
+        _seen.setdefault(self.model, {})[self._key()] = calls
+        return cache
+
+
+_seen: WeakKeyDictionary[nn.Module, dict[tuple[str, int, bool], list[_Handed]]] = WeakKeyDictionary()
+"""What models hand to their caches: many lengths of one model are counted one after another."""
+
+
+def _noting(method: Callable[..., Any], calls: list[_Handed]) -> Callable[..., Any]:
+    def noted(cache: Any, *args: Any, **kwargs: Any) -> Any:
+        handed = {name: _spec(value) for name, value in kwargs.items()}
+        calls.append(_Handed(method.__name__, tuple(map(_spec, args)), handed))
+        return method(cache, *args, **kwargs)
+
+    return noted
+
+
+def _spec(value: Any) -> Any:
+    return _Spec(tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
+
+
+def _made(value: Any, tokens: int | None) -> Any:
+    if not isinstance(value, _Spec):
+        return value
+    shape = list(value.shape)
+    if tokens is not None:
+        shape[-2] = tokens
+    return torch.empty(shape, dtype=value.dtype, device="meta")
+
+
+def _bytes(cache: Any) -> Iterator[int]:
+    """The bytes of every tensor of a cache that stands for tokens; those that only count them have no axes."""
+    for layer in cache.layers:
+        for value in vars(layer).values():
+            held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            yield from (t.numel() * t.element_size() for t in held if isinstance(t, torch.Tensor) and t.dim())
+
+
+def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
+    """The passes of a model whose prefill or decode was asked for."""
+    for name in ("inputs", "shapes"):
+        if getattr(options, name) is not None:
+            raise InputError(f"prefill or decode was asked for, and {name} were given too", hint="give one of them")
+    if options.sizes.tokens is not None or options.sizes.image is not None:
+        raise InputError("prefill and decode say how many tokens there are", hint="leave tokens and image out")
+    return CachedText(model, options.sizes.batch or 1, options.text.static, run)
+
+
+def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
+    """The graph of a pass, told what its cache holds afterwards."""
+    new = text.prefill or text.decode or 1
+    held = passes.held((text.cache or 0) + new)
+    told = {
+        "text": text.told,
+        "text_tokens": new,
+        "batch": passes.batch,
+        "cache_tokens": held.tokens,
+        "cache_bytes": held.nbytes,
+        "cache_bytes_per_token": held.per_token,
+    }
+    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in told.items()}})
+
+
+def windows(model: nn.Module) -> tuple[int, ...]:
+    """Lengths of a cache at which a step may change: layers that look back only so far have a full window then."""
+    found = {
+        value + more
+        for place in Configuration(model).text
+        for name, value in vars(place).items()
+        if ("window" in name or "chunk" in name) and isinstance(value, int) and not isinstance(value, bool)
+        for more in (-1, 0, 1)
+    }
+    return tuple(sorted(found))

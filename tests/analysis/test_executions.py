@@ -1,0 +1,147 @@
+"""The ways to run: as a graph, eagerly, and with simple operators merged."""
+
+import pytest
+import torch
+from torch import nn
+
+import opcost
+from opcost.analysis.prediction.merging import merged
+from opcost.analysis.prediction.predict import foretell
+from opcost.analysis.prediction.speeds import VIEW_NS, Speeds
+from opcost.core.devices import device
+from opcost.core.graph import TensorSpec
+from opcost.devices.calibration import Calibration, Measured
+from opcost.rules import default_rules
+
+N = 1024
+MIB = N * N * 4 // 2**20
+
+
+def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Two merged groups around a product: relu, add, then a softmax with what is done to it."""
+    y = (x.relu() + 1.0).t() @ w
+    return (y.view(N, N).softmax(-1) * 2.0).sigmoid()
+
+
+def counted() -> opcost.Report:
+    with torch.no_grad():
+        return opcost.count(chain, (torch.empty(N, N), torch.empty(N, N)))
+
+
+def test_chains_are_one_kernel_that_moves_memory_only_at_its_edges() -> None:
+    report = counted()
+    first, product, second = merged(report.rows, report.output_values)
+    assert first.op.raw == "merged relu, add"
+    assert second.op.raw == "merged _softmax, mul, sigmoid"
+    assert product.op.kind == "matmul"
+    for group in (first, second):
+        assert group.cost
+        assert (group.cost.bytes_read, group.cost.bytes_written) == (MIB * 2**20, MIB * 2**20)
+
+
+def test_what_a_kernel_between_reads_is_written_and_no_group_needs_what_comes_after_it() -> None:
+    def branched(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        a = x.relu()
+        return (a + a @ w).sigmoid()
+
+    report = opcost.count(branched, (torch.empty(N, N), torch.empty(N, N)))
+    rows = merged(report.rows, report.output_values)
+    assert [row.op.raw for row in rows] == ["aten::relu", "aten::mm", "merged add, sigmoid"]
+    assert rows[2].cost
+    assert rows[2].cost.bytes_read == 2 * MIB * 2**20
+
+
+def test_a_larger_result_begins_a_group_of_its_own() -> None:
+    def spread(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.cos() * y
+
+    report = opcost.count(spread, (torch.empty(1, N), torch.empty(N, N)))
+    assert len(merged(report.rows, report.output_values)) == 2
+
+
+def timed(kind: str, raw: str, attrs: dict[str, object], host_ns: int) -> Measured:
+    x = TensorSpec((N, N))
+    return Measured(kind, raw, attrs, (x, x), (x,), 1000, host_ns)  # type: ignore[arg-type]
+
+
+HOST_NS = 8000
+SPEEDS = Speeds(
+    Calibration(
+        device="h200",
+        meta={},
+        position=0,
+        rows=(
+            timed("elementwise", "aten::relu", {"fn": "relu"}, HOST_NS),
+            timed("matmul", "aten::mm", {"depth": N}, 3 * HOST_NS),
+        ),
+    ),
+    default_rules(),
+    device("h200"),
+)
+
+
+def test_eagerly_nothing_starts_before_the_host_has_come_to_it() -> None:
+    report = counted()
+    meta = {"device": "h200"}
+    graph = foretell(report, SPEEDS, meta, calibrated=True)
+    eager = foretell(report, SPEEDS, meta, calibrated=True, execution="eager")
+    host = sum(SPEEDS.host_ns(row.op.kind, row.op.raw) for row in report.rows)
+    last = eager.profile.rows[-1].device_ns
+    assert last
+    assert SPEEDS.host_ns("view", "aten::t") == VIEW_NS
+    assert eager.latency_ns == pytest.approx(host + last, rel=0.01)  # every kernel is shorter than its start
+    assert eager.bounds["host"] == eager.latency_ns - graph.latency_ns
+    assert graph.bounds["host"] == 0
+    assert eager.kernel_ns == graph.kernel_ns
+    assert eager.band_ns[1] - eager.band_ns[0] > graph.band_ns[1] - graph.band_ns[0]
+
+
+def test_a_slow_kernel_hides_the_host() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(*[nn.Linear(16384, 16384, bias=False) for _ in range(4)]).to(torch.bfloat16)
+        x = torch.empty(16384, 16384, dtype=torch.bfloat16)
+    graph = opcost.predict(model, (x,), device="h200")
+    eager = opcost.predict(model, (x,), device="h200", execution="eager")
+    assert graph.latency_ns < eager.latency_ns < 1.02 * graph.latency_ns
+
+
+def test_shares_tell_the_time_of_each_module_and_what_it_waits_for() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(8192, 8192), nn.ReLU()).to(torch.bfloat16)
+        x = torch.empty(8192, 8192, dtype=torch.bfloat16)
+    found = opcost.predict(model, (x,), device="h200")
+    by_module = {share.key: share for share in found.shares("module")}
+    assert sum(share.time_ns for share in by_module.values()) == found.latency_ns
+    assert sum(share.ideal_ns for share in by_module.values()) == pytest.approx(found.ideal_ns, abs=2)
+    assert by_module["0"].told["compute"] == 1
+    assert by_module["1"].told["memory"] == 1
+    bounds = {line.labels["bound"]: line.time_ns for line in found.query(aggregate_by="bound")}
+    assert bounds == {name: taken for name, taken in found.bounds.items() if taken}
+
+
+def test_a_way_to_run_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(opcost.OpcostError, match="did you mean 'eager'"):
+        opcost.predict(nn.ReLU(), (torch.empty(4),), execution="eagr")  # type: ignore[arg-type]
+
+
+def test_what_was_never_held_against_measured_models_says_so_and_is_less_sure() -> None:
+    with torch.device("meta"):
+        model = nn.Linear(4096, 4096).to(torch.bfloat16)
+        x = torch.empty(512, 4096, dtype=torch.bfloat16)
+    graph = opcost.predict(model, (x,), device="h200")
+    compiled = opcost.predict(model, (x,), device="h200", execution="compiled")
+    assert compiled.latency_ns == graph.latency_ns  # there is nothing to merge
+    assert compiled.band_ns[1] > graph.band_ns[1]
+    assert [note.code for note in compiled.notes] == ["unchecked-band"]
+    assert not graph.notes
+
+
+def test_writing_into_a_cache_touches_only_what_is_written() -> None:
+    def enter(cache: torch.Tensor, place: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        return cache.index_copy_(2, place, new)
+
+    with torch.device("meta"):
+        tensors = torch.empty(8, 8, 65536, 128), torch.zeros(1, dtype=torch.int64), torch.empty(8, 8, 1, 128)
+    found = opcost.predict(enter, tensors, device="h200")
+    moved = 2 * 8 * 8 * 128 * 4 + 8  # read and written, and the place
+    assert found.ideal_ns == pytest.approx(moved / device("h200").bandwidth * 1e9, abs=1)

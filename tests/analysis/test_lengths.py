@@ -1,0 +1,98 @@
+"""Sums over many steps from a few: exact where rows lie on lines, split where they do not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from opcost.analysis.prediction.lengths import MOST, Piece, pieces
+from opcost.core.cost import Cost
+from opcost.core.graph import Op, TensorSpec
+from opcost.core.memory import Memory
+from opcost.core.report import Coverage, Report, Row, Stats
+from opcost.errors import OpcostError
+
+NO_MEMORY = Memory(peak_bytes=0, base_bytes=0, at=0, how="last reader")
+
+
+def step(tokens: int, seen: Callable[[int], int] = lambda tokens: tokens) -> Report:
+    """A product of one row and the keys that a step sees, of eight features each."""
+    keys = seen(tokens) + 1
+    ins, out = (TensorSpec((1, 8)), TensorSpec((8, keys))), TensorSpec((1, keys))
+    macs = 8 * keys
+    op = Op(0, "matmul", "aten::mm", (0, 1), (2,), {"depth": 8})
+    row = Row(op, ins, (out,), Cost(macs, 2 * macs, 4 * 8 * keys, 4 * keys), "")
+    return Report(
+        meta={},
+        rows=(row,),
+        modules=(),
+        parameters=(),
+        totals=Stats(),
+        phases={},
+        memory=NO_MEMORY,
+        coverage=Coverage(1),
+    )
+
+
+def summed(found: list[Piece]) -> int:
+    """MACs of all steps, from the samples of each piece."""
+    total = 0
+    for piece in found:
+        for tokens, twice in piece.samples(5):
+            cost = piece.at(tokens).rows[0].cost
+            assert cost
+            total += twice * cost.macs
+    assert total % 2 == 0
+    return total // 2
+
+
+@pytest.mark.parametrize("last", [10, 11, 12, 13, 400, 501])
+def test_steps_on_a_line_are_counted_three_times_and_add_up_exactly(last: int) -> None:
+    counted: list[int] = []
+
+    def count(tokens: int) -> Report:
+        counted.append(tokens)
+        return step(tokens)
+
+    found = pieces(count, 10, last)
+    assert sum(piece.steps for piece in found) == last - 9
+    assert summed(found) == sum(8 * (tokens + 1) for tokens in range(10, last + 1))
+    assert len(counted) <= 3
+    assert all(piece.steps == 1 or piece.steps % 2 for piece in found)
+
+
+@pytest.mark.parametrize("edges", [(), (64,), (63, 64, 65)])
+def test_where_a_window_is_full_steps_are_split(edges: tuple[int, ...]) -> None:
+    counted: list[int] = []
+
+    def count(tokens: int) -> Report:
+        counted.append(tokens)
+        return step(tokens, lambda tokens: min(tokens, 64))
+
+    found = pieces(count, 10, 209, edges)
+    assert summed(found) == sum(8 * (min(tokens, 64) + 1) for tokens in range(10, 210))
+    assert len(counted) <= (30 if not edges else 8)
+
+
+def test_steps_between_are_told_row_by_row() -> None:
+    (piece,) = pieces(step, 10, 20)
+    assert piece.at(13).rows == step(13).rows
+    assert not piece.holds(13, step(14))
+
+
+def test_other_operators_at_the_other_end_are_not_on_a_line() -> None:
+    def count(tokens: int) -> Report:
+        report = step(tokens)
+        if tokens < 100:
+            return report
+        (row,) = report.rows
+        object.__setattr__(report, "rows", (row._replace(op=row.op._replace(raw="aten::bmm")),))
+        return report
+
+    found = pieces(count, 10, 150)
+    assert {piece.first for piece in found} >= {10, 100}
+    assert summed(found) == sum(8 * (tokens + 1) for tokens in range(10, 151))
+
+
+def test_what_follows_no_formula_is_refused() -> None:
+    with pytest.raises(OpcostError, match=f"{MOST} of them were counted"):
+        pieces(lambda tokens: step(tokens, lambda tokens: tokens * tokens % 97), 10, 5000)

@@ -1,0 +1,184 @@
+"""The laws that hold for every profile: however it is grouped, ordered and cut, nothing is lost and nothing counted twice."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opcost.analysis.part import LABELS
+from opcost.analysis.query import query
+from opcost.core.answer import Answer, AnswerLine
+from opcost.core.cost import Cost
+from opcost.core.profile import Kernel, Profile, ProfileRow
+
+AMOUNTS = st.integers(0, 10**6)
+KERNELS = st.builds(
+    Kernel,
+    name=st.sampled_from(["gemm", "splitk", "Memset (Device)", "Memcpy DtoD (Device -> Device)"]),
+    device=st.sampled_from(["gpu:0", "gpu:1"]),
+    stream=st.sampled_from(["7", "20"]),
+    start_ns=AMOUNTS,
+    duration_ns=st.integers(0, 999),
+)
+SUMS = ("time_ns", "host_ns", "device_ns", "count", "computation", "memory", "priced_ns", "launches")
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> ProfileRow:
+    kernels = tuple(draw(st.lists(KERNELS, max_size=4)))
+    total = sum(kernel.duration_ns for kernel in kernels)
+    priced = draw(st.booleans())
+    return ProfileRow(
+        id=0,
+        name=draw(st.sampled_from(["a", "b"])),
+        type=draw(st.sampled_from(["aten::mm", "aten::add"])),
+        kind=draw(st.sampled_from(["matmul", "elementwise", ""])),
+        module=draw(st.sampled_from(["", "a", "a.b"])),
+        phase=draw(st.sampled_from(["forward", "backward"])),
+        device="cpu",
+        rank=draw(st.integers(0, 1)),
+        step=draw(st.sampled_from([None, 0, 1])),
+        host_start_ns=draw(AMOUNTS),
+        host_self_ns=draw(AMOUNTS),
+        device_ns=draw(st.sampled_from([total, total, max((kernel.duration_ns for kernel in kernels), default=0)])),
+        kernels=kernels,
+        cost=Cost(flops=draw(AMOUNTS), bytes_read=draw(AMOUNTS)) if priced else None,
+        count=draw(st.integers(1, 3)),
+    )
+
+
+PROFILES = st.builds(
+    Profile,
+    meta=st.just({}),
+    rows=st.lists(rows(), min_size=1, max_size=8).map(tuple),
+    unattributed=st.lists(KERNELS, max_size=2).map(tuple),
+)
+
+
+def sums_of(lines: list[AnswerLine]) -> dict[str, float]:
+    return {name: sum(getattr(line, name) or 0 for line in lines) for name in SUMS}
+
+
+def shown(answer: Answer) -> list[AnswerLine]:
+    """The lines that together are the whole."""
+    return [line for line in answer.lines if line.role not in ("total", "group")]
+
+
+@given(PROFILES, st.sampled_from(["device", "host"]), st.sampled_from([0, 1, 2]))
+def test_the_sums_over_any_grouping_are_equal(profile: Profile, side: str, top: int) -> None:
+    plain = query(profile, side=side)
+    expected = sums_of(shown(plain))
+    for key in LABELS:
+        inner = "rank" if key != "rank" else "kernel"
+        for wishes in ({"aggregate_by": key}, {"group_by": key}, {"group_by": key, "aggregate_by": inner}):
+            answer = query(profile, side=side, top=top, **wishes)
+            assert sums_of(shown(answer)) == sums_of([answer.lines[-1]]) == expected, wishes
+
+
+@given(PROFILES, st.sampled_from(sorted(LABELS)))
+def test_a_rate_is_what_has_a_price_over_the_time_of_what_has_one(profile: Profile, key: str) -> None:
+    for side in ("device", "host"):
+        for line in (query(profile, side=side, aggregate_by=key)).lines:
+            if line.flops is not None:
+                assert line.flops == pytest.approx(float(Fraction(line.computation) * 10**9 / Fraction(line.priced_ns)))
+            if line.unpriced_share is not None:
+                spent = line.device_ns
+                assert line.unpriced_share == pytest.approx(1 - (line.priced_ns or 0) / spent)
+
+
+def test_the_price_of_an_operator_goes_with_the_kernels_that_do_its_work() -> None:
+    kernels = (
+        Kernel("Memset (Device)", "gpu:0", "7", 0, 60),
+        Kernel("gemm", "gpu:0", "7", 60, 30),
+        Kernel("splitk", "gpu:0", "8", 90, 10),
+    )
+    cost = Cost(flops=1001, bytes_read=40)
+    row = ProfileRow(id=0, name="a", type="aten::mm", kind="matmul", device_ns=100, kernels=kernels, cost=cost)
+    profile = Profile(meta={}, rows=(row,))
+    by_kernel = {line.labels["kernel"]: line for line in query(profile, aggregate_by="kernel")}
+    assert {name: (line.computation, line.memory) for name, line in by_kernel.items()} == {
+        "Memset (Device)": (0, 0),
+        "gemm": (1001 * 3 // 4, 30),
+        "splitk": (1001 - 1001 * 3 // 4, 10),
+    }
+    copies = row._replace(kernels=kernels[:1] * 2, device_ns=120)
+    assert [line.computation for line in query(Profile(meta={}, rows=(copies,)), aggregate_by="stream")] == [1001]
+    instant = row._replace(kernels=tuple(kernel._replace(duration_ns=0) for kernel in kernels), device_ns=0)
+    found = {
+        line.labels["kernel"]: line.computation
+        for line in query(Profile(meta={}, rows=(instant,)), aggregate_by="kernel")
+    }
+    assert found == {"Memset (Device)": 0, "gemm": 1001, "splitk": 0}
+
+
+def test_the_share_without_a_price_is_told_and_does_not_dilute_the_rate() -> None:
+    rows = tuple(
+        ProfileRow(id=number, name="x", type="x", device_ns=time, cost=cost)
+        for number, (time, cost) in enumerate([(30, Cost(flops=600, bytes_read=90)), (10, None)])
+    )
+    (line,) = query(Profile(meta={}, rows=rows), aggregate_by="type")
+    assert (line.flops, line.bandwidth) == (600 / 30 * 1e9, 90 / 30 * 1e9)
+    assert (line.priced_ns, line.unpriced_share) == (30, 10 / 40)
+    table = str(query(Profile(meta={}, rows=rows), aggregate_by="type"))
+    assert "% unpriced" in table
+    assert "25.0" in table
+
+
+def test_operators_that_wait_at_the_same_time_wait_once() -> None:
+    def row(start: int, first: int) -> ProfileRow:
+        kernels = (Kernel("k", "gpu:0", "7", first, 1),)
+        return ProfileRow(id=0, name="x", type="x", host_start_ns=start, host_self_ns=1, device_ns=1, kernels=kernels)
+
+    profile = Profile(meta={}, rows=(row(0, 100), row(10, 101), row(20, 102), row(200, 230)))
+    assert query(profile, aggregate_by="type").lines[-1].wait_ns == 102 + 30
+    waits = query(profile, aggregate_by="type", measure="wait")
+    assert [line.time_ns for line in waits.lines] == [102 + 30] * 2
+    assert query(profile, aggregate_by="type", aggregate="mean").rows[0].wait_ns == (100 + 91 + 82 + 30) / 4
+    told = tuple(
+        ProfileRow(id=0, name="x", type="x", host_ns=1, device_ns=1, attrs={"wait_ns": wait}) for wait in (5, 7)
+    )
+    assert query(Profile(meta={}, rows=told), aggregate_by="type").lines[-1].wait_ns == 12
+
+
+def test_several_recorded_runs_are_told_of_one_unless_they_are_told_apart() -> None:
+    runs, flops = 3, 70
+    rows = tuple(
+        ProfileRow(id=0, name="a", type="x", kind="matmul", step=step, host_self_ns=30 + step, cost=Cost(flops=flops))
+        for step in range(runs)
+    )
+    profile = Profile(meta={"format": "opcost"}, rows=rows, wall_ns=300)
+    answer = query(profile, aggregate_by="type")
+    (line,) = answer
+    total = answer.lines[-1]
+    assert (
+        (line.count, line.computation, line.time_ns) == (total.count, total.computation, total.time_ns) == (1, 70, 31)
+    )
+    assert (answer.wall_ns, answer.host_ns, answer.runs, answer.is_per_run) == (100, 31, runs, True)
+    assert line.flops == flops * 1e9 / 31
+    assert "3 runs, per run" in str(answer)
+    apart = query(profile, aggregate_by="step,type")
+    assert [line.time_ns for line in apart] == [32, 31, 30]
+    assert apart.lines[-1].computation == runs * flops
+    assert query(profile, aggregate_by="type", where="step == 1").lines[-1].computation == flops
+    longest = query(profile, aggregate_by="type", aggregate="max")
+    assert (longest.rows[0].time_ns, longest.lines[-1].time_ns) == (32, 31)
+    # Steps of other tools' traces are not known to be runs of one model.
+    assert (
+        query(Profile(meta={"format": "kineto"}, rows=rows), aggregate_by="type").lines[-1].computation == runs * flops
+    )
+
+
+def test_profiles_of_different_numbers_of_runs_are_compared_run_by_run() -> None:
+    from opcost.analysis.profile_diff import diff_profiles
+
+    def recorded(runs: int, time: int) -> Profile:
+        rows = (ProfileRow(id=0, name="a", type="x", step=step, host_self_ns=time) for step in range(runs))
+        return Profile(meta={"format": "opcost"}, rows=tuple(rows))
+
+    assert not diff_profiles(recorded(2, 50), recorded(5, 50))
+    total = diff_profiles(recorded(2, 50), recorded(5, 60)).total("time")
+    assert total is not None
+    assert total.amounts == (50, 60)

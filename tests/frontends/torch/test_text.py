@@ -1,0 +1,140 @@
+"""Passes of language models: the first tokens of a text, and the next one against a cache, which is an input and no work."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import opcost
+from opcost.errors import InputError
+from opcost.frontends.zoo import declare_torchvision_operators
+
+declare_torchvision_operators()
+transformers = pytest.importorskip("transformers")
+
+pytestmark = pytest.mark.zoo
+
+WIDTH, HIDDEN, LAYERS, HEADS, KV_HEADS, WORDS = 64, 160, 3, 8, 2, 1000
+HEAD = WIDTH // HEADS
+
+
+def llama(**more: Any) -> Any:
+    sizes: dict[str, Any] = {
+        "hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS, "vocab_size": WORDS,
+    }  # fmt: skip
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**sizes, **more})).eval()
+
+
+def macs(tokens: int, keys: int, written: int) -> int:
+    """Of `tokens` new tokens that each look at `keys`, with words told for `written` of them."""
+    projections = 2 * WIDTH * WIDTH + 2 * WIDTH * KV_HEADS * HEAD + 3 * WIDTH * HIDDEN
+    attention = 2 * HEADS * HEAD * keys
+    return tokens * LAYERS * (projections + attention) + written * WIDTH * WORDS
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_step_against_a_cache_multiplies_one_token_by_all_weights_and_looks_at_all_keys(batch: int) -> None:
+    report = opcost.count(llama(), decode=1, cache=100, batch=batch)
+    products = sum(row.cost.macs for row in report.rows if row.cost and row.op.kind in ("matmul", "attention"))
+    assert products == batch * macs(1, 101, 1)
+
+
+def test_a_prefill_looks_at_the_whole_square_and_tells_words_for_the_last_token_only() -> None:
+    report = opcost.count(llama(), prefill=100)
+    products = sum(row.cost.macs for row in report.rows if row.cost and row.op.kind in ("matmul", "attention"))
+    assert products == macs(100, 100, 1)
+
+
+def test_a_step_is_what_the_model_does_with_a_cache_that_it_filled_itself() -> None:
+    model = llama(sliding_window=None)
+    ids = torch.zeros(2, 20, dtype=torch.int64)
+    with torch.no_grad():
+        cache = model(input_ids=ids).past_key_values
+    by_hand = opcost.count(model, kwargs={"input_ids": ids[:, :1], "past_key_values": cache})
+    told = opcost.count(model, decode=1, cache=20, batch=2)
+    assert [(row.op.raw, row.ins, row.outs, row.cost) for row in told.rows] == [
+        (row.op.raw, row.ins, row.outs, row.cost) for row in by_hand.rows
+    ]
+    assert cache.get_seq_length() == 20  # nobody wrote to the user's own
+
+
+def held(report: opcost.Report) -> tuple[int, int]:
+    return int(report.meta["cache_bytes"]), int(report.meta["cache_bytes_per_token"])
+
+
+def test_a_cache_has_the_heads_that_share_it_and_the_type_of_the_model() -> None:
+    each = LAYERS * 2 * KV_HEADS * HEAD * 2  # keys and values in bfloat16
+    assert held(opcost.count(llama(), decode=1, cache=100, dtype="bf16")) == (101 * each, each)
+    assert held(opcost.count(llama(), prefill=7, batch=4, dtype="bf16")) == (4 * 7 * each, 4 * each)
+
+
+def test_a_static_cache_takes_its_full_length_from_the_start_and_attention_looks_at_all_of_it() -> None:
+    report = opcost.count(llama(), decode=1, cache=100, static=256)
+    assert held(report) == (LAYERS * 2 * KV_HEADS * HEAD * 4 * 256, 0)
+    attention = [row for row in report.rows if row.op.kind == "attention"]
+    assert {row.ins[1].shape[-2] for row in attention if row.ins[1].shape} == {256}
+    assert any(row.op.raw == "aten::index_copy_" for row in report.rows)
+
+
+def test_a_window_holds_no_more_than_it_is_wide() -> None:
+    config = transformers.MistralConfig(
+        hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        num_key_value_heads=KV_HEADS, vocab_size=WORDS, sliding_window=32,
+    )  # fmt: skip
+    model = transformers.MistralForCausalLM(config)
+    each = LAYERS * 2 * KV_HEADS * HEAD * 4
+    assert held(opcost.count(model, decode=1, cache=20)) == (21 * each, each)
+    assert held(opcost.count(model, decode=1, cache=100)) == (
+        31 * each,
+        0,
+    )  # the new token takes the place of the oldest
+    report = opcost.count(model, decode=1, cache=100)
+    assert {row.ins[1].shape[-2] for row in report.rows if row.op.kind == "attention" and row.ins[1].shape} == {32}
+
+
+def test_latent_attention_keeps_the_compressed_form() -> None:
+    config = transformers.DeepseekV3Config(
+        hidden_size=WIDTH, intermediate_size=HIDDEN, moe_intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, vocab_size=WORDS, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+        kv_lora_rank=24, q_lora_rank=32, qk_rope_head_dim=8, v_head_dim=16, qk_nope_head_dim=16, first_k_dense_replace=2,
+    )  # fmt: skip
+    report = opcost.count(transformers.DeepseekV3ForCausalLM(config), decode=1, cache=50)
+    each = 2 * (24 + 8) * 4  # in each layer the latent and the one rotated key that all heads share
+    assert held(report) == (51 * each, each)
+
+
+def test_positions_that_a_model_does_not_have_are_refused() -> None:
+    config = transformers.GPT2Config(n_positions=64, n_embd=32, n_layer=2, n_head=2, vocab_size=100)
+    model = transformers.GPT2LMHeadModel(config)
+    assert opcost.count(model, decode=1, cache=63).meta["cache_tokens"] == "64"
+    with pytest.raises(InputError, match="positions for 64 tokens"):
+        opcost.count(model, decode=1, cache=64)
+    with pytest.raises(InputError, match="static cache of 32"):
+        opcost.count(model, decode=1, cache=32, static=32)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"decode": 1}, "against a cache"),
+        ({"prefill": 8, "cache": 8}, "against a cache"),
+        ({"prefill": 8, "decode": 1, "cache": 8}, "either its prefill or a decode"),
+        ({"static": 8}, "either its prefill or a decode"),
+        ({"prefill": 0}, "whole number above zero"),
+        ({"prefill": 8, "tokens": 8}, "leave tokens and image out"),
+        ({"prefill": 8, "shapes": (1, 8)}, "shapes were given too"),
+    ],
+)
+def test_what_is_no_pass_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        opcost.count(llama(), **asked)
+    assert said in str(caught.value)
+
+
+def test_a_model_without_a_cache_is_refused() -> None:
+    with pytest.raises(InputError, match="not a language model of transformers"):
+        opcost.count(torch.nn.Linear(4, 4), prefill=8)
+    t5 = transformers.T5Config(d_model=32, d_ff=64, num_layers=1, num_heads=2, d_kv=16, vocab_size=100)
+    with pytest.raises(InputError, match="writes another"):
+        opcost.count(transformers.T5ForConditionalGeneration(t5), prefill=8)

@@ -25,9 +25,12 @@ from opcost.frontends.torch.models.unwrap import type_name
 Run = Callable[[dict[str, Any]], None]
 """Runs the model once without data, on these arguments."""
 
+_CACHES = ("past_key_values", "cache_params")
+"""What models call the argument that is their cache."""
 _WITH_TOKENS = ("update", "update_indexer")
 """What a model calls with something for each token, which stand on the last axis but one."""
 _WATCHED = (*_WITH_TOKENS, "update_conv_state", "update_recurrent_state")
+_NOWHERE = torch.device("meta")
 _FEW = 2
 """Tokens of the run that only shows what goes into a cache."""
 
@@ -61,7 +64,8 @@ class CachedText:
         names = argument_names(model)
         config: Any = getattr(model, "config", None)
         kind = type_name(model)
-        if not comes_from(model, "transformers") or "past_key_values" not in names or "input_ids" not in names:
+        cache = next((name for name in _CACHES if name in names), None)
+        if not comes_from(model, "transformers") or cache is None or "input_ids" not in names:
             raise InputError(
                 f"{kind} is not a language model of transformers that reads tokens and keeps a cache, and only of such "
                 "prefill and decode are known",
@@ -73,17 +77,14 @@ class CachedText:
                 hint="count it on inputs of your own",
             )
         self.model, self.batch, self.static, self.names, self.config = model, batch, static, names, config
-        self._run = run
+        self._cache_name, self._run = cache, run
 
     def inputs(self, text: Text, more: Mapping[str, Any]) -> Inputs:
         """What the model is called with for this pass, and `more` arguments."""
         before = text.cache or 0
         new = text.prefill or text.decode or 1
         self._check_positions(before + new)
-        cache = self.filled(before) if before else self._watched()
-        given: dict[str, Any] = {"input_ids": self._tokens(new), "past_key_values": cache}
-        if "use_cache" in self.names:
-            given["use_cache"] = True
+        given = self._given(new, self.filled(before) if before else self._watched())
         if text.prefill and "logits_to_keep" in self.names:
             given["logits_to_keep"] = 1
         given.update(more)
@@ -104,10 +105,14 @@ class CachedText:
         for layer in cache.layers:
             if isinstance(getattr(layer, "cumulative_length", None), torch.Tensor):
                 layer.cumulative_length = torch.tensor(tokens)
+            if getattr(layer, "device", None) == _NOWHERE:  # where a model without data is counted
+                layer.device = torch.device("cpu")
         return cache
 
-    def _tokens(self, count: int) -> torch.Tensor:
-        return torch.full((self.batch, count), Configuration(self.model).word(), dtype=torch.int64)
+    def _given(self, tokens: int, cache: Any) -> dict[str, Any]:
+        ids = torch.full((self.batch, tokens), Configuration(self.model).word(), dtype=torch.int64)
+        given = {"input_ids": ids, self._cache_name: cache}
+        return {**given, "use_cache": True} if "use_cache" in self.names else given
 
     def _empty(self) -> Any:
         from transformers.cache_utils import DynamicCache, StaticCache
@@ -134,10 +139,7 @@ class CachedText:
     def _handed(self) -> list[_Handed]:
         known = _seen.setdefault(self.model, {})
         if self._key() not in known:
-            given = {"input_ids": self._tokens(_FEW), "past_key_values": self._watched()}
-            if "use_cache" in self.names:
-                given["use_cache"] = True
-            self._run(given)
+            self._run(self._given(_FEW, self._watched()))
         return known[self._key()]
 
     def _watched(self) -> Any:
@@ -175,7 +177,7 @@ def _made(value: Any, tokens: int | None) -> Any:
     shape = list(value.shape)
     if tokens is not None:
         shape[-2] = tokens
-    return torch.empty(shape, dtype=value.dtype, device="meta")
+    return torch.empty(shape, dtype=value.dtype, device=_NOWHERE)
 
 
 def _bytes(cache: Any) -> Iterator[int]:

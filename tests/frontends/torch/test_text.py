@@ -96,6 +96,18 @@ def test_a_cache_has_the_heads_that_share_it_and_the_type_of_the_model() -> None
     assert held(opcost.count(llama(), prefill=7, batch=4, dtype="bf16")) == (4 * 7 * each, 4 * each)
 
 
+def test_a_cache_in_another_type_is_told_in_it_and_the_operators_are_not() -> None:
+    own, other, small = (
+        opcost.count(llama(), decode=1, cache=100, cache_dtype=kept) for kept in (None, "float8_e4m3fn", "int4")
+    )
+    each = LAYERS * 2 * KV_HEADS * HEAD
+    assert held(own) == (4 * 101 * each, 4 * each)
+    assert held(other) == (101 * each, each)
+    assert held(small) == (101 * each // 2, each // 2)
+    assert own.totals == other.totals
+    assert [note.code for note in other.notes] == ["cache-type"]
+
+
 def test_a_static_cache_takes_its_full_length_from_the_start_and_attention_looks_at_all_of_it() -> None:
     report = opcost.count(llama(), decode=1, cache=100, static=256)
     assert held(report) == (LAYERS * 2 * KV_HEADS * HEAD * 4 * 256, 0)

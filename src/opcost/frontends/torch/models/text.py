@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from opcost.core.graph import Graph
+from opcost.core.dtype import nbytes
+from opcost.core.graph import Graph, Note
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions, Text
 from opcost.frontends.torch.guessing.configuration import Configuration
@@ -90,9 +91,9 @@ class CachedText:
         given.update(more)
         return Inputs((), given, input_names(self.model, (), given))
 
-    def held(self, tokens: int) -> Held:
-        """What the cache takes when it holds so many tokens."""
-        now, then = (sum(_bytes(self.filled(length))) for length in (tokens, tokens + (self.static is None)))
+    def held(self, tokens: int, dtype: str | None = None) -> Held:
+        """What the cache takes when it holds so many tokens, in its own element type or in another."""
+        now, then = (sum(_bytes(self.filled(length), dtype)) for length in (tokens, tokens + (self.static is None)))
         return Held(tokens, now, then - now)
 
     def filled(self, tokens: int) -> Any:
@@ -180,12 +181,15 @@ def _made(value: Any, tokens: int | None) -> Any:
     return torch.empty(shape, dtype=value.dtype, device=_NOWHERE)
 
 
-def _bytes(cache: Any) -> Iterator[int]:
+def _bytes(cache: Any, kept: str | None) -> Iterator[int]:
     """The bytes of every tensor of a cache that stands for tokens; those that only count them have no axes."""
     for layer in cache.layers:
         for value in vars(layer).values():
             held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            yield from (t.numel() * t.element_size() for t in held if isinstance(t, torch.Tensor) and t.dim())
+            for tensor in held:
+                if isinstance(tensor, torch.Tensor) and tensor.dim():
+                    own = str(tensor.dtype).removeprefix("torch.")
+                    yield nbytes(tensor.numel(), kept if kept is not None and tensor.is_floating_point() else own)
 
 
 def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
@@ -201,7 +205,7 @@ def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
 def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
     """The graph of a pass, told what its cache holds afterwards."""
     new = text.prefill or text.decode or 1
-    held = passes.held((text.cache or 0) + new)
+    held = passes.held((text.cache or 0) + new, text.cache_dtype)
     told = {
         "text": text.told,
         "text_tokens": new,
@@ -210,7 +214,11 @@ def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
         "cache_bytes": held.nbytes,
         "cache_bytes_per_token": held.per_token,
     }
-    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in told.items()}})
+    notes = graph.notes
+    if text.cache_dtype is not None:
+        said = f"the cache is told in {text.cache_dtype}; the operators are those of a cache in the model's own type"
+        notes = (*notes, Note("cache-type", said))
+    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in told.items()}}, notes=notes)
 
 
 def windows(model: nn.Module) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from opcost.analysis.part import (
 )
 from opcost.analysis.where import compile_where
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole, over_runs
-from opcost.core.devices import Device
+from opcost.core.devices import Device, named_by_driver
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.kinds import KINDS
@@ -111,6 +111,8 @@ def ask(profile: Profile, question: Question) -> Answer:
     from opcost.rules import default_rules
 
     profile = with_costs(profile, default_rules(), Convention(causal=question.causal))
+    if question.device is None:
+        question = replace(question, device=named_by_driver(profile.meta.get("gpu") or profile.meta.get("device", "")))
     side = question.side or usual_side(profile)
     loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
     host_total, device_total = _totals(profile)

@@ -76,6 +76,10 @@ def test_a_count_of_a_step_knows_the_cache(capsys: pytest.CaptureFixture[str], t
     path = tmp_path / "step.json"
     assert run(["count", llama(tmp_path), "--decode", "1", "--cache", "64", "-o", str(path), "-q"]) == 0
     assert opcost.load_report(path).meta["cache_bytes"] == str(65 * 2 * 2 * 2 * 16 * 4)
+    assert run(["count", llama(tmp_path), "--decode", "1", "--cache", "64", "--depth", "0"]) == 0
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "65 tokens of each text" in lines["cache"]
+    assert f"{65 * 2 * 2 * 2 * 16 * 4:,}" in lines["cache"]
     assert run(["count", llama(tmp_path), "--decode", "1"]) == 2
     assert "against a cache" in capsys.readouterr().err
 

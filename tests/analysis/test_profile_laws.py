@@ -141,3 +141,95 @@ def test_operators_that_wait_at_the_same_time_wait_once() -> None:
         ProfileRow(id=0, name="x", type="x", host_ns=1, device_ns=1, attrs={"wait_ns": wait}) for wait in (5, 7)
     )
     assert query(Profile(meta={}, rows=told), aggregate_by="type").lines[-1].wait_ns == 12
+
+
+def test_several_recorded_runs_are_told_of_one_unless_they_are_told_apart() -> None:
+    runs, flops = 3, 70
+    rows = tuple(
+        ProfileRow(id=0, name="a", type="x", kind="matmul", step=step, host_self_ns=30 + step, cost=Cost(flops=flops))
+        for step in range(runs)
+    )
+    profile = Profile(meta={"format": "opcost"}, rows=rows, wall_ns=300)
+    answer = query(profile, aggregate_by="type")
+    (line,) = answer
+    total = answer.lines[-1]
+    assert (
+        (line.count, line.computation, line.time_ns) == (total.count, total.computation, total.time_ns) == (1, 70, 31)
+    )
+    assert (answer.wall_ns, answer.host_ns, answer.runs, answer.is_per_run) == (100, 31, runs, True)
+    assert line.flops == flops * 1e9 / 31
+    assert "3 runs, per run" in str(answer)
+    apart = query(profile, aggregate_by="step,type")
+    assert [line.time_ns for line in apart] == [32, 31, 30]
+    assert apart.lines[-1].computation == runs * flops
+    assert query(profile, aggregate_by="type", where="step == 1").lines[-1].computation == flops
+    longest = query(profile, aggregate_by="type", aggregate="max")
+    assert (longest.rows[0].time_ns, longest.lines[-1].time_ns) == (32, 31)
+    # Steps of other tools' traces are not known to be runs of one model.
+    assert (
+        query(Profile(meta={"format": "kineto"}, rows=rows), aggregate_by="type").lines[-1].computation == runs * flops
+    )
+
+
+def test_profiles_of_different_numbers_of_runs_are_compared_run_by_run() -> None:
+    from opcost.analysis.profile_diff import diff_profiles
+
+    def recorded(runs: int, time: int) -> Profile:
+        rows = (ProfileRow(id=0, name="a", type="x", step=step, host_self_ns=time) for step in range(runs))
+        return Profile(meta={"format": "opcost"}, rows=tuple(rows))
+
+    assert not diff_profiles(recorded(2, 50), recorded(5, 50))
+    total = diff_profiles(recorded(2, 50), recorded(5, 60)).total("time")
+    assert total is not None
+    assert total.amounts == (50, 60)
+
+
+LOST = tuple(
+    Kernel(name, "gpu:0", "7", 0, time, why="graph" if name == "f" or time == 50 else "")
+    for name, time in [("a", 50), ("b", 40), ("a", 5), ("c", 4), ("d", 3), ("e", 2), ("f", 1)]
+)
+
+
+def row_of(time: int) -> ProfileRow:
+    return ProfileRow(
+        id=0, name="x", type="x", kind="conv", device_ns=time, kernels=(Kernel("k", "gpu:0", "7", 0, time),)
+    )
+
+
+def test_much_device_work_without_an_operator_is_opened_into_its_kernels() -> None:
+    answer = query(Profile(meta={}, rows=(row_of(95),), unattributed=LOST), aggregate_by="type")
+    lost = {line.labels["name"]: line.time_ns for line in answer.lines if line.role == "unattributed"}
+    assert lost == {
+        "(graph) a": 50,
+        "(unattributed) b": 40,
+        "(unattributed) a": 5,
+        "(unattributed) c": 4,
+        "(unattributed) d": 3,
+        "(unattributed: captured graph)": 1,
+        "(unattributed)": 2,
+    }
+    little = query(Profile(meta={}, rows=(row_of(10**4),), unattributed=LOST), aggregate_by="type")
+    assert {line.labels["name"]: line.time_ns for line in little.lines if line.role == "unattributed"} == {
+        "(unattributed: captured graph)": 51,
+        "(unattributed)": 54,
+    }
+
+
+def test_device_work_without_an_operator_is_filtered_like_any_other() -> None:
+    profile = Profile(meta={}, rows=(row_of(95),), unattributed=LOST)
+    for wishes in ({"kind": "conv"}, {"type": "x"}, {"name": "x"}, {"where": 'kind == "conv"'}):
+        answer = query(profile, **wishes)
+        assert [line.role for line in answer.lines] == ["row", "total"], wishes
+        assert answer.lines[-1].time_ns == 95
+    assert query(profile, where="time >= 40ns").lines[-1].time_ns == 95 + 50 + 40
+
+
+def test_where_no_operator_launched_anything_kernels_are_the_lines() -> None:
+    called = ProfileRow(id=0, name="cudaLaunchKernel", type="cudaLaunchKernel", host_ns=1)
+    for rows in ((), (called,), (called, called)):
+        profile = Profile(meta={}, rows=rows, unattributed=LOST)
+        assert profile.usual_keys == ("kernel",)
+        answer = query(profile, aggregate_by=profile.usual_keys)
+        assert [line.labels["kernel"] for line in answer] == ["a", "b", "c", "d", "e", "f"]
+        assert "unattributed" not in {line.role for line in answer.lines}
+    assert "captured graph" in str(query(profile, aggregate_by="type", where="time < 2ns"))

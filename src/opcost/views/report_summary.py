@@ -13,6 +13,8 @@ from opcost.views.cell import in_runs
 from opcost.views.summary import LONG_LINE, Quantity, Section, Summary, held
 from opcost.wording import shortened, some
 
+LONGEST_NUMBER = 20
+"""Digits of a number in what is told beside the rows."""
 NO_RULE = "no rule"
 """The reason of `Uncounted` that a rule of the user's own removes."""
 
@@ -69,8 +71,19 @@ def _quantities(report: Report) -> tuple[Quantity, ...]:
         Quantity("param bytes", totals.param_bytes, "bytes"),
         Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
         Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
+        *_cache(report),
     ]
     return tuple(quantity for quantity in found if quantity is not None)
+
+
+def _cache(report: Report) -> Iterable[Quantity]:
+    """What a language model keeps of the texts that it has read; in a file that was saved anything may stand there."""
+    names = ("cache_tokens", "cache_bytes", "cache_bytes_per_token")
+    told = [report.meta.get(name, "") for name in names]
+    if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in told):
+        tokens, nbytes, more = map(int, told)
+        yield Quantity("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text")
+        yield Quantity("  per token", more, "bytes", remark="one more of each text")
 
 
 def _conventions(report: Report) -> tuple[str, ...]:

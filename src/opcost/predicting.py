@@ -83,6 +83,7 @@ def predict(
     cache: int | None = None,
     generate: int | None = None,
     static: int | None = None,
+    cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
@@ -110,6 +111,7 @@ def predict(
     asked: dict[str, Any] = {
         "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
         "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
+        "cache_dtype": cache_dtype,
     }  # fmt: skip
     teller = _Teller(device, calibration, execution)
     if generate is not None:
@@ -220,7 +222,14 @@ def _cache_of(report: Report) -> dict[str, int]:
 
 
 def _held(found: Foretold, text: TextTimes | None) -> Prediction:
+    from opcost.devices.calibration import HOST
+
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
+    if found.profile.meta["device"] == HOST:  # what a processor takes is the host's time, as in what is measured on one
+        profile["rows"] = tuple(
+            row._replace(host_ns=row.device_ns, host_self_ns=row.device_ns, device_ns=None, device_total_ns=None)
+            for row in found.profile.rows
+        )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
     return Prediction(**profile, **sums, text=text)
 

@@ -122,6 +122,21 @@ class Busy(NamedTuple):
     delay_ns: float | None = None
     """From launch to beginning: the median of them, and what nine of ten stay below."""
     delay_p90_ns: float | None = None
+    communication_ns: int = 0
+    """Of the busy time that in which nothing but collectives ran, and below that in which nothing but copies did."""
+    copies_ns: int = 0
+    idle_host_ns: int = 0
+    """Of the idle time that in which the host had not launched the next work yet, as far as launches are known."""
+    idle_synchronised_ns: int = 0
+    """The same after the host had waited for the device."""
+    idle_input_ns: int = 0
+    """The same while the host waited for the next batch."""
+    idle_launch_ns: int = 0
+    """Between the launch of the next work, or the end of the last, and its beginning."""
+    steps: int = 0
+    """Steps that the profiler's schedule marked; the first, which may warm up, and the median of the others."""
+    first_step_ns: float | None = None
+    step_ns: float | None = None
 
     @property
     def idle_ns(self) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from opcost.core.cost import Cost
 from opcost.core.graph import Op, TensorSpec
-from opcost.core.report import Row
+from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Joined, Pattern, PatternedOps, PatternedValues, Single
 
 Priced = tuple[Cost | None, str]
@@ -59,8 +59,10 @@ class Walk(NamedTuple):
     """What one walk over the steps of a run finds."""
 
     rows: PatternedRows
-    sums: list[tuple[str, Rows, int]]
-    """What each module ran, and how often, in the order of the first time."""
+    own: dict[str, Stats]
+    """What the operators of each module cost."""
+    missed: list[tuple[Row, str, int]]
+    """The operators without a price, by the module that runs them and how often, in the order of the first time."""
     read: set[int]
     """The memory of leaves that some operator reads."""
     peak_bytes: int
@@ -72,7 +74,7 @@ class _Plan:
     __slots__ = ("born", "new", "own", "touched", "touches")
 
     def __init__(
-        self, own: Collection[int], new: list[list[int]], born: list[int], touches: list[tuple[int, int, bool]]
+        self, pattern: Pattern, new: list[list[int]], born: list[int], touches: list[tuple[int, int, bool]]
     ) -> None:
         self.new = new
         """The new memory of each operator, by the value that made it."""
@@ -85,8 +87,9 @@ class _Plan:
         for at, offset, reads in touches:
             last[at] = offset
             read[at] = reads or read.get(at, False)
-        self.own = [(at, last.pop(at)) for at in own]
-        """Every value in memory of its own, with the last operator that reads or makes it."""
+        own = frozenset(pattern.new)
+        self.own = [last.pop(at) if at in own else 0 for at in range(len(pattern.specs))]
+        """Of every value that is made in memory of its own the last operator that reads or makes it."""
         self.touched = [(at, offset, read[at]) for at, offset in last.items()]
         """The same of others, which lie in some memory before or among those, and whether an operator reads them."""
 
@@ -94,7 +97,7 @@ class _Plan:
 def _plan_of(pattern: Single) -> _Plan:
     new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
     return _Plan(
-        pattern.new,
+        pattern,
         new,
         [sum(_size(pattern.specs[at])[1] for at in made) for made in new],
         [
@@ -114,7 +117,7 @@ def _plan_of_joined(pattern: Joined, plans: Sequence[_Plan]) -> _Plan:
         for at, offset, reads in plan.touches:
             touches.append((first + at if at >= 0 else places[~at], len(new) + offset, reads))
         new += [[first + at for at in made] for made in plan.new]
-    return _Plan(pattern.new, new, [size for plan in plans for size in plan.born], touches)
+    return _Plan(pattern, new, [size for plan in plans for size in plan.born], touches)
 
 
 class _Pricing:
@@ -167,10 +170,12 @@ class _Pricing:
             id(pattern),
             *[id(specs[vid]) for vid in arguments],
             *[sizes[storages[vid]] for vid in arguments],
-            None if len(set(arguments)) == len(arguments) else tuple(map(arguments.index, arguments)),
         )
+        # An operator that reads the same twice reads it once. Calls that are joined know which of their arguments are the same.
+        if not isinstance(pattern, Joined) and len(set(arguments)) < len(arguments):
+            key += tuple(map(arguments.index, arguments))
         if self.taken_over:
-            key += tuple([at for at in pattern.new if first + at in self.taken_over])
+            key += ("taken", *[at for at in pattern.new if first + at in self.taken_over])
         return key
 
     def _call(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str, index: int) -> Rows:
@@ -207,8 +212,7 @@ def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], p
         index = len(changes)
         plan = pricing.plan(pattern)
         changes.extend(plan.born)
-        for at, offset in plan.own:
-            last[first + at] = index + offset
+        last[first : first + len(plan.own)] = array("i", [index + offset for offset in plan.own])
         for at, offset, reads in plan.touched:
             storage = storages[first + at if at >= 0 else arguments[~at]]
             last[storage] = max(last[storage], index + offset)
@@ -227,7 +231,7 @@ def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], p
             changes[last[vid] + 1] -= sizes[vid]
     return Walk(
         PatternedRows(ops, priced),
-        _sums(steps.modules, priced),
+        *_summed(steps.modules, priced),
         {storage for storage in held if read[storage]},
         max(accumulate(changes, initial=sum(sizes[storage] for storage in held))),
     )
@@ -246,16 +250,31 @@ def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Sequence[
     )
 
 
-def _sums(modules: Sequence[str], priced: Sequence[Chunks]) -> list[tuple[str, Rows, int]]:
+def _summed(modules: Sequence[str], priced: Sequence[Chunks]) -> tuple[dict[str, Stats], list[tuple[Row, str, int]]]:
+    """The sums of each module, and the operators that have no price."""
     ran = Counter(zip(modules, map(id, priced), strict=True))
-    of = {id(chunks): chunks for chunks in priced}
-    found: Counter[tuple[str, int]] = Counter()
-    rows_of: dict[int, Rows] = {}
+    distinct = {id(chunks): chunks for chunks in priced}
+    sums = {number: _by_module(chunks) for number, chunks in distinct.items()}
+    parts: dict[str, list[Stats]] = {}
+    missed: list[tuple[Row, str, int]] = []
     for (module, number), count in ran.items():
-        for below, rows in of[number]:
-            rows_of[id(rows)] = rows
-            found[module + below, id(rows)] += count
-    return [(module, rows_of[number], count) for (module, number), count in found.items()]
+        by_module = sums[number]
+        for below, stats in by_module.items():
+            scaled = stats if count == 1 else Stats._make([quantity * count for quantity in stats])
+            parts.setdefault(module + below, []).append(scaled)
+        if any(stats.uncounted for stats in by_module.values()):
+            missed += [
+                (row, module + below, count) for below, rows in distinct[number] for row in rows if row.cost is None
+            ]
+    return {module: Stats._make(map(sum, zip(*found, strict=True))) for module, found in parts.items()}, missed
+
+
+def _by_module(chunks: Chunks) -> dict[str, Stats]:
+    """The sums of one step by what follows the path of its module."""
+    rows: dict[str, list[Row]] = {}
+    for below, chunk in chunks:
+        rows.setdefault(below, []).extend(chunk)
+    return {below: stats_of(found) for below, found in rows.items()}
 
 
 def _storage_bytes(values: PatternedValues) -> array[int]:

@@ -45,6 +45,7 @@ def count(
     decode: int | None = None,
     cache: int | None = None,
     static: int | None = None,
+    cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
@@ -64,7 +65,8 @@ def count(
     (1, 3, 224, 224) or what the command line takes, "1x3x224x224" or "input_ids:1x128:int64". With neither, the model is
     asked what it takes, and a note of the report says what that is; `batch`, `tokens` and `image` change its sizes.
     A language model of transformers is counted with `prefill=1024` on the first tokens of a text, with `decode=1, cache=4096` on
-    the next one against a cache, which is an input and no work; `static` is the length of a static cache. `dtype`
+    the next one against a cache, which is an input and no work; `static` is the length of a static cache, `cache_dtype` the
+    type that it is kept in, where that is not the model's: the report's `meta` tells what it takes. `dtype`
     counts the model, and inputs made for it, in another floating type. `set` holds arguments of what makes the model that a
     string names.
 
@@ -94,7 +96,7 @@ def count(
         shapes=shapes,
         dtypes=dtypes,
         sizes=Sizes(batch, tokens, image),
-        text=Text(prefill, decode, cache, static),
+        text=Text(prefill, decode, cache, static, None if cache_dtype is None else parse_dtype(cache_dtype)),
         dtype=None if dtype is None else parse_dtype(dtype),
         backward=backward,
         optimizer=optimizer,

@@ -83,6 +83,7 @@ def predict(
     cache: int | None = None,
     generate: int | None = None,
     static: int | None = None,
+    cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
@@ -110,6 +111,7 @@ def predict(
     asked: dict[str, Any] = {
         "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
         "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
+        "cache_dtype": cache_dtype,
     }  # fmt: skip
     teller = _Teller(device, calibration, execution)
     if generate is not None:

@@ -145,3 +145,26 @@ def test_writing_into_a_cache_touches_only_what_is_written() -> None:
     found = opcost.predict(enter, tensors, device="h200")
     moved = 2 * 8 * 8 * 128 * 4 + 8  # read and written, and the place
     assert found.ideal_ns == pytest.approx(moved / device("h200").bandwidth * 1e9, abs=1)
+
+
+def test_a_device_that_nobody_calibrated_is_an_estimate_and_what_it_lacks_is_told() -> None:
+    with torch.device("meta"):
+        model = nn.Linear(4096, 4096).to(torch.bfloat16)
+        x = torch.empty(2048, 4096, dtype=torch.bfloat16)
+    h100, v100 = (opcost.predict(model, (x,), device=name) for name in ("h100", "v100"))
+    assert [note.code for note in h100.notes] == ["estimate"]
+    assert [note.code for note in v100.notes] == ["estimate", "estimate"]
+    assert "products of bfloat16 is printed: that of float32" in v100.notes[1].text
+    known = opcost.predict(model, (x,), device="h200")
+    assert h100.band_ns[1] / h100.latency_ns > known.band_ns[1] / known.latency_ns
+
+
+def test_float16_is_as_fast_as_the_other_type_of_its_size() -> None:
+    times = []
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.device("meta"):
+            model, x = nn.Linear(4096, 4096).to(dtype), torch.empty(2048, 4096, dtype=dtype)
+        found = opcost.predict(model, (x,), device="h200")
+        assert not found.notes
+        times.append(found.latency_ns)
+    assert times[0] == times[1]

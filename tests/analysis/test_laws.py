@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from work import calls
 
-from opcost.analysis.memory import peak_bytes
+from opcost.analysis.memory import memory, storage_bytes
 from opcost.analysis.price import price
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Attrs, Graph, Module, Op, Phase, TensorSpec, Value
@@ -197,7 +197,9 @@ def peak_by_definition(graph: Graph) -> int:
 
 @given(graphs())
 def test_peak_memory_is_the_highest_sum_of_live_storages(graph: Graph) -> None:
-    assert peak_bytes(graph) == peak_by_definition(graph) == priced(graph).peak_bytes
+    found = memory(graph, storage_bytes(graph))
+    assert found.peak_bytes == peak_by_definition(graph) == priced(graph).peak_bytes
+    assert sum(found.parts.values()) == found.peak_bytes
 
 
 @given(graphs())

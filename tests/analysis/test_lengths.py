@@ -7,8 +7,11 @@ import pytest
 from opcost.analysis.prediction.lengths import MOST, Piece, pieces
 from opcost.core.cost import Cost
 from opcost.core.graph import Op, TensorSpec
+from opcost.core.memory import Memory
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.errors import OpcostError
+
+NO_MEMORY = Memory(peak_bytes=0, base_bytes=0, at=0, how="last reader")
 
 
 def step(tokens: int, seen: Callable[[int], int] = lambda tokens: tokens) -> Report:
@@ -19,7 +22,14 @@ def step(tokens: int, seen: Callable[[int], int] = lambda tokens: tokens) -> Rep
     op = Op(0, "matmul", "aten::mm", (0, 1), (2,), {"depth": 8})
     row = Row(op, ins, (out,), Cost(macs, 2 * macs, 4 * 8 * keys, 4 * keys), "")
     return Report(
-        meta={}, rows=(row,), modules=(), parameters=(), totals=Stats(), phases={}, peak_bytes=0, coverage=Coverage(1)
+        meta={},
+        rows=(row,),
+        modules=(),
+        parameters=(),
+        totals=Stats(),
+        phases={},
+        memory=NO_MEMORY,
+        coverage=Coverage(1),
     )
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
-from opcost.analysis.memory import peak_bytes
+from dataclasses import replace
+
+from opcost.analysis.memory import memory, storage_bytes
 from opcost.core.graph import NO_ATTRS, Graph, Module, Op, TensorSpec, Value
+from opcost.core.memory import Holder, Lifetimes
 
 KB = TensorSpec((256,))
 SIZE = 4 * 256
@@ -24,6 +27,10 @@ def made(roles: list[tuple[str, int]], ops: list[tuple[tuple[int, ...], int]], o
 
 
 INPUT, PARAM = "input", "param"
+
+
+def peak_bytes(graph: Graph) -> int:
+    return memory(graph, storage_bytes(graph)).peak_bytes
 
 
 def new(storage: int) -> tuple[str, int]:
@@ -77,3 +84,43 @@ def test_a_shape_that_depends_on_data_counts_as_nothing() -> None:
         modules=(Module(path="", type="Net"),), inputs=(0,),
     )  # fmt: skip
     assert peak_bytes(graph) == SIZE
+
+
+CHAIN = made([(INPUT, 0), new(1), new(2), new(3), new(4)], [((0,), 1), ((1,), 2), ((2,), 3), ((3,), 4)], (4,))
+
+
+def test_a_run_says_when_memory_goes_and_its_readers_do_not() -> None:
+    # The run holds 1 until 4 is there, although only 2 is made of it; 3 is gone before the last operator has read it.
+    run = replace(CHAIN, lifetimes=Lifetimes((2, 3, 1), (3, 3, 4)))
+    found = memory(run, storage_bytes(run))
+    assert [held // SIZE for held in found.curve] == [2, 3, 4, 3]
+    assert (found.peak_bytes, found.base_bytes, found.at, found.how) == (4 * SIZE, SIZE, 2, "lifetimes")
+    assert found.parts == {"inputs": SIZE, "temporary": 3 * SIZE}
+    assert memory(CHAIN, storage_bytes(CHAIN)).how == "last reader"
+
+
+def test_the_peak_is_made_of_parts_that_modules_hold() -> None:
+    roles = [(INPUT, 0), (PARAM, 1), new(2), new(3), new(4), new(5), new(6)]
+    steps = [("forward", "a", (0, 1), 2), ("forward", "b", (2,), 3), ("backward", "b", (3,), 4),
+             ("backward", "a", (2, 4), 5), ("update", "", (5,), 6)]  # fmt: skip
+    graph = replace(
+        made(roles, [], (3,)),
+        ops=tuple(
+            Op(i, "copy", "test::op", ins, (out,), NO_ATTRS, module, 1, phase)
+            for i, (phase, module, ins, out) in enumerate(steps)
+        ),
+        # 2 is kept for the backward pass, 4 is only passed on, 5 is a gradient, 6 what an optimizer remembers.
+        lifetimes=Lifetimes((4, 2), (4, 4), gradients=frozenset({5}), state=frozenset({6})),
+    )
+    found = memory(graph, storage_bytes(graph))
+    assert found.base_bytes == 3 * SIZE
+    assert [held // SIZE for held in found.curve] == [4, 5, 6, 7, 5]
+    assert found.parts == {
+        "weights": SIZE, "inputs": SIZE, "optimizer": SIZE, "gradients": SIZE, "saved": SIZE, "outputs": SIZE,
+        "temporary": SIZE,
+    }  # fmt: skip
+    assert sum(found.parts.values()) == found.peak_bytes
+    assert found.holders == (
+        Holder(module="a", bytes=2 * SIZE, tensors=2),
+        Holder(module="b", bytes=2 * SIZE, tensors=2),
+    )

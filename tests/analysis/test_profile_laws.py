@@ -141,3 +141,44 @@ def test_operators_that_wait_at_the_same_time_wait_once() -> None:
         ProfileRow(id=0, name="x", type="x", host_ns=1, device_ns=1, attrs={"wait_ns": wait}) for wait in (5, 7)
     )
     assert query(Profile(meta={}, rows=told), aggregate_by="type").lines[-1].wait_ns == 12
+
+
+def test_several_recorded_runs_are_told_of_one_unless_they_are_told_apart() -> None:
+    runs, flops = 3, 70
+    rows = tuple(
+        ProfileRow(id=0, name="a", type="x", kind="matmul", step=step, host_self_ns=30 + step, cost=Cost(flops=flops))
+        for step in range(runs)
+    )
+    profile = Profile(meta={"format": "opcost"}, rows=rows, wall_ns=300)
+    answer = query(profile, aggregate_by="type")
+    (line,) = answer
+    total = answer.lines[-1]
+    assert (
+        (line.count, line.computation, line.time_ns) == (total.count, total.computation, total.time_ns) == (1, 70, 31)
+    )
+    assert (answer.wall_ns, answer.host_ns, answer.runs, answer.is_per_run) == (100, 31, runs, True)
+    assert line.flops == flops * 1e9 / 31
+    assert "3 runs, per run" in str(answer)
+    apart = query(profile, aggregate_by="step,type")
+    assert [line.time_ns for line in apart] == [32, 31, 30]
+    assert apart.lines[-1].computation == runs * flops
+    assert query(profile, aggregate_by="type", where="step == 1").lines[-1].computation == flops
+    longest = query(profile, aggregate_by="type", aggregate="max")
+    assert (longest.rows[0].time_ns, longest.lines[-1].time_ns) == (32, 31)
+    # Steps of other tools' traces are not known to be runs of one model.
+    assert (
+        query(Profile(meta={"format": "kineto"}, rows=rows), aggregate_by="type").lines[-1].computation == runs * flops
+    )
+
+
+def test_profiles_of_different_numbers_of_runs_are_compared_run_by_run() -> None:
+    from opcost.analysis.profile_diff import diff_profiles
+
+    def recorded(runs: int, time: int) -> Profile:
+        rows = (ProfileRow(id=0, name="a", type="x", step=step, host_self_ns=time) for step in range(runs))
+        return Profile(meta={"format": "opcost"}, rows=tuple(rows))
+
+    assert not diff_profiles(recorded(2, 50), recorded(5, 50))
+    total = diff_profiles(recorded(2, 50), recorded(5, 60)).total("time")
+    assert total is not None
+    assert total.amounts == (50, 60)

@@ -62,6 +62,24 @@ def test_a_bound_without_a_unit_is_in_seconds(asked: Callable[..., dict[str, Any
     assert all(line["time_ns"] >= 10_000_000 for line in rows(bare))
 
 
+KINETO = DATA.parents[1] / "traces" / "kineto" / "cuda_fwd_stack.json.gz"
+
+
+def test_operators_without_names_are_one_line_per_type_unless_executions_are_asked_for(
+    asked: Callable[..., dict[str, Any]], opcost_command: Callable[..., Any]
+) -> None:
+    by_operator, by_execution = asked(KINETO, "-t", "0"), asked(KINETO, "-t", "0", "--by", "execution")
+    assert by_operator["keys"] == ["type"]
+    assert by_execution["keys"] == []
+    assert len(rows(by_operator)) < len(rows(by_execution))
+    assert by_operator["lines"][-1]["time_ns"] == by_execution["lines"][-1]["time_ns"]
+    assert {line["type"] for line in rows(by_operator)} == {line["type"] for line in rows(by_execution)}
+    said = opcost_command("analyze", KINETO).out.splitlines()
+    assert said[1].startswith("gpu:0: busy")
+    summary = opcost_command("analyze", KINETO, "--print-only", "summary").out.replace("\N{NO-BREAK SPACE}", " ")
+    assert "gpu:0: busy" in summary
+
+
 def test_where_and_the_options_say_the_same(asked: Callable[..., dict[str, Any]]) -> None:
     by_options = asked(RESNET, "--kind", "conv", "--min-time", "10ms", "-t", "0")
     by_condition = asked(RESNET, "--where", 'kind == "conv" and time >= 10ms', "-t", "0")
@@ -111,7 +129,9 @@ def test_the_suffix_of_the_output_chooses_the_format(tmp_path: Path, opcost_comm
     assert (
         (tmp_path / "answer.md")
         .read_text(encoding="utf-8")
-        .startswith("**resnet18\\_full.json.gz (megengine)**\n\n| kind |")
+        .startswith(
+            "**resnet18\\_full.json.gz (megengine)**\n\n- cpu0: busy 207.69 ms of 215.72 ms, idle 3.7 %\n\n| kind |"
+        )
     )
 
 

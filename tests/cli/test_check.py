@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from onnx_making import helper, tensor, weight
 
+import opcost
+from opcost.errors import BudgetExceeded, OpcostError
+
 ROWS, WIDTH, CLASSES = 3, 8, 5
 MACS = ROWS * WIDTH * CLASSES
 PARAMS = WIDTH * CLASSES
@@ -89,11 +92,12 @@ def test_the_file_that_the_documentation_shows_is_one(here: Path, root: Path) ->
     assert {model.name: [str(limit) for limit in model.limits] for model in found.models} == {
         "resnet50": ["params<=25.6M", "macs<4.2G", "peak_bytes<=200MiB"],
         "decoder": ["macs<+1%"],
-        "exported": ["macs<1.1G"],
+        "exported": ["macs<1.1G", "latency<5ms"],
     }
     assert found.baseline == Path("budgets.json")
     assert found.models[1].choice.model.settings == ("layers=12", "width=768")
     assert found.models[2].choice.frontend.dim == ("batch=1", "seq=128")
+    assert found.models[2].place.device == "h200"
 
 
 def test_models_are_chosen_by_name(opcost_command: Callable, here: Path) -> None:
@@ -287,3 +291,88 @@ def test_every_view_names_the_verdict(opcost_command: Callable, here: Path, view
     assert done.code == 1
     assert "EXCEEDED" in done.out
     assert str(PARAMS) in done.out
+
+
+# -- predicted latency ---------------------------------------------------------------------------------------------------
+
+
+def latency(here: Path, device: str = "h200") -> int:
+    """What is predicted by itself, in nanoseconds."""
+    return opcost.predict(opcost.count(here / "net.onnx", shapes=(ROWS, WIDTH)), device=device).latency_ns
+
+
+def test_a_latency_is_held_to_what_is_predicted(opcost_command: Callable, here: Path) -> None:
+    words = ("check", "net.onnx", "--dim", f"batch={ROWS}", "--device", "h200", "-q")
+    ns = latency(here)
+    kept = opcost_command(*words, "--max-latency", f"{ns}ns", "--view", "json")
+    assert kept.code == 0, kept.err
+    (line,) = json.loads(kept.out)["models"][0]["lines"]
+    assert (line["quantity"], line["unit"], line["counted"]) == ("latency on h200", "time", ns)
+    broken = opcost_command(*words, "--limit", f"latency<{ns}ns", "--view", "table")
+    assert broken.code == 1
+    assert re.search(r"latency on h200 [\d.]+ (ns|µs), and <\d+ns is allowed", broken.out)
+
+
+def test_a_file_names_the_device_of_a_latency(opcost_command: Callable, here: Path) -> None:
+    ns = latency(here)
+    budget = f"""
+        [models.net]
+        source = "net.onnx"
+        dim = {{ batch = {ROWS} }}
+        device = "h200"
+        limits = {{ latency = "<={ns}ns", macs = "1G" }}
+    """
+    (here / "opcost.toml").write_text(budget)
+    assert opcost_command("check", "-q", "--save-baseline", "before.json").code == 0
+    assert json.loads((here / "before.json").read_text())["models"]["net"]["totals"]["latency on h200"] == ns
+    (here / "opcost.toml").write_text(budget.replace(f"<={ns}ns", "<+1%"))
+    assert opcost_command("check", "-q", "--baseline", "before.json").code == 0
+    (here / "opcost.toml").write_text(budget.replace(f"<={ns}ns", "<+1%").replace("h200", "a100"))
+    done = opcost_command("check", "-q", "--baseline", "before.json", "--view", "json")
+    words = {line["quantity"]: line["verdict"] for line in json.loads(done.out)["models"][0]["lines"]}
+    assert words["latency on a100"] == "new"  # the baseline knows only another device's
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("", "latency<5ms is about a device, and none is named"),
+        ('device = "h200000000"', "h200000000"),
+        ('device = "h200"\nexecution = "gaph"', "gaph"),
+        ('device = "h200"\ncalibration = "none.json"', "none.json"),
+    ],
+)
+def test_a_latency_that_cannot_be_predicted_is_one_clear_error(
+    opcost_command: Callable, here: Path, key: str, told: str
+) -> None:
+    (here / "opcost.toml").write_text(f'[models.net]\nsource = "net.onnx"\n{key}\nlimits = {{ latency = "<5ms" }}')
+    done = opcost_command("check", "-q")
+    assert done.code == 2
+    assert told in done.err
+    assert "should not happen" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--max-latency", "5ms"), "is about a device, and none is named"),
+        (("--max-latency", "5", "--device", "h200"), "unknown unit of a time"),
+        (("--max-macs", "1G", "--device", "h200"), "no latency is limited"),
+    ],
+)
+def test_limits_on_latency_say_what_is_missing(
+    opcost_command: Callable, here: Path, words: tuple[str, ...], told: str
+) -> None:
+    done = opcost_command("check", "net.onnx", *words, "-q")
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_a_latency_is_held_from_python(here: Path) -> None:
+    ns = latency(here)
+    model = {"shapes": (ROWS, WIDTH), "device": "h200"}
+    assert opcost.check(here / "net.onnx", latency=f"<={ns}ns", **model)
+    with pytest.raises(BudgetExceeded, match="latency on h200"):
+        opcost.check(here / "net.onnx", latency=f"<{ns}ns", **model)
+    with pytest.raises(OpcostError, match="none is named"):
+        opcost.check(here / "net.onnx", latency="<5ms")

@@ -43,10 +43,38 @@ def test_several_runs_are_one_line_for_each_operator_unless_something_else_is_as
     monkeypatch.chdir(root)
     path = tmp_path / "p.json"
     opcost_command("profile", *SMALL, "-o", path, "--quiet")
-    for options, calls in (((), 2), (("--aggregate-by", "step,name"), 1), (("--group-by", "module"), 2)):
+    for options, lines_of_it in (((), 1), (("--aggregate-by", "step,name"), 2), (("--group-by", "module"), 1)):
         answer = json.loads(opcost_command("analyze", path, *options, "-t", "0", "--format", "json").out)
         lines = [line for line in answer["lines"] if line.get("name") == "norm.layer_norm" and line["role"] == "row"]
-        assert [line["count"] for line in lines] == [calls] * (2 // calls)
+        assert [line["count"] for line in lines] == [1] * lines_of_it
+        assert (answer["runs"], answer["is_per_run"]) == (2, lines_of_it == 1)
+
+
+def test_the_table_is_of_one_run_and_has_the_cost_of_the_model(
+    opcost_command: Callable[..., Any], root: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(root)
+    counted = json.loads(opcost_command("count", *NET, "-i", "tokens:1x4:int64", "--view", "json").out)["totals"][
+        "flops"
+    ]
+    outcome = opcost_command("profile", *SMALL)
+    assert outcome.code == 0, outcome.err
+    assert "2 runs, per run" in outcome.out
+    assert "-o FILE.json" in outcome.out
+    path = tmp_path / "p.json"
+    told = opcost_command("profile", *SMALL, "-o", path).out
+    assert "FLOP/s" in told
+    for key in ("kind", "module", "type", "name"):
+        answer = json.loads(opcost_command("analyze", path, "--aggregate-by", key, "--format", "json").out)
+        assert answer["lines"][-1]["computation"] == counted, key
+        assert "2 runs, per run" in opcost_command("analyze", path, "--aggregate-by", key).out
+    assert opcost_command("profile", *SMALL, "-o", path, "--quiet").out == ""
+
+
+def test_a_layout_without_a_file_is_refused_before_anything_runs(opcost_command: Callable[..., Any]) -> None:
+    outcome = opcost_command("profile", "nowhere.py:Net", "--layout", "chrome")
+    assert outcome.code == 2
+    assert "-o FILE.json" in outcome.err
 
 
 def test_the_layouts_are_megengines_and_chromes(
@@ -70,10 +98,14 @@ def test_a_file_that_cannot_be_run_is_refused(opcost_command: Callable[..., Any]
     assert "cannot be run" in outcome.err
 
 
-def test_where_it_is_written_must_be_said(opcost_command: Callable[..., Any]) -> None:
-    outcome = opcost_command("profile", *SMALL)
-    assert outcome.code == 2
-    assert "--output" in outcome.err
+def test_the_flags_of_a_model_and_its_inputs_are_those_of_count(opcost_command: Callable[..., Any]) -> None:
+    def flags(command: str) -> set[str]:
+        words = opcost_command(command, "--help").out.partition("The model")[2].partition("╰")[0]
+        return set(re.findall("--[a-z]+", words))
+
+    only_of_files = {"--epoch", "--function", "--params", "--signature"}
+    assert flags("profile") == flags("count") - only_of_files
+    assert {"--set", "--input", "--batch", "--tokens", "--image", "--dtype", "--arg", "--dim"} <= flags("profile")
 
 
 SIZED = """
@@ -84,16 +116,6 @@ class Net(nn.Conv2d):
         super().__init__(3, width, 1)
         self.default_cfg = {"input_size": (3, 8, 6)}
 """
-
-
-def test_the_flags_of_a_model_and_its_inputs_are_those_of_count(opcost_command: Callable[..., Any]) -> None:
-    def flags(command: str) -> set[str]:
-        words = opcost_command(command, "--help").out.partition("The model")[2].partition("╰")[0]
-        return set(re.findall("--[a-z]+", words))
-
-    only_of_files = {"--epoch", "--function", "--params", "--signature"}
-    assert flags("profile") == flags("count") - only_of_files
-    assert {"--set", "--input", "--batch", "--tokens", "--image", "--dtype", "--arg", "--dim"} <= flags("profile")
 
 
 def test_inputs_that_nobody_gave_have_the_size_and_type_that_flags_say(

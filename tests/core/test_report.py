@@ -4,6 +4,7 @@ import pytest
 
 from opcost.core.cost import Cost
 from opcost.core.graph import NO_ATTRS, Op, TensorSpec
+from opcost.core.memory import Memory
 from opcost.core.report import (
     STATS,
     Coverage,
@@ -62,7 +63,7 @@ REPORT = Report(
     parameters=(WEIGHT, UNUSED, BUFFER),
     totals=TOTAL[""],
     phases={"forward": cost_of(TOTAL[""])},
-    peak_bytes=0,
+    memory=Memory(peak_bytes=0, base_bytes=0, at=0, how="lifetimes"),
     coverage=Coverage(3, (Uncounted("lib::odd", 1, ("c",)),)),
 )
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
 
 import opcost
 from opcost.errors import InputError
+from opcost.recorders import measure
 from opcost.recorders.measure import Measurement
-from opcost.recorders.timing import percentile
+from opcost.recorders.timing import overhead, percentile
 
 
 def test_percentiles_lie_on_the_line_between_the_nearest_values() -> None:
@@ -22,6 +24,15 @@ def test_percentiles_lie_on_the_line_between_the_nearest_values() -> None:
     assert percentile(durations, 50) == (20 + 30) // 2
     assert percentile(durations, 10) == 10 + (20 - 10) * 3 // 10
     assert percentile((7,), 90) == 7
+
+
+def test_an_overhead_is_told_only_where_it_is_more_than_the_runs_differ_by() -> None:
+    timed = (100, 101, 102, 103, 104)
+    assert overhead(timed, (150, 151, 153, 154, 155)) == "+50.00%"
+    assert overhead(timed, (103, 104, 105, 106, 107)) == "within noise"  # 3 more, and nine tenths lie within 3.2
+    assert overhead((100, 140, 200), (150, 180, 260)) == "within noise"
+    assert overhead(timed, (60, 61, 62, 63, 64)) == "within noise"  # recording makes nothing faster
+    assert overhead((0,), (7,)) == "+600.00%"
 
 
 def test_throughput_counts_items() -> None:
@@ -70,6 +81,36 @@ def test_memory_of_the_host_is_the_rise_above_the_level_before(warmup: int) -> N
     assert len(last) == 2**16
     if "host" in measured.memory_bytes:  # where the system tells
         assert size // 2 < measured.memory_bytes["host"] < 4 * size
+
+
+@pytest.mark.parametrize("size", [100_000, 1_000_000, 8_000_000])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_memory_that_an_allocator_kept_from_calls_before_is_told_too(library: str, size: int) -> None:
+    module = pytest.importorskip(library)
+
+    def function() -> None:
+        module.ones(size, dtype=module.uint8).any()
+
+    for _ in range(3):
+        told = opcost.measure(function, repeat=2).memory_bytes["host"]
+        assert size <= told < 1.1 * size + 500_000
+
+
+def test_the_user_s_own_trace_of_allocations_is_left_alone() -> None:
+    tracemalloc.start()
+    try:
+        opcost.measure(lambda: bytearray(1000), warmup=2, repeat=1)
+        assert tracemalloc.is_tracing()
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(ZeroDivisionError):
+        opcost.measure(lambda: 1 / 0, warmup=2)
+    assert not tracemalloc.is_tracing()
+
+
+def test_a_process_that_does_not_grow_tells_nothing_rather_than_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_host_level", lambda *, fresh: 7)
+    assert "host" not in opcost.measure(lambda: None, warmup=0, repeat=1).memory_bytes
 
 
 def test_seconds_decide_how_many_calls_there_are() -> None:

@@ -115,7 +115,7 @@ def test_a_gigabyte_in_a_megabyte_is_refused_in_little_memory(name: str, tmp_pat
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     said, grown = done.stdout.splitlines()

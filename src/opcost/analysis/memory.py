@@ -1,8 +1,16 @@
-"""Peak memory by liveness: every storage lives from the operator that makes it to the last one that reads it."""
+"""Memory over the execution: what is held while each operator runs, the peak, and what it is made of."""
 
 from __future__ import annotations
 
-from opcost.core.graph import Graph
+from array import array
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
+from itertools import accumulate, islice
+
+from opcost.core.graph import Graph, Op
+from opcost.core.memory import PARTS, Holder, Memory, Part, packed
+
+NEVER = -1
+"""When what no operator makes is born."""
 
 
 def storage_bytes(graph: Graph) -> dict[int, int]:
@@ -19,37 +27,116 @@ def storage_bytes(graph: Graph) -> dict[int, int]:
     return sizes
 
 
-def peak_bytes(graph: Graph, sizes: dict[int, int] | None = None) -> int:
-    """The highest sum of live bytes over the execution order.
+def memory(graph: Graph, sizes: Mapping[int, int]) -> Memory:
+    """The memory of a graph over its operators.
 
-    Parameters, buffers, constants and inputs live throughout, outputs until the end; an activation is freed after its last
-    reader. Memory that an operator uses inside itself is not seen.
+    Weights and inputs live throughout, an optimizer's state too, as from the second step on. What a run made lives until the
+    run let it go; without a run, until its last reader has run, and outputs to the end.
     """
-    sizes = storage_bytes(graph) if sizes is None else sizes
     values = graph.values
     held = {value.storage for value in values if value.role != "activation"}
-    live = sum(sizes[storage] for storage in held)
-    kept = held | {values[i].storage for i in graph.outputs}
-    last: dict[int, int] = {}
-    ran = [op for op in graph.ops if op.repeat]
-    for step, op in enumerate(ran):
-        for i in op.inputs:
-            last[values[i].storage] = step
-        for i in op.outputs:
-            last[values[i].storage] = step
-    dying: dict[int, list[int]] = {}
-    for storage, step in last.items():
-        if storage not in kept:
-            dying.setdefault(step, []).append(storage)
-    peak = live
-    alive = set(held)
-    for step, op in enumerate(ran):
-        for i in op.outputs:
-            storage = values[i].storage
-            if storage not in alive:
-                alive.add(storage)
-                live += sizes[storage]
-        peak = max(peak, live)
-        for storage in dying.get(step, ()):
-            live -= sizes[storage]
-    return peak
+    born = array("i", [NEVER]) * len(values)
+    for step, op in enumerate(graph.ops):
+        if op.repeat:
+            for i in op.outputs:
+                storage = values[i].storage
+                if born[storage] == NEVER and storage not in held:
+                    born[storage] = step
+    return follow(graph, sizes, held, born, _gone(graph))
+
+
+def _gone(graph: Graph) -> array[int]:
+    """The operator before which each storage is gone."""
+    values, lifetimes = graph.values, graph.lifetimes
+    end = len(graph.ops)
+    gone = array("i", [end]) * len(values)
+    if lifetimes is not None:
+        for storage, step in zip(lifetimes.storages, lifetimes.times, strict=True):
+            gone[storage] = step
+        return gone
+    for step, op in enumerate(graph.ops):
+        if op.repeat:
+            for i in (*op.inputs, *op.outputs):
+                gone[values[i].storage] = step + 1
+    for i in graph.outputs:
+        gone[values[i].storage] = end
+    return gone
+
+
+def follow(
+    graph: Graph,
+    sizes: Mapping[int, int] | Sequence[int],
+    held: Collection[int],
+    born: MutableSequence[int],
+    gone: Sequence[int],
+) -> Memory:
+    """The same from the storages that are there before, the operator that makes each other one, and when it is gone."""
+    ops = graph.ops
+    state = graph.lifetimes.state if graph.lifetimes else frozenset[int]()
+    base = sum(sizes[storage] for storage in state.union(held))
+    for storage in state:  # it is there throughout, as from the second step on
+        born[storage] = NEVER
+    most = base + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER)
+    changes = packed([0], most) * (len(ops) + 1)
+    for storage, step in enumerate(born):
+        if step != NEVER:
+            size = sizes[storage]
+            changes[step] += size
+            changes[max(gone[storage], step + 1)] -= size
+    curve = packed(islice(accumulate(changes, initial=base), 1, len(ops) + 1), most)
+    at = max(range(len(curve)), key=curve.__getitem__, default=0)
+    alive = [
+        storage for storage, step in enumerate(born) if step != NEVER and step <= at < max(gone[storage], step + 1)
+    ]
+    return Memory(
+        peak_bytes=max(curve, default=base),
+        base_bytes=base,
+        at=at,
+        how="last reader" if graph.lifetimes is None else "lifetimes",
+        parts=_parts(graph, sizes, held, alive, born, gone),
+        holders=_holders(ops, sizes, alive, born),
+        curve=curve,
+    )
+
+
+def _parts(
+    graph: Graph,
+    sizes: Mapping[int, int] | Sequence[int],
+    held: Iterable[int],
+    alive: Iterable[int],
+    born: Sequence[int],
+    gone: Sequence[int],
+) -> dict[Part, int]:
+    """What is held at the peak, by what it is."""
+    values, ops, lifetimes = graph.values, graph.ops, graph.lifetimes
+    inputs = {values[i].storage for i in graph.inputs}
+    outputs = {values[i].storage for i in graph.outputs}
+    gradients = lifetimes.gradients if lifetimes else frozenset[int]()
+    trains = len(ops) > 0 and ops[-1].phase != "forward"
+    forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
+    found = dict.fromkeys(PARTS, 0)
+    state = lifetimes.state if lifetimes else frozenset[int]()
+    for storage in state.union(held):
+        found["optimizer" if storage in state else "inputs" if storage in inputs else "weights"] += sizes[storage]
+    for storage in alive:
+        part: Part = "temporary"
+        if storage in gradients:
+            part = "gradients"
+        elif storage in outputs:
+            part = "outputs"
+        elif born[storage] < forward_ends < gone[storage]:
+            part = "saved"
+        found[part] += sizes[storage]
+    return {part: size for part, size in found.items() if size}
+
+
+def _holders(
+    ops: Sequence[Op], sizes: Mapping[int, int] | Sequence[int], alive: Iterable[int], born: Sequence[int]
+) -> tuple[Holder, ...]:
+    """Whose results are alive, the largest sum first."""
+    found: dict[str, list[int]] = {}
+    for storage in alive:
+        if size := sizes[storage]:
+            found.setdefault(ops[born[storage]].module, []).append(size)
+    holders = [Holder(module=module, bytes=sum(held), tensors=len(held)) for module, held in found.items()]
+    return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module)))

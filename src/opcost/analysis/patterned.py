@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from opcost.analysis.memory import NEVER, follow
 from opcost.core.cost import Cost
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import Graph, Op, TensorSpec
+from opcost.core.memory import Memory
 from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Joined, Pattern, PatternedOps, PatternedValues, Single
 
@@ -65,21 +66,17 @@ class Walk(NamedTuple):
     """The operators without a price, by the module that runs them and how often, in the order of the first time."""
     read: set[int]
     """The memory of leaves that some operator reads."""
-    peak_bytes: int
+    memory: Memory
 
 
 class _Plan:
     """What a pattern does to memory, wherever it runs."""
 
-    __slots__ = ("born", "new", "own", "touched", "touches")
+    __slots__ = ("new", "own", "touched", "touches")
 
-    def __init__(
-        self, pattern: Pattern, new: list[list[int]], born: list[int], touches: list[tuple[int, int, bool]]
-    ) -> None:
+    def __init__(self, own: Collection[int], new: list[list[int]], touches: list[tuple[int, int, bool]]) -> None:
         self.new = new
         """The new memory of each operator, by the value that made it."""
-        self.born = born
-        """Bytes of it."""
         self.touches = touches
         """Every value with an operator that reads or makes it, and whether it reads it, in the order of the operators."""
         last: dict[int, int] = {}
@@ -87,9 +84,9 @@ class _Plan:
         for at, offset, reads in touches:
             last[at] = offset
             read[at] = reads or read.get(at, False)
-        own = frozenset(pattern.new)
-        self.own = [last.pop(at) if at in own else 0 for at in range(len(pattern.specs))]
-        """Of every value that is made in memory of its own the last operator that reads or makes it."""
+        made = {at: offset for offset, places in enumerate(new) for at in places}
+        self.own = [(at, made[at], last.pop(at)) for at in own]
+        """Every value in memory of its own, the operator that makes it, and the last one that reads or makes it."""
         self.touched = [(at, offset, read[at]) for at, offset in last.items()]
         """The same of others, which lie in some memory before or among those, and whether an operator reads them."""
 
@@ -97,9 +94,8 @@ class _Plan:
 def _plan_of(pattern: Single) -> _Plan:
     new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
     return _Plan(
-        pattern,
+        pattern.new,
         new,
-        [sum(_size(pattern.specs[at])[1] for at in made) for made in new],
         [
             (at, offset, reads)
             for offset, op in enumerate(pattern.ops)
@@ -117,7 +113,7 @@ def _plan_of_joined(pattern: Joined, plans: Sequence[_Plan]) -> _Plan:
         for at, offset, reads in plan.touches:
             touches.append((first + at if at >= 0 else places[~at], len(new) + offset, reads))
         new += [[first + at for at in made] for made in plan.new]
-    return _Plan(pattern, new, [size for plan in plans for size in plan.born], touches)
+    return _Plan(pattern.new, new, touches)
 
 
 class _Pricing:
@@ -195,45 +191,43 @@ class _Pricing:
         return rows
 
 
-def walk(ops: PatternedOps, values: PatternedValues, outputs: tuple[int, ...], price: PriceOp) -> Walk:
+def walk(graph: Graph, price: PriceOp) -> Walk:
     """Price every step and follow the memory."""
+    ops, values = graph.ops, graph.values
+    assert isinstance(ops, PatternedOps)
+    assert isinstance(values, PatternedValues)
     steps, specs, storages = ops.steps, values.specs, values.storages
     sizes = _storage_bytes(values)
     held = {storages[vid] for vid in values.roles}
     pricing = _Pricing(values, sizes, held, min(steps.firsts, default=0), price)
     priced: list[Chunks] = []
-    last = array("i", bytes(4 * len(specs)))
+    born = array("i", [NEVER]) * len(specs)
+    gone = array("i", [0]) * len(specs)
     read = bytearray(len(specs))
-    changes = array("q")
-    at_argument = 0
+    index = at_argument = 0
     for pattern, first, module in zip(steps.patterns, steps.firsts, steps.modules, strict=True):
         arguments = steps.arguments[at_argument : at_argument + pattern.arity]
         at_argument += pattern.arity
-        index = len(changes)
         plan = pricing.plan(pattern)
-        changes.extend(plan.born)
-        last[first : first + len(plan.own)] = array("i", [index + offset for offset in plan.own])
-        for at, offset, reads in plan.touched:
+        for at, made, last in plan.own:
+            born[first + at] = index + made
+            gone[first + at] = index + last + 1
+        for at, last, reads in plan.touched:
             storage = storages[first + at if at >= 0 else arguments[~at]]
-            last[storage] = max(last[storage], index + offset)
+            gone[storage] = max(gone[storage], index + last + 1)
             if reads:
                 read[storage] = 1
-        if pricing.taken_over:
-            for offset, new in enumerate(plan.new):
-                for at in new:
-                    if first + at in pricing.taken_over:
-                        changes[index + offset] -= sizes[first + at]
         priced.append(pricing.step(pattern, arguments, first, module, index))
-    changes.append(0)
-    kept = held | {storages[vid] for vid in outputs}
-    for vid, storage in enumerate(storages):
-        if vid == storage and vid not in kept:
-            changes[last[vid] + 1] -= sizes[vid]
+        index += pattern.length
+    for storage in pricing.taken_over:
+        born[storage] = NEVER
+    for vid in graph.outputs:
+        gone[storages[vid]] = index
     return Walk(
         PatternedRows(ops, priced),
         *_summed(steps.modules, priced),
         {storage for storage in held if read[storage]},
-        max(accumulate(changes, initial=sum(sizes[storage] for storage in held))),
+        follow(graph, sizes, held, born, gone),
     )
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from opcost.analysis.choice import decided
-from opcost.analysis.memory import peak_bytes, storage_bytes
+from opcost.analysis.memory import memory, storage_bytes
 from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Graph, Op, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.kinds import check_operator
+from opcost.core.memory import Memory
 from opcost.core.report import (
     Coverage,
     ModuleCost,
@@ -46,7 +47,7 @@ def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
         parameters=parameters,
         totals=modules[0].total,
         phases=found.phases or {"forward": ZERO},
-        peak_bytes=found.peak_bytes,
+        memory=found.memory,
         coverage=found.coverage,
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
@@ -64,7 +65,7 @@ class _Found(NamedTuple):
     own: dict[str, Stats]
     """What each module's own operators cost."""
     phases: dict[Phase, Cost]
-    peak_bytes: int
+    memory: Memory
     read: set[int]
     """The memory that operators read."""
     coverage: Coverage
@@ -87,7 +88,7 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention) -> _Found:
         rows,
         {path: stats_of(found) for path, found in own_rows.items()},
         phases,
-        peak_bytes(graph, sizes),
+        memory(graph, sizes),
         {values[i].storage for op in graph.ops for i in op.inputs},
         _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
     )
@@ -95,18 +96,16 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention) -> _Found:
 
 def _by_pattern(graph: Graph, rules: Rules, convention: Convention) -> _Found:
     """The same of a run that is stored as patterns, all of it forward."""
-    assert isinstance(graph.ops, PatternedOps)
-    assert isinstance(graph.values, PatternedValues)
     reasons: dict[int, str] = {}
 
     def price(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
         cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         return cost, rule
 
-    rows, sums, missed, read, peak = walk(graph.ops, graph.values, graph.outputs, price)
+    rows, sums, missed, read, memory = walk(graph, price)
     own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
     phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
-    return _Found(rows, own, phases, peak, read, _coverage(len(rows), missed, reasons))
+    return _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
 
 
 class _Sizes(dict[int, "tuple[int, int] | None"]):

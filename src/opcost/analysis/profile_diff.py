@@ -20,7 +20,7 @@ class Key(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Time and executions of one key in one profile."""
+    """Time and executions of one key in one run of a profile."""
 
     time_ns: int = 0
     count: int = 0  # type: ignore[assignment]  # a tuple has a method of this name
@@ -80,4 +80,5 @@ def _spent(profile: Profile, side: Side) -> dict[Key, Spent]:
         key = Key(row.module, row.type, shapes_text(row.ins)) if row else Key("", LABELS["type"](part), "")
         known = found.get(key, Spent())
         found[key] = Spent(known.time_ns + part.time_ns, known.count + part.count)
-    return found
+    runs = profile.runs
+    return {key: Spent(round(spent.time_ns / runs), round(spent.count / runs)) for key, spent in found.items()}

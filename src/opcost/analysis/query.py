@@ -22,8 +22,8 @@ from opcost.analysis.part import (
     usual_side,
 )
 from opcost.analysis.where import compile_where
-from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole
-from opcost.core.devices import Device
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole, over_runs
+from opcost.core.devices import Device, named_by_driver
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.kinds import KINDS
@@ -111,6 +111,8 @@ def ask(profile: Profile, question: Question) -> Answer:
     from opcost.rules import default_rules
 
     profile = with_costs(profile, default_rules(), Convention(causal=question.causal))
+    if question.device is None:
+        question = replace(question, device=named_by_driver(profile.meta.get("gpu") or profile.meta.get("device", "")))
     side = question.side or usual_side(profile)
     loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
     host_total, device_total = _totals(profile)
@@ -132,6 +134,11 @@ def ask(profile: Profile, question: Question) -> Answer:
         lines.append(replace(line, role="unattributed", share=_share(line.time_ns, total), unpriced=0))
     lines.append(asker.total_line([*parts, *loose]))
     device = question.device
+    runs = profile.runs
+    is_per_run = runs > 1 and bool(keys or question.aggregate) and not _tells_runs_apart(question, keys)
+    told = runs if is_per_run else 1
+    if is_per_run:
+        lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
     return Answer(
         meta=profile.meta,
         side=side,
@@ -139,11 +146,13 @@ def ask(profile: Profile, question: Question) -> Answer:
         how=asker.how if keys or question.aggregate else "",
         lines=tuple(lines),
         percentiles=question.percentiles,
-        total_ns=total,
-        host_ns=host_total,
-        device_ns=device_total,
-        unattributed_ns=sum(kernel.duration_ns for kernel in profile.unattributed),
-        wall_ns=profile.wall_ns,
+        total_ns=over_runs(total, told),
+        host_ns=over_runs(host_total, told),
+        device_ns=over_runs(device_total, told),
+        unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), told) or 0,
+        wall_ns=over_runs(profile.wall_ns, told),
+        runs=runs,
+        is_per_run=is_per_run,
         devices=busy.devices(profile),
         peak=device.told if device else "",
         notes=(*profile.notes, *_convention(profile, question), *_absent(profile, question), *_peak_notes(lines)),
@@ -256,6 +265,10 @@ def _totals(profile: Profile) -> tuple[float | None, float | None]:
     device = [row.device_ns for row in profile.rows if row.device_ns is not None]
     device += [kernel.duration_ns for kernel in profile.unattributed]
     return (sum(host) if host else None), (sum(device) if device else None)
+
+
+def _tells_runs_apart(question: Question, keys: Sequence[str]) -> bool:
+    return "step" in keys or re.search(r"\bstep\b", question.where or "") is not None
 
 
 def _share(time: float | None, total: float | None) -> float | None:

@@ -29,7 +29,7 @@ PAGE = 5_000
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
-    "exact", "width", "causal",
+    "exact", "width", "causal", "by",
 )  # fmt: skip
 """Options that MegEngine's text has no place for."""
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
@@ -95,13 +95,14 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     """The answer in one of our views."""
     from opcost.analysis.query import ask
     from opcost.core.plugin import PROFILE_VIEWS, load
-    from opcost.views.answer_page import summary_lines
+    from opcost.views.answer_page import summary_lines, verdict_lines
     from opcost.views.view import option_names
 
-    if not question.aggregate_by:
+    if not question.aggregate_by and choice.by == "operator":
         question = replace(question, aggregate_by=profile.usual_keys)
     if choice.print_only == "summary":
-        return "\n".join(map(printable, summary_lines(ask(profile, question)))) + "\n"
+        answer = ask(profile, question)
+        return "\n".join(map(printable, (*verdict_lines(answer), *summary_lines(answer)))) + "\n"
     if choice.print_only is not None:
         question = replace(question, side=choice.print_only)
     answers = [ask(profile, question)]

@@ -75,6 +75,13 @@ class AnalyzeChoice:
             help="Sort by a column, largest first; +COL for the smallest first. What is missing comes last.",
         ),
     ] = "time"
+    by: Annotated[
+        Literal["operator", "execution"],
+        parameter(
+            show_default=True,
+            help="One line per operator (of a trace without names: per type), or one for each execution.",
+        ),
+    ] = "operator"
     aggregate_by: Annotated[
         tuple[str, ...],
         parameter(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from opcost.cli.options import CountChoice, FrontEndChoice, InputChoice
+from opcost.comparing import Place, check_place
 from opcost.core.limit import Limit, parse_limit
+from opcost.core.quantity import HELD
 from opcost.core.reading import whole
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.wording import shortened
@@ -35,6 +37,8 @@ class Budgeted:
     choice: CountChoice
     limits: tuple[Limit, ...]
     allow_uncounted: bool = False
+    place: Place = field(default_factory=Place)
+    """Where it would run, for a limit on its latency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,16 +118,16 @@ def _in(path: Path, place: str) -> Iterator[None]:
 
 def _model(name: str, table: Mapping[str, Any], path: Path, place: str) -> Budgeted:
     entries = {key.replace("-", "_"): value for key, value in table.items()}
-    _known(entries, ("source", "limits", "allow_uncounted", *_MODEL, *_COUNTING, *_own_options()), "key")
+    _known(entries, ("source", "limits", "allow_uncounted", *_PLACE, *_MODEL, *_COUNTING, *_own_options()), "key")
     if "source" not in entries:
         raise OpcostError("no source is given", hint='write source = "timm:resnet50"')
     limits = []
     for quantity, limit in _table(entries.get("limits", {})).items():
         with _in(path, f"{place}.limits.{quantity}"):
-            limits.append(parse_limit(quantity, limit))
+            limits.append(parse_limit(quantity, limit, HELD))
     own = {option: _option(entries[option]) for option in _own_options() if option in entries}
     told = {}
-    for key, read in (*_MODEL.items(), *_COUNTING.items()):
+    for key, read in (*_MODEL.items(), *_COUNTING.items(), *_PLACE.items()):
         if key in entries:
             with _in(path, f"{place}.{key}"):
                 told[key] = read(entries[key])
@@ -132,12 +136,17 @@ def _model(name: str, table: Mapping[str, Any], path: Path, place: str) -> Budge
     choice = CountChoice(
         model=model, frontend=replace(FrontEndChoice(), **own), **{key: told[key] for key in _COUNTING if key in told}
     )
+    place_of = Place(**{key: told[key] for key in _PLACE if key in told})
+    if place_of.calibration is not None:
+        place_of = place_of._replace(calibration=path.parent / place_of.calibration)
+    check_place(place_of, limits)
     return Budgeted(
         name=name,
         source=_beside(path, _of(str, entries["source"])),
         choice=choice,
         limits=tuple(limits),
         allow_uncounted=_of(bool, entries.get("allow_uncounted", False)),
+        place=place_of,
     )
 
 
@@ -150,7 +159,7 @@ def _beside(path: Path, source: str) -> str:
 
 
 def _own_options() -> list[str]:
-    return [field.name for field in fields(FrontEndChoice)]
+    return [each.name for each in fields(FrontEndChoice)]
 
 
 def _option(value: object) -> object:
@@ -208,6 +217,7 @@ _MODEL: dict[str, Callable[[object], Any]] = {
     "image": _is(int),
     "dtype": _is(str),
 }
+_PLACE: dict[str, Callable[[object], Any]] = {"device": _is(str), "calibration": _is(str), "execution": _is(str)}
 _COUNTING: dict[str, Callable[[object], Any]] = {
     "train": _is(bool),
     "backward": _is(bool),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group
 
@@ -11,7 +11,9 @@ from opcost.cli.budget_file import NAMES, Budgeted, BudgetFile, find_budgets
 from opcost.cli.counting import sources_of
 from opcost.cli.options import MODEL, CountChoice, parameter
 from opcost.cli.tables import TableChoice, check_tables, show_tables
+from opcost.comparing import Place, check_place, with_latency
 from opcost.core.limit import Limit, parse_condition, parse_limit
+from opcost.core.quantity import HELD
 from opcost.core.writing import check_writable
 from opcost.errors import OpcostError, UnknownName
 
@@ -38,6 +40,19 @@ def check(
     max_activation_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that the forward pass writes.")] = None,
     max_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that operators read and write.")] = None,
     max_peak_bytes: Annotated[str | None, SIZE, parameter(help="Highest memory in use at once.")] = None,
+    max_latency: Annotated[
+        str | None, parameter(group=BUDGET, metavar="TIME", help="Predicted time of one pass on --device, as 5ms.")
+    ] = None,
+    device: Annotated[
+        str | None, parameter(group=BUDGET, metavar="NAME", help="For a limit on latency: h200, h100, a100, ...")
+    ] = None,
+    calibration: Annotated[
+        Path | None, parameter(group=BUDGET, metavar="FILE", help="What opcost calibrate wrote on that device.")
+    ] = None,
+    execution: Annotated[
+        Literal["graph", "eager", "compiled"] | None,
+        parameter(group=BUDGET, help="How it runs there, as for opcost predict."),
+    ] = None,
     limit: Annotated[
         tuple[str, ...],
         parameter(
@@ -83,18 +98,23 @@ def check(
         "activation_bytes": max_activation_bytes,
         "bytes": max_bytes,
         "peak_bytes": max_peak_bytes,
+        "latency": max_latency,
     }
-    limits = [parse_limit(name, text) for name, text in most.items() if text is not None]
-    limits += [parse_condition(text) for text in limit]
+    limits = [parse_limit(name, text, HELD) for name, text in most.items() if text is not None]
+    limits += [parse_condition(text, HELD) for text in limit]
+    place = Place(device, calibration, execution)
     check_tables(shown)
     if save_baseline is not None:
         check_writable(save_baseline)
     if limits:
         if config is not None:
             raise OpcostError("limits are given, and a file of budgets too", hint="leave one of them out")
-        models = _typed(sources, limits, choice or CountChoice(), allow_uncounted=allow_uncounted)
+        check_place(place, limits)
+        models = _typed(sources, limits, choice or CountChoice(), place, allow_uncounted=allow_uncounted)
     else:
         file = _file(config, sources)
+        if place != Place():
+            raise OpcostError(f"where models run stands in {file.path}", hint='write it there: device = "h200"')
         if choice is not None and choice != CountChoice():
             raise OpcostError(f"how models are counted stands in {file.path}", hint="write the option there")
         models = _chosen(file, sources, allow_uncounted=allow_uncounted)
@@ -107,12 +127,12 @@ def check(
     judged, counted = [], {}
     for model in models:
         (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet)
-        costs = costs_of(held, model.name)
+        costs, limited = with_latency(costs_of(held, model.name), held, model.limits, model.place)
         counted[model.name] = (model.source, costs.totals)
         judged.append(
             judge(
                 costs,
-                model.limits,
+                limited,
                 source="" if model.source == model.name else model.source,
                 before=before.get(model.name),
                 allow_uncounted=model.allow_uncounted,
@@ -126,13 +146,20 @@ def check(
 
 
 def _typed(
-    sources: tuple[str, ...], limits: list[Limit], choice: CountChoice, *, allow_uncounted: bool
+    sources: tuple[str, ...], limits: list[Limit], choice: CountChoice, place: Place, *, allow_uncounted: bool
 ) -> list[Budgeted]:
     """What is on the command line: the same limits for every source."""
     if not sources:
         raise OpcostError("there is nothing to check", hint="name a model: opcost check SOURCE --max-macs 4.2G")
     return [
-        Budgeted(name=source, source=source, choice=choice, limits=tuple(limits), allow_uncounted=allow_uncounted)
+        Budgeted(
+            name=source,
+            source=source,
+            choice=choice,
+            limits=tuple(limits),
+            allow_uncounted=allow_uncounted,
+            place=place,
+        )
         for source in dict.fromkeys(sources)
     ]
 

@@ -54,6 +54,7 @@ def report_of(
             decode=choice.decode,
             cache=choice.cache,
             static=choice.static,
+            cache_dtype=choice.cache_dtype,
             dtype=choice.model.dtype,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,

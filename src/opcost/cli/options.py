@@ -83,6 +83,14 @@ CacheTokens = Annotated[
 StaticCache = Annotated[
     int | None, parameter(group=TEXT, metavar="N", help="A static cache of N tokens in place of one that grows.")
 ]
+CacheType = Annotated[
+    str | None,
+    parameter(
+        group=TEXT,
+        metavar="TYPE",
+        help="The type that the cache is kept in, such as int8: what it takes is told in it.",
+    ),
+]
 Arguments = Annotated[
     tuple[str, ...],
     parameter(
@@ -114,11 +122,12 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "all allow_uncounted arg backward bar_length_max baseline batch by cache cal_activations cal_flops cal_params causal "
-    "cold_l2 columns config convention debug decode depth device dtype eval exact fail_if format help host_only image input "
-    "layout limit load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_bytes max_flops "
-    "max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real optimizer output prefill profile_host quantity "
-    "quiet real repeat save_baseline seconds set sort static style tokens top train version view warmup width".split()
+    "all allow_uncounted arg backward bar_length_max baseline batch by cache cache_dtype cal_activations cal_flops "
+    "cal_params causal cold_l2 columns config convention debug decode depth device dtype eval exact fail_if format "
+    "help host_only image input layout limit load_input_data log_path logging_to_stdout max_activation_bytes "
+    "max_activations max_bytes max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real "
+    "optimizer output prefill profile_host quantity quiet real repeat save_baseline seconds set sort static style "
+    "tokens top train version view warmup width".split()
 )
 """Flags of the commands that count or run; no option of a front end or recorder can be called so."""
 
@@ -184,6 +193,7 @@ class CountChoice:
     decode: Decode = None
     cache: CacheTokens = None
     static: StaticCache = None
+    cache_dtype: CacheType = None
     train: Annotated[
         bool | None,
         parameter(

@@ -104,6 +104,7 @@ def _about(choice: CountChoice) -> dict[str, Any]:
         "prefill": choice.prefill,
         "decode": choice.decode,
         "static": choice.static,
+        "cache_dtype": choice.cache_dtype,
         "mode": mode_of(train=choice.train),
         "causal": choice.causal,
     }

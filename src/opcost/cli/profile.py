@@ -1,4 +1,4 @@
-"""`opcost profile SOURCE -o FILE`."""
+"""`opcost profile SOURCE`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import InputError
 from opcost.profiles import Profile
 from opcost.recorders.registry import recorders
-from opcost.wording import some
 
 RecorderChoice: Any = flags_of(recorders(), "recorder")
 """The options that only one recorder has."""
 
 RUNNING = Group("What is run", sort_key=2)
 WRITING = Group("What is written", sort_key=3)
+SHOWN = 10
+"""Lines of the table, the longest first."""
+COLUMNS = "name,count,time,share,computation,flops,memory"
+"""The time beside the cost."""
 
 
 @cyclopts.Parameter(name="*", group=RUNNING)
@@ -81,14 +84,14 @@ def profile(
     /,
     *,
     output: Annotated[
-        Path,
+        Path | None,
         parameter(
             name=["--output", "-o"],
             group=WRITING,
             metavar="FILE",
-            help="The file to write; .json keeps everything.",
+            help="Write the profile to this file; .json keeps everything, for `opcost analyze`.",
         ),
-    ],
+    ] = None,
     layout: Annotated[
         Literal["opcost", "megengine", "chrome"],
         parameter(
@@ -100,19 +103,27 @@ def profile(
     choice: RunChoice | None = None,
     quiet: Quiet = False,
 ) -> int:
-    """Run a model, measure every operator, and write the profile."""
-    check_writable(output)
-    if not is_stream(output):
-        suffix = view_for_suffix(output, PROFILE_VIEWS).suffix
-        if layout != "opcost" and suffix != ".json":
-            raise InputError(
-                f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"
-            )
-    found = _recorded(source, choice or RunChoice(), quiet=quiet)
-    if layout == "opcost":
-        found.save(output)
+    """Run a model, measure every operator, and show where the time of a run goes."""
+    if output is None:
+        if layout != "opcost":
+            raise InputError(f"--layout {layout} is for a file, and none is named", hint="-o FILE.json")
     else:
-        write_text(output, _text(found, layout))
+        check_writable(output)
+        if not is_stream(output):
+            suffix = view_for_suffix(output, PROFILE_VIEWS).suffix
+            if layout != "opcost" and suffix != ".json":
+                raise InputError(
+                    f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"
+                )
+    found = _recorded(source, choice or RunChoice(), quiet=quiet)
+    if output is not None:
+        if layout == "opcost":
+            found.save(output)
+        else:
+            write_text(output, _text(found, layout))
+    if output is None or not (quiet or is_stream(output)):
+        answer = found.query(aggregate_by=found.usual_keys, top=SHOWN)
+        sys.stdout.write(answer.render("table", columns=COLUMNS) + "\n")
     if not quiet:
         _tell(found, output, layout)
     return 0
@@ -153,15 +164,16 @@ def _text(profile: Profile, layout: str) -> str:
     return dumps(profile)
 
 
-def _tell(profile: Profile, output: Path, layout: str) -> None:
+def _tell(profile: Profile, output: Path | None, layout: str) -> None:
     from opcost.recorders.timing import percentile
 
     p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
     say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
     say(
-        f"profiled    {profile.meta['steps']} runs, {len(profile.rows)} operators, {profile.meta['overhead']} time per run"
+        f"profiled    {profile.runs} runs of {len(profile.rows) / profile.runs:g} operators, overhead {profile.meta['overhead']}"
     )
-    for note in some([note.text for note in profile.notes]):
-        say(f"note        {note}")
+    if output is None:
+        say("written     nothing; -o FILE.json keeps the profile for opcost analyze")
+        return
     hint = "" if layout == "chrome" or output.suffix not in ("", ".json") else f"; ask it with: opcost analyze {output}"
     say(f"written     {output}{hint}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note, TensorSpec
@@ -31,7 +31,7 @@ class AnswerLine:
     labels: Mapping[str, str]
     """What it is: the keys that were asked for, or everything that is known of a single operator."""
     id: int | None = None
-    count: int = 1
+    count: float = 1
     """Executions."""
     time_ns: float | None = None
     """The time that was asked for: on the device or on the host, whole or waiting."""
@@ -44,7 +44,7 @@ class AnswerLine:
     """Bytes that must move without fusion."""
     priced_ns: float | None = None
     """The time in which that was done; what has no price is not in it."""
-    unpriced: int = 0
+    unpriced: float = 0
     """Executions without a price; with some, computation and memory are lower bounds."""
     unpriced_share: float | None = None
     """Of the time in which work was done, the part without a price."""
@@ -54,7 +54,7 @@ class AnswerLine:
     """Of the times of single executions, in the order of `Answer.percentiles`."""
     kernels: tuple[KernelUse, ...] = ()
     """The longest first."""
-    launches: int = 0
+    launches: float = 0
     """Kernels that were launched, by all executions together."""
     delay_ns: float | None = None
     """From the launch of a kernel to its beginning, the median; unknown where the trace has no launches."""
@@ -85,9 +85,20 @@ class AnswerLine:
     def launches_per_call(self) -> float | None:
         return self.launches / self.count if self.count and self.launches else None
 
+    def per_run(self, runs: int) -> AnswerLine:
+        """The same of one of so many runs: all that is a sum, divided."""
+        sums: dict[str, Any] = {name: over_runs(getattr(self, name), runs) for name in _SUMS}
+        return replace(self, **sums)
+
     @property
     def above_peak(self) -> bool:
         return max(self.of_peak_flops or 0.0, self.of_peak_bandwidth or 0.0) > 1.0
+
+
+_SUMS = (
+    "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "priced_ns", "unpriced", "launches",
+    "cumulative_ns",
+)  # fmt: skip
 
 
 class Busy(NamedTuple):
@@ -111,6 +122,21 @@ class Busy(NamedTuple):
     delay_ns: float | None = None
     """From launch to beginning: the median of them, and what nine of ten stay below."""
     delay_p90_ns: float | None = None
+    communication_ns: int = 0
+    """Of the busy time that in which nothing but collectives ran, and below that in which nothing but copies did."""
+    copies_ns: int = 0
+    idle_host_ns: int = 0
+    """Of the idle time that in which the host had not launched the next work yet, as far as launches are known."""
+    idle_synchronised_ns: int = 0
+    """The same after the host had waited for the device."""
+    idle_input_ns: int = 0
+    """The same while the host waited for the next batch."""
+    idle_launch_ns: int = 0
+    """Between the launch of the next work, or the end of the last, and its beginning."""
+    steps: int = 0
+    """Steps that the profiler's schedule marked; the first, which may warm up, and the median of the others."""
+    first_step_ns: float | None = None
+    step_ns: float | None = None
 
     @property
     def idle_ns(self) -> int:
@@ -137,8 +163,12 @@ class Answer:
     """Of the chosen side, over the whole profile, unattributed work included; never filtered."""
     host_ns: float | None = None
     device_ns: float | None = None
-    unattributed_ns: int = 0
-    wall_ns: int | None = None
+    unattributed_ns: float = 0
+    wall_ns: float | None = None
+    runs: int = 1
+    """Runs of the model that the profile holds."""
+    is_per_run: bool = False
+    """Whether everything but times of single executions is told of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
     peak: str = ""
     """The device whose peaks were used, with their source."""
@@ -160,6 +190,13 @@ class Answer:
         from opcost.core.plugin import PROFILE_VIEWS, load
 
         return str(load(PROFILE_VIEWS, view).render(self, **options))
+
+
+def over_runs(total: float | None, runs: int) -> float | None:
+    """Of a sum over so many runs the part of one, whole where it is."""
+    if total is None:
+        return None
+    return total // runs if total % runs == 0 else total / runs
 
 
 def _per_second(amount: float | None, time_ns: float | None) -> float | None:

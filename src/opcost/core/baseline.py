@@ -10,7 +10,7 @@ import msgspec
 
 from opcost.core import document
 from opcost.core.harmless import json_text
-from opcost.core.quantity import QUANTITIES, amounts_of
+from opcost.core.quantity import LATENCY, QUANTITIES, amounts_of
 from opcost.core.reading import head_of
 from opcost.core.schema import load as load_report
 from opcost.core.writing import write_text
@@ -34,7 +34,7 @@ def _read(data: _Baseline) -> dict[str, Amounts]:
     for name, model in data.models.items():
         document.believe(f"models.{name}", model.totals.values())
     return {
-        name: {key: model.totals[key] for key in QUANTITIES if key in model.totals}
+        name: {key: amount for key, amount in model.totals.items() if key in QUANTITIES or key.startswith(LATENCY.name)}
         for name, model in data.models.items()
     }
 

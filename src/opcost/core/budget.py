@@ -9,6 +9,7 @@ from opcost.core.limit import Limit
 from opcost.core.quantity import Quantity
 from opcost.core.report import Uncounted
 from opcost.core.shown import Shown
+from opcost.core.units import format_time
 
 Word: TypeAlias = Literal["ok", "EXCEEDED", "UNKNOWN", "new", ""]
 """Of a limit: kept, not kept, not known because operators have no price, about a change of what is new. Empty without a limit."""
@@ -34,9 +35,10 @@ class Held:
         return None if self.before is None else self.amount - self.before
 
     def __str__(self) -> str:
-        was = "" if self.before is None else f", it was {self.before:,}"
+        told = format_time if self.quantity.unit == "time" else "{:,}".format
+        was = "" if self.before is None else f", it was {told(self.before)}"
         allowed = f"{self.limit.text} is allowed" if self.limit else "no limit"
-        return f"{self.model}: {self.quantity.title} {self.amount:,}, and {allowed}{was}"
+        return f"{self.model}: {self.quantity.title} {told(self.amount)}, and {allowed}{was}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,8 @@ class Device:
     """The maker's document."""
     url: str = ""
     """Its address, or that of a page that repeats its figures."""
+    driver: str = ""
+    """What its driver calls it, as a regular expression; empty where a driver tells only a part of it, as of two dies."""
     halved: bool = False
     """The document prints rates of matrix units with sparsity, twice those here."""
 
@@ -66,6 +68,7 @@ def _read(
     source: str,
     url: str,
     tera: dict[str, float],
+    driver: str = "",
     halved: bool = False,
     bfloat16: bool = True,
 ) -> Device:
@@ -73,7 +76,9 @@ def _read(
     if bfloat16 and "float16" in tera:
         tera["bfloat16"] = tera["float16"]
     flops = {dtype: round(peak * TERA) for dtype, peak in tera.items()}
-    return Device(name=name, flops=flops, bandwidth=round(bandwidth * GIGA), source=source, url=url, halved=halved)
+    return Device(
+        name=name, flops=flops, bandwidth=round(bandwidth * GIGA), source=source, url=url, driver=driver, halved=halved
+    )
 
 
 DEVICES: Mapping[str, Device] = {entry["name"]: _read(**entry) for entry in table(__package__, "devices.json")}
@@ -94,6 +99,14 @@ def device(name: str) -> Device:
         DEVICES,
         hint=f"known devices: {', '.join(DEVICES)}; measured peaks can be given instead: --peak-flops, --peak-bandwidth",
     )
+
+
+def named_by_driver(name: str) -> Device | None:
+    """The device that a driver calls so, such as `NVIDIA H100 80GB HBM3`; None where that is none of the table's, or unsure."""
+    for found in DEVICES.values():
+        if found.driver and re.search(rf"(?<!\w){found.driver}(?!\w)", name):
+            return found
+    return None
 
 
 def measured(flops: int | None, bandwidth: int | None) -> Device:

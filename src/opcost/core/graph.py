@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.dtype import nbytes
 from opcost.core.kinds import check_operator
+from opcost.core.memory import Lifetimes
 from opcost.errors import GraphError, OpcostError
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
@@ -143,6 +144,8 @@ class Graph:
     outputs: tuple[int, ...] = ()
     choices: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Branches of which one is taken, as the operators from one index up to another; what lies inside comes before."""
+    lifetimes: Lifetimes | None = None
+    """When a run let its memory go; None of a model that did not run, where the last reader of a tensor frees it."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
 

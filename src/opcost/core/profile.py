@@ -89,7 +89,18 @@ class Profile:
     """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""
 
     @property
+    def runs(self) -> int:
+        """Runs of one model that opcost recorded; steps of another's trace may each be something else, and are one."""
+        steps = {row.step for row in self.rows} - {None} if self.meta.get("format") == "opcost" else ()
+        return len(steps) or 1
+
+    @property
     def usual_keys(self) -> tuple[str, ...]:
-        """What lines are added up by if nobody says: several runs of one model that opcost recorded are one line per operator."""
-        repeated = self.meta.get("format") == "opcost" and any(row.step for row in self.rows)
-        return ("name", "type") if repeated else ()
+        """What lines are added up by if nobody says.
+
+        Several runs of one model that opcost recorded are one line per operator, and executions that have no name of their own,
+        as in most traces, one line per type.
+        """
+        if self.runs > 1:
+            return ("name", "type")
+        return ("type",) if len(self.rows) > 1 and all(row.name == row.type for row in self.rows) else ()

@@ -49,6 +49,10 @@ QUANTITIES: dict[str, Quantity] = {
     for name, title in _TITLES.items()
 }
 """What a report tells of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
+LATENCY = Quantity("latency", "latency", "time", priced=True)
+"""What is predicted of a device, and no report tells by itself."""
+HELD: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}
+"""What models can be held to."""
 OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
 
 
@@ -59,6 +63,12 @@ def find_quantity(name: str, known: Mapping[str, Quantity] = QUANTITIES) -> Quan
     if key not in known:
         raise UnknownName("quantity", name.strip(), known)
     return known[key]
+
+
+def latency_on(device: str) -> Quantity:
+    """The latency on one device, which is another quantity than that on another."""
+    name = f"{LATENCY.name} on {device}"
+    return LATENCY._replace(name=name, title=name)
 
 
 def amount_of(report: Report, name: str) -> int:

@@ -9,6 +9,7 @@ from typing import IO, Any, NamedTuple
 
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
+from opcost.core.memory import Memory
 from opcost.errors import UnknownName
 
 
@@ -141,7 +142,8 @@ class Report:
     totals: Stats
     phases: Mapping[Phase, Cost]
     """The cost of each phase; more than one only where backward or update was asked for."""
-    peak_bytes: int
+    memory: Memory
+    """What is held over the execution, and the peak."""
     coverage: Coverage
     inputs: tuple[tuple[str, TensorSpec], ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
@@ -208,6 +210,11 @@ class Report:
             counts[name] = counts.get(name, 0) + 1
             found.setdefault(name, []).append(row)
         return _ranked({name: stats_of(rows) for name, rows in found.items()}, counts)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The highest sum of memory that is held at once."""
+        return self.memory.peak_bytes
 
     @property
     def unused(self) -> tuple[Parameter, ...]:

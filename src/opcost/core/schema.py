@@ -16,6 +16,7 @@ from opcost.core import document
 from opcost.core.checked import Bad
 from opcost.core.document import Number, entries, entry
 from opcost.core.graph import NO_ATTRS, Attrs, Call, Note, Op, Phase, TensorSpec
+from opcost.core.memory import Holder, How, Memory, Part, packed
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
 
@@ -88,6 +89,15 @@ class _Operator(msgspec.Struct, kw_only=True):
     activation_bytes: int
 
 
+class _Memory(msgspec.Struct):
+    base_bytes: Number
+    at: Number
+    how: How
+    parts: dict[Part, Number]
+    holders: tuple[Holder, ...]
+    curve: list[Number]
+
+
 class _Report(msgspec.Struct):
     schema: str
     meta: dict[str, str]
@@ -106,6 +116,8 @@ class _Report(msgspec.Struct):
     calls: _Calls
     operators: list[_Operator]
     specs: list[document.SpecRecord]
+    memory: _Memory | None = None
+    """None in files that were written before there was more to say of it than the peak."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -155,6 +167,7 @@ def to_dict(report: Report) -> dict[str, Any]:
     parameters = [
         _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
     ]
+    memory = report.memory
     return document.builtins_of(
         _Report(
             schema=SCHEMA,
@@ -174,6 +187,9 @@ def to_dict(report: Report) -> dict[str, Any]:
             calls=calls,
             operators=operators.entries,
             specs=specs.entries,
+            memory=_Memory(
+                memory.base_bytes, memory.at, memory.how, dict(memory.parts), memory.holders, list(memory.curve)
+            ),
         )
     )
 
@@ -230,7 +246,7 @@ def _read(data: _Report) -> Report:
         ),
         totals=_stats(data.totals, "totals"),
         phases={phase: document.read_cost(cost, "phases") for phase, cost in data.phases.items()},
-        peak_bytes=data.peak_bytes,
+        memory=_memory(data.memory, data.peak_bytes),
         coverage=coverage,
         inputs=tuple((given.name, entry(specs, given.spec, "inputs")) for given in data.inputs),
         outputs=entries(specs, data.outputs, "outputs"),
@@ -241,6 +257,21 @@ def _read(data: _Report) -> Report:
     )
     _check_tree(report)
     return report
+
+
+def _memory(data: _Memory | None, peak_bytes: int) -> Memory:
+    if data is None:
+        return Memory(peak_bytes=peak_bytes, base_bytes=0, at=0, how="last reader")
+    document.believe("memory", [data.base_bytes, *data.parts.values(), *data.curve])
+    return Memory(
+        peak_bytes=peak_bytes,
+        base_bytes=data.base_bytes,
+        at=data.at,
+        how=data.how,
+        parts=data.parts,
+        holders=data.holders,
+        curve=packed(data.curve, max(data.curve, default=0)),
+    )
 
 
 def _check_tree(report: Report) -> None:

@@ -75,7 +75,7 @@ class GraphBuilder:
             ops=tuple(self.ops),
             notes=tuple(self.notes),
             meta=meta,
-            **{name: tuple(part) for name, part in parts.items()},
+            **{name: tuple(part) for name, part in parts.items()},  # type: ignore[arg-type]
         )
 
 

@@ -49,10 +49,12 @@ class Text(NamedTuple):
     """Tokens that are in the cache before."""
     static: int | None = None
     """The length of a static cache, which is there from the start; without it the cache grows."""
+    cache_dtype: str | None = None
+    """The element type in which the cache is kept, if it is not the model's own: what it takes is told in that."""
 
     def check(self) -> None:
         """Raise for a pass that there is not."""
-        for name, size in self._asdict().items():
+        for name, size in zip(self._fields[:4], self[:4], strict=True):
             if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
                 raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
         if any(self) and (self.prefill is None) == (self.decode is None):

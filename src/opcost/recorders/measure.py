@@ -11,6 +11,7 @@ from typing import Any
 
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError
+from opcost.recorders.allocated import allocated_by
 from opcost.recorders.synchronise import wait_for
 from opcost.recorders.timing import percentile, timed_runs
 
@@ -25,9 +26,9 @@ class Measurement:
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     """Per device: how far above the level before the calls its memory rose; missing where nobody can tell.
 
-    Of the host it is the resident memory of the whole process, with whatever other threads take meanwhile. Memory that the
-    process had and no longer uses goes back to the system before; where the C library cannot do that (it can on Linux with
-    glibc), calls that use it again seem to need less than they do.
+    Of the host it is the larger of two: how far the resident memory of the whole process rose, with whatever other threads took
+    meanwhile, and what the allocators of Python, NumPy and PyTorch say that one call before allocated. Other libraries that
+    keep memory of their own for later seem to need less than they do.
     """
 
     def percentile_ns(self, percent: float) -> int:
@@ -67,8 +68,9 @@ def measure(
 
     After `warmup` calls come `repeat` timed ones, or as many as fit into `seconds`. `items` says what one call works
     through (the batch size), for the throughput. What the function raises reaches the caller as it is. Memory is that of the
-    timed calls and of the last one before them, which finds none kept from calls before and so is not timed. The high-water
-    marks of memory, of the process and of PyTorch's devices, are put back to the present level for that.
+    timed calls and of the last one before them, which finds none kept from calls before and so is not timed; in the one before
+    that (with a `warmup` of two and more) allocations are written down. The high-water marks of memory, of the process and of
+    PyTorch's devices, are put back to the present level for that.
     """
     if not callable(function):
         raise InputError(
@@ -79,18 +81,26 @@ def measure(
         raise InputError(f"seconds is {seconds}; it must be above zero")
     if repeat < 1 or warmup < 0 or items < 1:
         raise InputError(f"repeat={repeat}, warmup={warmup}, items={items}: at least one call of one item is needed")
-    for _ in range(warmup - 1):
+
+    def call() -> None:
         wait_for(function(*args, **kwargs))
+        wait_for(None)
+
+    for _ in range(warmup - 2):
+        call()
+    allocated = allocated_by(call) if warmup > 1 else 0
     wait_for(None)
     before = _levels(fresh=True)
     if warmup:
-        wait_for(function(*args, **kwargs))
-        wait_for(None)
+        call()
     durations = timed_runs(
         lambda: function(*args, **kwargs), wait_for, repeat=repeat, seconds=seconds, prepare=lambda: None
     )
     after = _levels(fresh=False)
     memory = {device: max(0, after[device] - level) for device, level in before.items() if device in after}
+    memory["host"] = max(memory.get("host", 0), allocated)
+    if not memory["host"]:  # a process that does not grow may use again what it had, which is not nothing
+        del memory["host"]
     return Measurement(durations_ns=durations, items=items, memory_bytes=memory)
 
 

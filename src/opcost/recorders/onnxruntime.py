@@ -15,7 +15,7 @@ from opcost.frontends.options import Sizes
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.registry import Recorder
-from opcost.recorders.timing import percentile, timed_runs
+from opcost.recorders.timing import overhead, timed_runs
 
 if TYPE_CHECKING:
     from opcost.core.report import Report
@@ -112,7 +112,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
             "host_only": str(options.host_only),
             "warmup": str(options.warmup),
             "steps": str(len(recorded)),
-            "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
+            "overhead": overhead(timed, recorded),
             **host_conditions(),
             "onnxruntime": onnxruntime.__version__,
             "threads": str(threads),

@@ -8,6 +8,7 @@ from typing import Any
 
 FEWEST = 3
 """Runs that are made even where the given seconds are over sooner."""
+WITHIN_NOISE = "within noise"
 
 
 def timed_runs(
@@ -37,3 +38,10 @@ def percentile(durations: Sequence[int], percent: float) -> int:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return round(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
+
+
+def overhead(timed: Sequence[int], recorded: Sequence[int]) -> str:
+    """What recording added to the median run; nothing can be said where runs differ among themselves by as much."""
+    before, after = percentile(timed, 50), percentile(recorded, 50)
+    noise = max(percentile(runs, 90) - percentile(runs, 10) for runs in (timed, recorded))
+    return WITHIN_NOISE if after - before <= noise else f"{after / max(before, 1) - 1:+.2%}"

@@ -16,7 +16,7 @@ NUMBERS = (
 )  # fmt: skip
 """What programs are told of every line, nothing rounded."""
 RANKED = (
-    "time", "share", "count", "flops", "of_peak_flops", "unpriced", "bandwidth", "of_peak_bandwidth", "cumulative", "note",
+    "time", "share", "count", "of_peak_flops", "of_peak_bandwidth", "flops", "unpriced", "bandwidth", "cumulative", "note",
     "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches", "per_call",
     "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
@@ -86,7 +86,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column(name="computation", title="FLOPs", unit="count", of=_of("computation"), dull=(None, ""), priced=True),
         Column(name="flops", title="FLOP/s", unit="flop/s", of=_of("flops"), dull=(None, 0.0)),
         Column(name="of_peak_flops", title="% of peak", unit="share", of=_or_empty("of_peak_flops"), dull=("", None)),
-        Column(name="unpriced", title="% unpriced", unit="share", of=_of("unpriced_share"), dull=(None, 0.0)),
+        Column(name="unpriced", title="% unpriced", unit="share", of=_of("unpriced_share"), dull=(None, 0, 1)),
         Column(name="memory", title="bytes", unit="bytes", of=_of("memory"), dull=(None, ""), priced=True),
         Column(name="bandwidth", title="bandwidth", unit="bytes/s", of=_of("bandwidth"), dull=(None, 0.0)),
         Column(

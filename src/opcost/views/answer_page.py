@@ -16,8 +16,8 @@ MANY_SAID = 64
 
 def answer_page(answer: Answer, options: AnswerOptions) -> Page:
     """The lines, where they are from, and what they must be seen against."""
-    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')})"
-    summary = Summary(heading=(heading,), seen_against=tuple(summary_lines(answer)))
+    heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')}){runs_text(answer)}"
+    summary = Summary(heading=(heading, *verdict_lines(answer)), seen_against=tuple(summary_lines(answer)))
     return Page(list_answer(answer, options.columns), summary)
 
 
@@ -35,19 +35,60 @@ def summary_lines(answer: Answer) -> list[str]:
         said.append(f"unattributed device time {held_time(answer.unattributed_ns)}")
     uses: list[str] = []
     for use in answer.devices:
-        rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
-        uses.append(
-            f"{rank}{use.device or 'device'}: busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}, idle "
-            f"{_percent(use.idle_ns, use.span_ns)}, overlap {held_time(use.overlap_ns)}"
-            + (f", {use.kernels:,} kernels, median {held_time(use.median_ns)}" if use.kernels else "")
-        )
+        overlap = f"overlap {held_time(use.overlap_ns)}"
+        kernels = f", {use.kernels:,} kernels, median {held_time(use.median_ns)}" if use.kernels else ""
+        uses.append(f"{_whose(use, answer)}: {overlap}{kernels}")
         if use.launches:
-            uses.append(f"{rank}{use.device or 'device'}: {launches_text(use)}")
+            uses.append(f"{_whose(use, answer)}: {launches_text(use)}")
     said += some(uses, MANY_SAID, kind="lines about devices")
     if answer.peak:
         said.append(f"peaks of {answer.peak}")
     said += some([shortened(note.text, LONG_LINE) for note in answer.notes], MANY_SAID, kind="notes")
     return said
+
+
+def runs_text(answer: Answer) -> str:
+    """How many runs there are, and whether they are told of one by one or together."""
+    if answer.runs == 1:
+        return ""
+    return f", {answer.runs} runs, {'per run' if answer.is_per_run else 'all of them'}"
+
+
+def verdict_lines(answer: Answer) -> list[str]:
+    """A line for each device."""
+    return some([_verdict(use, answer) for use in answer.devices], MANY_SAID, kind="devices")
+
+
+def _verdict(use: Busy, answer: Answer) -> str:
+    """How a device spent its time, and what it lost: each as a share of the time from its first kernel to its last."""
+    busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
+    idle = _shares(
+        use,
+        {
+            "host-bound": use.idle_host_ns,
+            "after synchronisation": use.idle_synchronised_ns,
+            "waiting for input": use.idle_input_ns,
+            "launch latency": use.idle_launch_ns,
+        },
+    )
+    said = f"{_whose(use, answer)}: busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}{busy}, idle "
+    said += f"{held(_percent(use.idle_ns, use.span_ns))}{idle}"
+    if use.step_ns is not None and use.first_step_ns is not None:
+        first = f", the first {held_time(use.first_step_ns)}" if use.steps > 1 else ""
+        said += f"; step {held_time(use.step_ns)} ({use.steps} step{'s' * (use.steps > 1)}{first})"
+    return said
+
+
+def _whose(use: Busy, answer: Answer) -> str:
+    rank = f"rank {use.rank} " if any(other.rank != use.rank for other in answer.devices) else ""
+    return f"{rank}{use.device or 'device'}"
+
+
+def _shares(use: Busy, parts: dict[str, int]) -> str:
+    """The parts that matter, the largest first, in brackets."""
+    known = sorted(((time, name) for name, time in parts.items() if 1000 * time >= use.span_ns > 0), reverse=True)
+    told = ", ".join(f"{name} {held(_percent(time, use.span_ns))}" for time, name in known)
+    return f" ({told})" if told else ""
 
 
 def launches_text(use: Busy) -> str:

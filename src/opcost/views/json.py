@@ -54,6 +54,8 @@ def _of_answer(answer: Answer, options: JsonOptions) -> dict[str, Any]:
         "device_ns": answer.device_ns,
         "unattributed_ns": answer.unattributed_ns,
         "wall_ns": answer.wall_ns,
+        "runs": answer.runs,
+        "is_per_run": answer.is_per_run,
         "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
         "peak": answer.peak,
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],

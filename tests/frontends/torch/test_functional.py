@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import opcost
 
@@ -253,3 +253,19 @@ def test_a_tensor_whose_data_is_replaced_is_the_other_one_from_there_on(count: A
         return first.sum() + (x.t() @ x).sum()
 
     assert count(replaced, t(2, 3), t(K, N)).totals.macs == M * K * N + N * K * N
+
+
+@pytest.mark.parametrize("sum_", [torch.add, torch.sub])
+def test_a_number_to_which_a_multiple_of_a_tensor_is_added_is_no_tensor(sum_: Any) -> None:
+    class Shifted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return sum_(1e-6, x, alpha=0.5)
+
+    report = opcost.count(Shifted(), shapes=(3, 4))
+    assert report.coverage.complete
+    assert report.totals.flops == opcost.count(Doubled(), shapes=(3, 4)).totals.flops == 2 * 3 * 4
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(x, x, alpha=0.5)

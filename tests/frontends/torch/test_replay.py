@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import helpers_models
 import pytest
@@ -28,19 +29,16 @@ from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.load import load
 from opcost.frontends.torch.recording import recorder
+from opcost.frontends.torch.recording.run import Run
 from opcost.rules import default_rules
 
 TURNS = 40
 
 
 def counted(after: int, model: Any, *args: Any, **options: Any) -> Report:
-    """A count that takes a run for long after so many operators."""
-    before = recorder.REPLAYS_AFTER
-    recorder.REPLAYS_AFTER = after
-    try:
+    """A count that takes a run for long after so many operators, and follows memory as that of a long run."""
+    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(Run, "_lifetimes", lambda _: None):
         return opcost.count(model, *args, **options)
-    finally:
-        recorder.REPLAYS_AFTER = before
 
 
 def assert_same(model: Any, *args: Any, **options: Any) -> Report:

@@ -46,17 +46,44 @@ def test_a_prefill_looks_at_the_whole_square_and_tells_words_for_the_last_token_
     assert products == macs(100, 100, 1)
 
 
-def test_a_step_is_what_the_model_does_with_a_cache_that_it_filled_itself() -> None:
-    model = llama(sliding_window=None)
-    ids = torch.zeros(2, 20, dtype=torch.int64)
+SMALL = {
+    "hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": 4, "num_attention_heads": 4, "head_dim": 16,
+    "num_key_value_heads": 2, "vocab_size": WORDS,
+}  # fmt: skip
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": SMALL,
+    "Mistral": {**SMALL, "sliding_window": 32},
+    "Gemma3Text": {**SMALL, "sliding_window": 32, "sliding_window_pattern": 2},
+    "Qwen3Next": {
+        **SMALL, **EXPERTS, "shared_expert_intermediate_size": 32, "linear_num_value_heads": 4, "linear_num_key_heads": 2,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+    },
+    "Mamba": {"hidden_size": WIDTH, "num_hidden_layers": 2, "vocab_size": WORDS},
+}  # fmt: skip
+"""Full caches, windows, both by turns, states of fixed size beside them, and such states alone."""
+
+
+@pytest.mark.parametrize("static", [None, 64])
+@pytest.mark.parametrize("tokens", [20, 50])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_is_what_the_model_does_with_a_cache_that_it_filled_itself(
+    family: str, tokens: int, static: int | None
+) -> None:
+    from transformers.cache_utils import DynamicCache, StaticCache
+
+    config = getattr(transformers, f"{family}Config")(**FAMILIES[family])
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    ids = torch.ones(2, tokens, dtype=torch.int64)
+    cache = DynamicCache(config=config) if static is None else StaticCache(config=config, max_cache_len=static)
+    given = {"cache_params" if family == "Mamba" else "past_key_values": cache, "use_cache": True}
     with torch.no_grad():
-        cache = model(input_ids=ids).past_key_values
-    by_hand = opcost.count(model, kwargs={"input_ids": ids[:, :1], "past_key_values": cache})
-    told = opcost.count(model, decode=1, cache=20, batch=2)
+        model(input_ids=ids, **given)
+    by_hand = opcost.count(model, kwargs={"input_ids": ids[:, :1], **given})
+    told = opcost.count(model, decode=1, cache=tokens, batch=2, static=static)
     assert [(row.op.raw, row.ins, row.outs, row.cost) for row in told.rows] == [
         (row.op.raw, row.ins, row.outs, row.cost) for row in by_hand.rows
     ]
-    assert cache.get_seq_length() == 20  # nobody wrote to the user's own
 
 
 def held(report: opcost.Report) -> tuple[int, int]:
@@ -67,6 +94,18 @@ def test_a_cache_has_the_heads_that_share_it_and_the_type_of_the_model() -> None
     each = LAYERS * 2 * KV_HEADS * HEAD * 2  # keys and values in bfloat16
     assert held(opcost.count(llama(), decode=1, cache=100, dtype="bf16")) == (101 * each, each)
     assert held(opcost.count(llama(), prefill=7, batch=4, dtype="bf16")) == (4 * 7 * each, 4 * each)
+
+
+def test_a_cache_in_another_type_is_told_in_it_and_the_operators_are_not() -> None:
+    own, other, small = (
+        opcost.count(llama(), decode=1, cache=100, cache_dtype=kept) for kept in (None, "float8_e4m3fn", "int4")
+    )
+    each = LAYERS * 2 * KV_HEADS * HEAD
+    assert held(own) == (4 * 101 * each, 4 * each)
+    assert held(other) == (101 * each, each)
+    assert held(small) == (101 * each // 2, each // 2)
+    assert own.totals == other.totals
+    assert [note.code for note in other.notes] == ["cache-type"]
 
 
 def test_a_static_cache_takes_its_full_length_from_the_start_and_attention_looks_at_all_of_it() -> None:

@@ -15,6 +15,7 @@ from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
+from opcost.devices.calibration import HOST
 
 Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 
@@ -25,8 +26,10 @@ WHOLE = {"inference": 0.115, "training": 0.16}
 five lie inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
-HOSTS = 0.45
+HOSTS = 0.55
 """How far the host's own time is off: another processor, another load, other Python."""
+ON_A_PROCESSOR = 0.1
+"""How far a processor is off besides: its caches are shared, and large products are not timed on it."""
 UNCHECKED = 0.2
 """How far what was never held against measured models may be off besides: decode steps, and what a compiler merges."""
 
@@ -75,6 +78,7 @@ def foretell(
     work = sum(row.device_ns or 0 for row in rows)
     latency = work
     whole = WHOLE["training" if training else "inference"] + (0 if calibrated else ELSEWHERE)
+    whole += ON_A_PROCESSOR if speeds.device.name == HOST else 0
     unsure = (whole * work) ** 2 + 1.6 * variance
     if execution == "eager":
         rows, latency = _hosted(report.rows, rows, speeds)
@@ -82,7 +86,8 @@ def foretell(
         unsure += (HOSTS * bounds["host"]) ** 2
     unchecked = _unchecked(report, execution)
     unsure += len(unchecked) * (UNCHECKED * work) ** 2
-    notes = (*report.notes, *_notes(report, guessed), *unchecked)
+    estimated = () if calibrated else _estimated(report, speeds)
+    notes = (*report.notes, *_notes(report, guessed), *unchecked, *estimated)
     return Foretold(
         Profile(meta={**report.meta, **meta, "format": "prediction"}, rows=tuple(rows), notes=notes),
         latency,
@@ -104,6 +109,18 @@ def _unchecked(report: Report, execution: Execution) -> list[Note]:
         for what, is_so in found.items()
         if is_so
     ]
+
+
+def _estimated(report: Report, speeds: Speeds) -> Iterable[Note]:
+    """What is told of a device that nobody calibrated."""
+    name = speeds.device.name
+    yield Note(
+        "estimate", f"nothing was timed on {name}: this is an estimate from its printed peaks, with a wider band"
+    )
+    multiplied = {row.ins[0].dtype for row in report.rows if row.ins and row.cost is not None and row.cost.macs}
+    for dtype in sorted(multiplied):
+        if speeds.device.peak_flops(dtype) is None:
+            yield Note("estimate", f"no peak of {name} for products of {dtype} is printed: that of float32 is taken")
 
 
 def _hosted(all_rows: Iterable[Row], rows: Sequence[ProfileRow], speeds: Speeds) -> tuple[list[ProfileRow], int]:

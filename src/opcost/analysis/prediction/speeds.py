@@ -53,6 +53,10 @@ class Told(NamedTuple):
     """Something of its family and element type was timed."""
 
 
+_AS_FAST_AS = {"float16": "bfloat16"}
+"""Types that are as large as another and run on the same units."""
+
+
 class _Near(NamedTuple):
     place: tuple[float, ...]
     ratio: float
@@ -144,7 +148,8 @@ class Speeds:
     def _time(self, work: Work) -> Told:
         peak = self._peak(work, self.device)
         ideal = max(work.flops / peak, work.nbytes / self.device.bandwidth) * 1e9
-        law = self.laws.get((work.family, work.dtype))
+        dtype = _AS_FAST_AS.get(work.dtype, work.dtype)
+        law = self.laws.get((work.family, work.dtype)) or self.laws.get((work.family, dtype))
         if law is not None:
             base, bound = law.base_ns(work, self.device, peak)
             return Told(base * law.ratio(work.place), law.spread, bound, ideal, known=True)

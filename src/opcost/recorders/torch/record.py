@@ -19,7 +19,7 @@ from opcost.errors import InputError
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.synchronise import wait_for
-from opcost.recorders.timing import percentile, timed_runs
+from opcost.recorders.timing import overhead, timed_runs
 from opcost.recorders.torch.clocks import gpu_state
 from opcost.recorders.torch.events import DeviceEvent, HostEvent, read_events
 from opcost.recorders.torch.machine import conditions
@@ -71,7 +71,7 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
             "warmup": str(options.warmup),
             "steps": str(len(recorded)),
             "annotated": str(annotated),
-            "overhead": f"{percentile(recorded, 50) / max(percentile(timed, 50), 1) - 1:+.2%}",
+            "overhead": overhead(timed, recorded),
             **conditions(runner.device),
             **state,
         },

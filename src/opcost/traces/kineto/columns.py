@@ -149,6 +149,11 @@ class Columns:
         lanes = (lane for found in self.threads.values() for lane in found.values())
         return not self.device.start and not any(lane.start for lane in lanes)
 
+    @property
+    def library_kernels(self) -> set[int]:
+        """The numbers of kernels that bear the name of a library of collectives."""
+        return {number for name, number in self.kernel_names.items() if name.lower().startswith(("nccl", "rccl"))}
+
     def fits(self, event: Event) -> bool:
         """Whether the times of an event are such as columns hold; those that are not are counted."""
         if event.sort == IGNORED or event.ts is None or event.dur is None:

@@ -263,7 +263,7 @@ def _collectives(translated: Translated) -> tuple[tuple[str, str, int, int], ...
     """Kernels that the profiler marked as collectives, or that bear the library's name."""
     columns = translated.linked.columns
     work = columns.device
-    library = {number for name, number in columns.kernel_names.items() if name.lower().startswith(("nccl", "rccl"))}
+    library = columns.library_kernels
     found = []
     for place, name in enumerate(work.name):
         marked = columns.collectives.get(place)

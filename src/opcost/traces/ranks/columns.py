@@ -19,7 +19,7 @@ from opcost.traces.kineto.rows import REASONS
 from opcost.traces.kineto.table import Group, Table, Times, tabulate
 from opcost.traces.registry import reader_of
 
-CACHE_VERSION = "5"
+CACHE_VERSION = "6"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
@@ -164,6 +164,7 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
             "source": ", ".join(sources[rank] for rank in sorted(sources)),
             "format": "ranks",
             "ranks": str(len(sources)),
+            "device": ", ".join(dict.fromkeys(row["type"] for row in of["run"] if row["type"])),
         },
         rows=tuple(
             _read_row(number, row, kernels[row["rank"], row["place"]]) for number, row in enumerate(of["operator"])

@@ -5,24 +5,53 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from opcost.frontends.torch.guessing import others
-from opcost.frontends.torch.guessing.guess import Guess, Maker
+from opcost.frontends.torch.guessing.diffusion import diffusers
+from opcost.frontends.torch.guessing.graphs import torch_geometric
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, arguments, needed
 from opcost.frontends.torch.guessing.images import timm, torchvision
 from opcost.frontends.torch.guessing.transformers import transformers
 
 FAMILIES: tuple[Callable[[nn.Module, Maker], Guess | None], ...] = (
     others.lightning,
     others.sentence_transformers,
-    others.diffusers,
+    diffusers,
     others.open_clip,
-    others.torch_geometric,
     transformers,
     timm,
     torchvision,
+    torch_geometric,
 )
 
 
 def guess(model: nn.Module, maker: Maker) -> Guess | None:
-    """What the first family says that knows the model; None if nobody does."""
-    return next((found for family in FAMILIES if (found := family(model, maker)) is not None), None)
+    """What the first family says that knows the model, or the one part that a model of nobody's is built around."""
+    known = next((found for family in FAMILIES if (found := family(model, maker)) is not None), None)
+    return _of_only_part(model, maker) if known is None else known
+
+
+def _of_only_part(model: nn.Module, maker: Maker) -> Guess | None:
+    """The inputs of the part that has nearly all parameters, where the model takes arguments of the same names or just one."""
+    sizes = {part: _parameters(part) for part in model.children()}
+    part = max(sizes, key=lambda part: sizes[part], default=None)
+    if part is None or 10 * sizes[part] < 9 * _parameters(model):
+        return None
+    found = guess(part, maker)
+    if found is None:
+        return None
+    named = {**dict(zip(arguments(part), found.args, strict=False)), **found.kwargs}
+    source = f"{found.source}, as its {type(part).__name__} takes it"
+    wanted, names = needed(model), arguments(model)
+    if set(wanted) <= named.keys():
+        fits = [
+            {name: each[name] for name in names if name in each} for each in (named, *(o.kwargs for o in found.others))
+        ]
+        return Guess((), fits[0], source, tuple(map(Other, fits[1:])))
+    return Guess((*named.values(),), {}, source) if len(wanted) == len(named) == 1 else None
+
+
+def _parameters(model: nn.Module) -> int:
+    """Elements of all parameters that have a shape already."""
+    return sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from opcost.errors import InputError
 from opcost.frontends.options import Sizes
 
 TOKENS = 2048
@@ -42,12 +44,23 @@ class Maker:
         self.model = model
         self.sizes = sizes
         self.probe = probe
-        self.batch = sizes.batch or 1
+        self.unheeded = {name for name, size in sizes._asdict().items() if size is not None}
+        """Sizes that were asked for and of which nothing was made yet."""
         self.dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+
+    @property
+    def batch(self) -> int:
+        """How many of everything there are."""
+        self.unheeded.discard("batch")
+        return self.sizes.batch or 1
 
     def floats(self, *shape: int) -> torch.Tensor:
         """Numbers of which nothing is known but the shape; the batch comes first."""
-        return torch.empty((self.batch, *shape), dtype=self.dtype, device="meta")
+        return self.empty(self.batch, *shape)
+
+    def empty(self, *shape: int) -> torch.Tensor:
+        """The same without a batch."""
+        return torch.empty(shape, dtype=self.dtype, device="meta")
 
     def integers(self, *shape: int, value: int = 0) -> torch.Tensor:
         """Tokens, masks and the like, all equal."""
@@ -59,18 +72,46 @@ class Maker:
 
     def image(self, usual: int | tuple[int, int]) -> tuple[int, int]:
         """Height and width of an image: those asked for, or the model's usual ones."""
+        self.unheeded.discard("image")
         if self.sizes.image is not None:
             return self.sizes.image, self.sizes.image
         return (usual, usual) if isinstance(usual, int) else usual
 
     def tokens(self, most: int | None) -> int:
         """Tokens of a sequence: those asked for, else as many as a language model is usually told, if it reads so many."""
+        self.unheeded.discard("tokens")
         return self.sizes.tokens or min(TOKENS, most or TOKENS)
 
 
 def comes_from(model: nn.Module, package: str) -> bool:
     """Whether a class of the model, or one above, is of this package."""
     return any(cls.__module__.partition(".")[0] == package for cls in type(model).__mro__)
+
+
+def arguments(model: nn.Module) -> list[str]:
+    """The names of forward's arguments, as far as it says them."""
+    return [parameter.name for parameter in _parameters(model)]
+
+
+def needed(model: nn.Module) -> list[str]:
+    """Those without a default."""
+    return [parameter.name for parameter in _parameters(model) if parameter.default is parameter.empty]
+
+
+def _parameters(model: nn.Module) -> list[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):  # a method of a traced module
+        return []
+    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def cannot(model: nn.Module, name: str) -> InputError:
+    """What is said where an argument that the model needs is of no known kind."""
+    return InputError(
+        f"{type(model).__name__}.forward needs {', '.join(needed(model))}, and {name} cannot be guessed",
+        hint=f"pass kwargs={{{name!r}: ...}}, or shapes (on the command line --input {name}:SHAPE)",
+    )
 
 
 def features_in(result: Any) -> list[torch.Tensor]:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.frontends.torch.guessing.guess import Guess, Maker, comes_from
-
-_NODES, _EDGES = 1000, 5000
-"""Of a graph: about what a small citation graph has."""
+from opcost.errors import InputError
+from opcost.frontends.torch.guessing.configuration import Configuration
+from opcost.frontends.torch.guessing.guess import Guess, Maker, arguments, comes_from
+from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 
 def lightning(model: nn.Module, maker: Maker) -> Guess | None:
@@ -19,82 +19,60 @@ def lightning(model: nn.Module, maker: Maker) -> Guess | None:
     example = getattr(model, "example_input_array", None)
     if example is None:
         return None
+    example = _as_asked(example, maker)
     if isinstance(example, Mapping):
         return Guess((), dict(example), "its example_input_array")
     return Guess(example if isinstance(example, tuple) else (example,), {}, "its example_input_array")
 
 
-def diffusers(model: nn.Module, maker: Maker) -> Guess | None:
-    """A denoiser or autoencoder of diffusers, by its configuration."""
-    if not comes_from(model, "diffusers"):
-        return None
-    config: Any = getattr(model, "config", {})
-    names = _arguments(model)
-    channels, size = config.get("in_channels", 3), config.get("sample_size") or 32
-    height, width = maker.image(size if isinstance(size, int) else (size[0], size[1]))
-    kwargs: dict[str, Any] = {}
-    if "hidden_states" in names:
-        kwargs["hidden_states"] = maker.floats(channels, height, width)
-    else:
-        kwargs["sample"] = maker.floats(channels, height, width)
-    if "timestep" in names:
-        kwargs["timestep"] = maker.integers()
-    width_of_text = (
-        config.get("cross_attention_dim") or config.get("caption_channels") or config.get("joint_attention_dim")
-    )
-    if isinstance(width_of_text, (list, tuple)):
-        width_of_text = width_of_text[0]
-    if "encoder_hidden_states" in names and width_of_text:
-        kwargs["encoder_hidden_states"] = maker.floats(maker.sizes.tokens or 77, width_of_text)
-    if "pooled_projections" in names and (pooled := config.get("pooled_projection_dim")):
-        kwargs["pooled_projections"] = maker.floats(pooled)
-    if "class_labels" in names and config.get("num_embeds_ada_norm") and config.get("norm_type") == "ada_norm_zero":
-        kwargs["class_labels"] = maker.integers()
-    if config.get("addition_embed_type") == "text_time":
-        ids = 6
-        pooled = config["projection_class_embeddings_input_dim"] - ids * config["addition_time_embed_dim"]
-        kwargs["added_cond_kwargs"] = {"text_embeds": maker.floats(pooled), "time_ids": maker.floats(ids)}
-    return Guess((), kwargs, "its configuration")
+def _as_asked(example: Any, maker: Maker) -> Any:
+    """An example in the element type of the weights, and with the batch that was asked for, if its tensors agree on theirs."""
+    batches = {tensor.shape[0] if tensor.dim() else 0 for tensor in tensors_in(example)}
+    batch = maker.sizes.batch and maker.batch
+    if batch and (len(batches) != 1 or 0 in batches):
+        raise InputError(
+            f"a batch of {batch} was asked for, and the tensors of the model's own example begin with different lengths",
+            hint="give the inputs: shapes=..., or on the command line --input name:SHAPE",
+        )
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.to(maker.dtype) if tensor.is_floating_point() else tensor
+        return tensor[:1].expand(batch, *tensor.shape[1:]) if batch else tensor
+
+    return map_tensors(example, changed)
 
 
 def open_clip(model: nn.Module, maker: Maker) -> Guess | None:
-    """An image and a text, as open_clip's models take them."""
+    """An image and a text, as open_clip's models take them, or what one of their two parts takes."""
     if not comes_from(model, "open_clip"):
         return None
-    size = getattr(getattr(model, "visual", None), "image_size", 224)
-    length = getattr(model, "context_length", None) or getattr(getattr(model, "text", None), "context_length", 77)
-    image = maker.floats(3, *maker.image(size if isinstance(size, int) else (size[0], size[1])))
-    return Guess((image, maker.integers(maker.tokens(length))), {}, "its image size and context length")
+    looks, reads = getattr(model, "visual", model), getattr(model, "text", model)
+    size = getattr(looks, "image_size", None)
+    length = getattr(model, "context_length", None) or getattr(reads, "context_length", None)
+    given = []
+    if size is not None or "image" in arguments(model):
+        size = 224 if size is None else size
+        given.append(maker.floats(3, *maker.image(size if isinstance(size, int) else (size[0], size[1]))))
+    if length is not None or "text" in arguments(model):
+        given.append(maker.integers(maker.tokens(length or 77)))
+    return Guess(tuple(given), {}, "its image size and context length") if given else None
 
 
 def sentence_transformers(model: nn.Module, maker: Maker) -> Guess | None:
     """The tokens of a sentence, in the mapping that the parts of a sentence model hand on."""
-    if not comes_from(model, "sentence_transformers"):
+    layers = list(model.modules())
+    if not comes_from(model, "sentence_transformers") or not any(
+        isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in layers
+    ):
         return None
-    tokens = maker.tokens(getattr(model, "max_seq_length", None) or 512)
-    features = {"input_ids": maker.integers(tokens, value=1), "attention_mask": maker.integers(tokens, value=1)}
+    inner = next((layer for layer in layers if comes_from(layer, "transformers") and hasattr(layer, "config")), None)
+    most = [getattr(model, "max_seq_length", None), None if inner is None else Configuration(inner).positions()]
+    count = maker.tokens(min((length for length in most if length), default=None))
+    tokens = maker.integers(count, value=1)
+    if any(isinstance(layer, nn.EmbeddingBag) for layer in layers):  # all sentences in one row, and where each begins
+        offsets = torch.arange(maker.batch) * count
+        return Guess(({"input_ids": tokens.flatten(), "offsets": offsets},), {}, "its max_seq_length")
+    features = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    if any(isinstance(layer, nn.LSTM) for layer in layers):
+        features["sentence_lengths"] = torch.full((maker.batch,), count)
     return Guess((features,), {}, "its max_seq_length")
-
-
-def torch_geometric(model: nn.Module, maker: Maker) -> Guess | None:
-    """A graph: features of nodes, and edges, none of which has a place of its own."""
-    if not comes_from(model, "torch_geometric"):
-        return None
-    width = getattr(model, "in_channels", None)
-    if isinstance(width, (list, tuple)):
-        width = width[0]
-    names = _arguments(model)
-    if not isinstance(width, int) or width < 1 or "edge_index" not in names:
-        return None
-    nodes = torch.empty((_NODES, width), dtype=maker.dtype, device="meta")
-    edges = torch.stack([torch.arange(_EDGES) % _NODES, (torch.arange(_EDGES) * 7 + 1) % _NODES])
-    return Guess((), {names[0]: nodes, "edge_index": edges}, f"a graph of {_NODES} nodes and {_EDGES} edges")
-
-
-def _arguments(model: nn.Module) -> list[str]:
-    import inspect
-
-    try:
-        return list(inspect.signature(model.forward).parameters)
-    except (TypeError, ValueError):  # a method of a traced module
-        return []

@@ -13,7 +13,7 @@ from torch import nn
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch.guessing import sounds
 from opcost.frontends.torch.guessing.configuration import Configuration
-from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, comes_from
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, arguments, cannot, comes_from, needed
 from opcost.frontends.torch.guessing.vision import Vision
 
 
@@ -41,11 +41,8 @@ class _Inputs:
         self.model = model
         self.maker = maker
         self.config = Configuration(model)
-        parameters = inspect.signature(model.forward).parameters.values()
-        self.names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        self.needed = [
-            p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        ]
+        self.names = arguments(model)
+        self.needed = needed(model)
         kinds = getattr(model, "input_modalities", "text")
         self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
         main = getattr(model, "main_input_name", "input_ids")
@@ -60,9 +57,9 @@ class _Inputs:
     def all(self) -> dict[str, Any]:
         """The arguments, those on which others depend first."""
         wanted = dict.fromkeys([*self.needed, *(name for name in self.main if name in self.names)])
-        for kind, arguments in _ARGUMENTS.items():
-            if kind in self.kinds and not any(name in wanted for name in arguments):
-                wanted.update(dict.fromkeys([name for name in arguments if name in self.names][:1]))
+        for kind, bringing in _ARGUMENTS.items():
+            if kind in self.kinds and not any(name in wanted for name in bringing):
+                wanted.update(dict.fromkeys([name for name in bringing if name in self.names][:1]))
         if "image" in self.kinds and "pixel_values" in self.names:
             wanted.pop("pixel_values_videos", None)
         wanted.update(
@@ -76,10 +73,7 @@ class _Inputs:
             maker = _MAKERS.get(name)
             if maker is None or (found := maker(self)) is None:
                 if name in self.needed:
-                    raise InputError(
-                        f"{type(self.model).__name__}.forward needs {', '.join(self.needed)}, and {name} cannot be guessed",
-                        hint=f"pass kwargs={{{name!r}: ...}}, or shapes (on the command line --input {name}:SHAPE)",
-                    )
+                    raise cannot(self.model, name)
                 continue
             self.made[name] = found
         return self.made

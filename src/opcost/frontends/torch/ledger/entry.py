@@ -29,6 +29,9 @@ class Leaf:
         self.untouched = True
         """Nothing was written to it, so the user's own tensor still tells its content."""
 
+    held = None
+    """Its memory is the user's, which nobody lets go."""
+
 
 State = Recorded | Leaf
 

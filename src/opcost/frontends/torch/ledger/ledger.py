@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opcost.core.graph import Note, Phase, Role, TensorSpec
 from opcost.errors import DataDependent
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
+from opcost.frontends.torch.ledger.lifetimes import Held, Lives
 from opcost.frontends.torch.ledger.memory import Memory
 from opcost.frontends.torch.ledger.packages import Packages
 from opcost.frontends.torch.ledger.subclass import has_data, is_foreign, laid_out
@@ -56,6 +57,7 @@ class Ledger(TorchDispatchMode):
         self.told: dict[Any, Callable[..., None]] = {}
         """Who is told of the operators that only say what runs (see `scripted`)."""
         self.ops: list[OpRecord] = []
+        self.lives = Lives(self.ops)
         self.specs: list[TensorSpec] = []
         self.storages: list[int] = []
         self.leaves: dict[int, tuple[str, Role, bool]] = {}
@@ -118,7 +120,7 @@ class Ledger(TorchDispatchMode):
             self.leaf(alias, name, "input")
             return alias.requires_grad_() if tensor.requires_grad else alias
         leaf = self.leaf(tensor, name, "input")
-        stand_in = recorded(leaf.sig, leaf.vid, self.mark, leaf.content)
+        stand_in = recorded(leaf.sig, leaf.vid, self.mark, None, leaf.content)
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
     def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
@@ -158,7 +160,7 @@ class Ledger(TorchDispatchMode):
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor without data for the same value as a leaf: what an optimizer may write to."""
         leaf = self.leaf(tensor)
-        return recorded(leaf.sig, leaf.vid, self.mark)
+        return recorded(leaf.sig, leaf.vid, self.mark, None)
 
     def knows(self, state: State) -> bool:
         """Whether the content of this tensor is known and still true."""
@@ -231,7 +233,8 @@ class Ledger(TorchDispatchMode):
             elif sig.stored is not None:
                 outputs.append(self._sparse(sig, vid))
             else:
-                outputs.append(recorded(sig, vid, self.mark, None if contents is None else contents[vid - first]))
+                held = Held(self.lives, vid) if base < 0 else states[base].held
+                outputs.append(recorded(sig, vid, self.mark, held, None if contents is None else contents[vid - first]))
             vid += 1
         if entry.written and contents is None:
             for index in entry.written:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opcost.core.graph import TensorSpec
 from opcost.errors import ForwardError
 from opcost.frontends.aten.strides import row_major
+from opcost.frontends.torch.ledger.lifetimes import Held
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
@@ -127,14 +128,16 @@ class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
     `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
-    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive. Of one that was made without
+    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive, `held` the memory that it
+    would lie in (None: the user's own, or that of a long run, which is not followed). Of one that was made without
     an operator (see `replay`), `replayed` says that it went nowhere but where such ones go.
     """
 
-    __slots__ = ("content", "mark", "replayed", "sig", "untouched", "vid")
+    __slots__ = ("content", "held", "mark", "replayed", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
+    held: Held | None
     mark: Mark
     replayed: bool
 
@@ -158,7 +161,7 @@ class Recorded(torch.Tensor):
         source = other if isinstance(other, Recorded) else other.detach()
         torch.Tensor.data.__set__(self, source)  # type: ignore[attr-defined]
         if isinstance(source, Recorded):
-            self.sig, self.vid, self.content = source.sig, source.vid, source.content
+            self.sig, self.vid, self.content, self.held = source.sig, source.vid, source.content, source.held
 
     # What Python asks of a tensor without the dispatcher: a content that is known answers as a real tensor does.
 
@@ -215,16 +218,17 @@ class Recorded(torch.Tensor):
 def reshape(tensor: Recorded, sig: Signature) -> None:
     """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
     with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
-        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark))  # type: ignore[attr-defined]
+        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark, tensor.held))  # type: ignore[attr-defined]
     tensor.sig = sig
 
 
-def recorded(sig: Signature, vid: int, mark: Mark, content: torch.Tensor | None = None) -> Recorded:
+def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
     # By position (offset and memory format are left open): to parse names takes a quarter of the call.
     tensor: Recorded = _make_wrapper(Recorded, sig.shape, sig.stride, None, None, sig.dtype, torch.strided, sig.device)  # type: ignore[assignment]
     tensor.sig = sig
     tensor.vid = vid
     tensor.mark = mark
+    tensor.held = held
     tensor.content = content
     return tensor

@@ -168,8 +168,15 @@ def argument_names(model: nn.Module) -> list[str]:
 
 def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
     """What the model itself, or its library, says it takes, and who says so."""
-    found = guess(model, Maker(model, options.sizes, probe))
+    maker = Maker(model, options.sizes, probe)
+    found = guess(model, maker)
     if found is not None:
+        if maker.unheeded:
+            raise InputError(
+                f"{' and '.join(sorted(maker.unheeded))} cannot be changed: nothing that {type_name(model)} is given, from "
+                f"{found.source}, has such a size",
+                hint="leave it out, or give the inputs: shapes=..., on the command line --input name:SHAPE",
+            )
         return found
     if any(options.sizes):
         raise InputError(
@@ -202,7 +209,10 @@ def input_names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
     names: dict[int, str] = {}
     pairs = [(known[i] if i < len(known) else f"input{i}", arg) for i, arg in enumerate(args)]
     for name, value in (*pairs, *kwargs.items()):
-        found = tensors_in(value)
-        for index, tensor in enumerate(found):
-            names.setdefault(id(tensor), name if len(found) == 1 else f"{name}.{index}")
+        alone = len(tensors_in(value)) == 1
+        for key, part in value.items() if isinstance(value, Mapping) and not alone else ((None, value),):
+            whole = name if key is None else f"{name}.{key}"
+            found = tensors_in(part)
+            for index, tensor in enumerate(found):
+                names.setdefault(id(tensor), whole if len(found) == 1 else f"{whole}.{index}")
     return names

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from opcost.core.graph import Graph
+from opcost.core.dtype import nbytes
+from opcost.core.graph import Graph, Note
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions, Text
 from opcost.frontends.torch.guessing.configuration import Configuration
@@ -25,9 +26,12 @@ from opcost.frontends.torch.models.unwrap import type_name
 Run = Callable[[dict[str, Any]], None]
 """Runs the model once without data, on these arguments."""
 
+_CACHES = ("past_key_values", "cache_params")
+"""What models call the argument that is their cache."""
 _WITH_TOKENS = ("update", "update_indexer")
 """What a model calls with something for each token, which stand on the last axis but one."""
 _WATCHED = (*_WITH_TOKENS, "update_conv_state", "update_recurrent_state")
+_NOWHERE = torch.device("meta")
 _FEW = 2
 """Tokens of the run that only shows what goes into a cache."""
 
@@ -61,7 +65,8 @@ class CachedText:
         names = argument_names(model)
         config: Any = getattr(model, "config", None)
         kind = type_name(model)
-        if not comes_from(model, "transformers") or "past_key_values" not in names or "input_ids" not in names:
+        cache = next((name for name in _CACHES if name in names), None)
+        if not comes_from(model, "transformers") or cache is None or "input_ids" not in names:
             raise InputError(
                 f"{kind} is not a language model of transformers that reads tokens and keeps a cache, and only of such "
                 "prefill and decode are known",
@@ -73,25 +78,22 @@ class CachedText:
                 hint="count it on inputs of your own",
             )
         self.model, self.batch, self.static, self.names, self.config = model, batch, static, names, config
-        self._run = run
+        self._cache_name, self._run = cache, run
 
     def inputs(self, text: Text, more: Mapping[str, Any]) -> Inputs:
         """What the model is called with for this pass, and `more` arguments."""
         before = text.cache or 0
         new = text.prefill or text.decode or 1
         self._check_positions(before + new)
-        cache = self.filled(before) if before else self._watched()
-        given: dict[str, Any] = {"input_ids": self._tokens(new), "past_key_values": cache}
-        if "use_cache" in self.names:
-            given["use_cache"] = True
+        given = self._given(new, self.filled(before) if before else self._watched())
         if text.prefill and "logits_to_keep" in self.names:
             given["logits_to_keep"] = 1
         given.update(more)
         return Inputs((), given, input_names(self.model, (), given))
 
-    def held(self, tokens: int) -> Held:
-        """What the cache takes when it holds so many tokens."""
-        now, then = (sum(_bytes(self.filled(length))) for length in (tokens, tokens + (self.static is None)))
+    def held(self, tokens: int, dtype: str | None = None) -> Held:
+        """What the cache takes when it holds so many tokens, in its own element type or in another."""
+        now, then = (sum(_bytes(self.filled(length), dtype)) for length in (tokens, tokens + (self.static is None)))
         return Held(tokens, now, then - now)
 
     def filled(self, tokens: int) -> Any:
@@ -104,10 +106,14 @@ class CachedText:
         for layer in cache.layers:
             if isinstance(getattr(layer, "cumulative_length", None), torch.Tensor):
                 layer.cumulative_length = torch.tensor(tokens)
+            if getattr(layer, "device", None) == _NOWHERE:  # where a model without data is counted
+                layer.device = torch.device("cpu")
         return cache
 
-    def _tokens(self, count: int) -> torch.Tensor:
-        return torch.full((self.batch, count), Configuration(self.model).word(), dtype=torch.int64)
+    def _given(self, tokens: int, cache: Any) -> dict[str, Any]:
+        ids = torch.full((self.batch, tokens), Configuration(self.model).word(), dtype=torch.int64)
+        given = {"input_ids": ids, self._cache_name: cache}
+        return {**given, "use_cache": True} if "use_cache" in self.names else given
 
     def _empty(self) -> Any:
         from transformers.cache_utils import DynamicCache, StaticCache
@@ -134,10 +140,7 @@ class CachedText:
     def _handed(self) -> list[_Handed]:
         known = _seen.setdefault(self.model, {})
         if self._key() not in known:
-            given = {"input_ids": self._tokens(_FEW), "past_key_values": self._watched()}
-            if "use_cache" in self.names:
-                given["use_cache"] = True
-            self._run(given)
+            self._run(self._given(_FEW, self._watched()))
         return known[self._key()]
 
     def _watched(self) -> Any:
@@ -175,15 +178,18 @@ def _made(value: Any, tokens: int | None) -> Any:
     shape = list(value.shape)
     if tokens is not None:
         shape[-2] = tokens
-    return torch.empty(shape, dtype=value.dtype, device="meta")
+    return torch.empty(shape, dtype=value.dtype, device=_NOWHERE)
 
 
-def _bytes(cache: Any) -> Iterator[int]:
+def _bytes(cache: Any, kept: str | None) -> Iterator[int]:
     """The bytes of every tensor of a cache that stands for tokens; those that only count them have no axes."""
     for layer in cache.layers:
         for value in vars(layer).values():
             held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            yield from (t.numel() * t.element_size() for t in held if isinstance(t, torch.Tensor) and t.dim())
+            for tensor in held:
+                if isinstance(tensor, torch.Tensor) and tensor.dim():
+                    own = str(tensor.dtype).removeprefix("torch.")
+                    yield nbytes(tensor.numel(), kept if kept is not None and tensor.is_floating_point() else own)
 
 
 def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
@@ -199,7 +205,7 @@ def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
 def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
     """The graph of a pass, told what its cache holds afterwards."""
     new = text.prefill or text.decode or 1
-    held = passes.held((text.cache or 0) + new)
+    held = passes.held((text.cache or 0) + new, text.cache_dtype)
     told = {
         "text": text.told,
         "text_tokens": new,
@@ -208,7 +214,11 @@ def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
         "cache_bytes": held.nbytes,
         "cache_bytes_per_token": held.per_token,
     }
-    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in told.items()}})
+    notes = graph.notes
+    if text.cache_dtype is not None:
+        said = f"the cache is told in {text.cache_dtype}; the operators are those of a cache in the model's own type"
+        notes = (*notes, Note("cache-type", said))
+    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in told.items()}}, notes=notes)
 
 
 def windows(model: nn.Module) -> tuple[int, ...]:

@@ -69,6 +69,8 @@ def _binary(args: Any) -> Any:
     a, b = args[0], args[1]
     if not isinstance(b, torch.Tensor):
         return _unary(args)
+    if not isinstance(a, torch.Tensor):  # torch.add(1, x, alpha=2) comes with its number as it is
+        return NotImplemented
     if a.shape == b.shape:
         return _new(a.shape, a.dtype) if _in_rows(a, b) else NotImplemented
     if not _plain(a, b):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import sys
 from typing import Any
 
 import torch
@@ -38,7 +40,13 @@ def is_composite(func: Any) -> bool:
 def work_out(call: Call) -> Entry:
     """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
     refuse(call.func, call.states)
-    return describe(call, *(_tried_on_meta(call) if _has_meta_kernel(call) else _tried_on_zeros(call, None)))
+    imported = len(sys.modules)
+    entry = describe(call, *(_tried_on_meta(call) if _has_meta_kernel(call) else _tried_on_zeros(call, None)))
+    if len(sys.modules) != imported:
+        # What PyTorch imports the first time leaves frames that hold one another, and through those below them the
+        # tensors of this call, which would then seem to live to the end.
+        gc.collect(0)
+    return entry
 
 
 def _has_meta_kernel(call: Call) -> bool:

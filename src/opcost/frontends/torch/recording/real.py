@@ -126,6 +126,8 @@ class RealRecorder(Recorder):
                 states[base].vid, states[base].sig = vid, sig
             else:
                 self._seen[id(tensor)] = _Seen(tensor, sig, vid)
+                if base < 0:
+                    self.lives.watch(tensor, vid)
         inputs = tuple(vids) if entry.order is None else tuple(vids[i] for i in entry.order)
         self.ops.append(OpRecord(entry, inputs, tuple(made), self.where(), self.phase))
 

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
+from opcost.core.memory import Lifetimes
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch.ledger.journal import Journal
@@ -70,6 +71,11 @@ class Run:
         """How many parameters each module had when it was registered."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
+        self._seeds: frozenset[int] = frozenset()
+        """Storages of the gradients from which the backward pass begins."""
+        self._gradients: frozenset[int] = frozenset()
+        self._state: frozenset[int] = frozenset()
+        """Storages of what the optimizer remembers."""
         recorder.where = self._where_forward
         if options.backward:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
@@ -262,6 +268,8 @@ class Run:
                 grads: Any = shared_gradients(outputs, leaves, given_grads)
             else:
                 grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
+        self._seeds = self._storages(given_grads)
+        self._gradients = self._storages(grads)
         if self.options.optimizer is not None:
             recorder.phase = "update"
             recorder.where = self._where_forward
@@ -276,7 +284,30 @@ class Run:
             twin = self._rebuilt(weight, lambda part, _: self.recorder.twin(part))
             twin.grad = grad
             stand_ins.append(twin)
-        self.options.optimizer(stand_ins).step()
+        optimizer = self.options.optimizer(stand_ins)
+        optimizer.step()
+        self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
+
+    def _storages(self, tree: Any) -> frozenset[int]:
+        """The memory in which tensors lie that the run made."""
+        recorder = self.recorder
+        found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
+        return frozenset([recorder.storages[recorder.state(part).vid] for part in found])
+
+    def _lifetimes(self) -> Lifetimes | None:
+        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
+        lives = self.recorder.lives
+        if isinstance(self.recorder.ops, Journal):
+            return None
+        if not self._seeds:
+            return Lifetimes(lives.storages, lives.times)
+        gone = dict(zip(lives.storages, lives.times, strict=True))
+        # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
+        for index, record in enumerate(self.recorder.ops):
+            for vid in record.inputs:
+                if (storage := self.recorder.storages[vid]) in self._seeds:
+                    gone[storage] = index + 1
+        return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state)
 
     # -- the graph ----------------------------------------------------------------------------------------------
 
@@ -342,6 +373,7 @@ class Run:
             calls=calls,
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
+            lifetimes=self._lifetimes(),
             notes=tuple(recorder.notes),
             meta={
                 "version": torch.__version__,

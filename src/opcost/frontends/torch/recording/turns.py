@@ -58,7 +58,7 @@ class Result:
             tensor.vid = vid
         else:
             assert self.sig is not None
-            tensor = recorded(self.sig, vid, mark)
+            tensor = recorded(self.sig, vid, mark, None)
             tensor.replayed = True
         self.spare, self.latest = self.latest, tensor
         return tensor

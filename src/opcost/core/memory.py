@@ -1,0 +1,71 @@
+"""Who holds memory, and when: what a run tells of it, and what follows."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Part: TypeAlias = Literal["weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"]
+How: TypeAlias = Literal["lifetimes", "last reader"]
+PARTS: dict[Part, str] = {
+    "weights": "parameters, buffers and constants",
+    "inputs": "what the model is given",
+    "optimizer": "what the optimizer remembers from step to step",
+    "gradients": "of parameters and inputs, until they are freed",
+    "saved": "made in the forward pass and kept for the backward pass",
+    "outputs": "what the model returns",
+    "temporary": "results that are let go again",
+    "workspace": "what a kernel needs for itself while it runs",
+}
+"""What memory is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """When a run let its memory go: each storage, and the index of the operator before which it was gone, in that order.
+
+    What is not named was held to the end.
+    """
+
+    storages: Sequence[int]
+    times: Sequence[int]
+    gradients: frozenset[int] = frozenset()
+    """Storages that hold the gradients of parameters and inputs."""
+    state: frozenset[int] = frozenset()
+    """Storages that an optimizer keeps for its next step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """What a module holds at the peak, by what its own operators made."""
+
+    module: str
+    bytes: int
+    tensors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The memory of a run over its operators, and its peak."""
+
+    peak_bytes: int
+    """The highest sum of what is held at once."""
+    base_bytes: int
+    """What is there before the pass or step: weights, buffers, inputs, the optimizer's state."""
+    at: int
+    """The index of the operator, among the rows, during which the peak is reached."""
+    how: How
+    """Whether a tensor dies when the run lets go of it, or after the last operator that reads it."""
+    parts: Mapping[Part, int] = field(default_factory=dict)
+    """What the peak is made of."""
+    holders: tuple[Holder, ...] = ()
+    """The modules whose results are held at the peak, the largest first."""
+    curve: Sequence[int] = field(default=(), repr=False)
+    """What is held during each operator."""
+
+
+def packed(numbers: Iterable[int], most: int) -> array[int] | list[int]:
+    """Numbers of which none is above `most`, in little memory where a machine's own hold that."""
+    return array("q", numbers) if most < 1 << 63 else list(numbers)

@@ -1,0 +1,128 @@
+"""Memory as eager PyTorch holds it: storages live until Python and autograd let go of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import opcost
+
+MIB = 2**20
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.first(x))
+        return x + self.second(y).sin()
+
+
+class Looping(nn.Module):
+    """A recurrence in Python, with views and writing in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, out = x[0], torch.zeros_like(x)
+        for step in range(x.shape[0]):
+            state = self.cell(x[step], state)
+            out[step] = state.tanh()
+        return out
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, self.keys(x), x + 1, is_causal=True)
+
+
+NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "residual": (Residual, (8, 64)),
+    "loop": (Looping, (7, 3, 16)),
+    "convolutions": (
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        (2, 3, 16, 16),
+    ),
+    "attention": (Attention, (2, 4, 10, 16)),
+    "norms": (
+        lambda: nn.Sequential(nn.LayerNorm(64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 8), nn.Softmax(-1)),
+        (4, 64),
+    ),
+}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["forward", "training"])
+@pytest.mark.parametrize("name", NETS)
+def test_tensors_without_data_live_as_long_as_real_ones(name: str, training: bool) -> None:
+    make, shape = NETS[name]
+    model, x = make().train(training), torch.randn(shape, requires_grad=training)
+    optimizer = "Adam" if training else None
+    told = opcost.count(model, x, optimizer=optimizer, real=False).memory
+    real = opcost.count(model, x, optimizer=optimizer, real=True).memory
+    if training:  # the real one runs a few more views, by which operators have other numbers
+        told, real = (replace(memory, at=0, curve=()) for memory in (told, real))
+    assert told == real
+    assert told.how == "lifetimes"
+
+
+def test_a_caller_holds_what_it_passed_until_the_call_is_over() -> None:
+    # x is the caller's, and so is `first` while the second layer runs, although nobody reads it after its activation.
+    model, size = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)), 8 * 64 * 4
+    memory = opcost.count(model, torch.zeros(8, 64)).memory
+    weights = 2 * (64 * 64 + 64) * 4
+    assert memory.base_bytes == weights + size
+    assert memory.peak_bytes == weights + 3 * size  # x, the result of the layer before, the result
+    assert memory.parts == {"weights": weights, "inputs": size, "temporary": 2 * size}
+
+
+def test_a_local_variable_holds_its_tensor_until_it_ends() -> None:
+    class Keeps(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first = x.sin()  # noqa: F841 - what is held although nobody reads it
+            return x.cos().exp()
+
+    # first, the cosine and the result at once; freed after their last readers it would be two.
+    memory = opcost.count(Keeps(), torch.zeros(256)).memory
+    assert memory.peak_bytes - memory.base_bytes == 3 * 1024
+
+
+def test_gradients_stay_until_the_step_is_over() -> None:
+    model = nn.Linear(2048, 4096, bias=False)  # 32 MiB
+    memory = opcost.count(model, torch.zeros(1, 2048), backward=True).memory
+    assert memory.parts["weights"] == memory.parts["gradients"] == 32 * MIB
+    assert memory.base_bytes == 32 * MIB + 2048 * 4
+
+
+def test_an_optimizer_remembers_from_step_to_step() -> None:
+    model = nn.Linear(2048, 4096, bias=False)
+    memory = opcost.count(model, torch.zeros(1, 2048), optimizer="AdamW").memory
+    step = 4  # a number in float32
+    assert memory.parts["optimizer"] == 2 * 32 * MIB + step
+    assert memory.base_bytes == 3 * 32 * MIB + 2048 * 4 + step
+    # The update: weights, gradients, both moments, and the root of the second with what it is divided to.
+    assert memory.peak_bytes - memory.base_bytes == pytest.approx(3 * 32 * MIB, rel=0.001)
+    assert opcost.count(model, torch.zeros(1, 2048)).memory.peak_bytes < 33 * MIB
+
+
+def test_what_a_block_runs_is_followed_as_well() -> None:
+    x = torch.zeros(4, 8)
+    with opcost.recording() as recording:
+        y = x.sin()
+        y = y.cos()
+        del y
+        z = x.sum()
+    size = 4 * 8 * 4
+    assert list(recording.report.memory.curve) == [2 * size, 3 * size, size + 4]
+    assert z.shape == ()

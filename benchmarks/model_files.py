@@ -3,6 +3,8 @@
     python benchmarks/model_files.py files       files that ship in packages: MACs by operator against those counted by hand
     python benchmarks/model_files.py exported    nets of timm as ONNX by both exporters, against the count of the module;
                                                  needs torch, timm, onnx, onnxscript
+    python benchmarks/model_files.py convert     nets of timm as TensorFlow Lite files in the folder; needs ai-edge-torch, timm
+    python benchmarks/model_files.py lite        those files against the count of the module; needs torch, timm
     python benchmarks/model_files.py scripted    nets of timm and transformers, traced and saved, against the count of the module
     python benchmarks/model_files.py speed       every ONNX file that the two have left in the folder: CPU time against onnx-tool,
                                                  and against loading and shape inference by onnx; needs both
@@ -133,6 +135,49 @@ def exported(folder: Path) -> None:
             if suffix:
                 path.unlink()
                 path.with_name(f"{path.name}.data").unlink(missing_ok=True)
+
+
+def convert(folder: Path) -> None:
+    """In an environment of its own: ai-edge-torch holds PyTorch at an older version than is counted."""
+    import ai_edge_torch
+    import timm
+    import torch
+
+    warnings.simplefilter("ignore")
+    for name in NETS:
+        path = folder / f"{name}.tflite"
+        model = randomized(timm.create_model(name).eval())
+        x = torch.randn(1, *model.default_cfg["input_size"])
+        try:
+            if not path.exists():
+                with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                    ai_edge_torch.convert(model, (x,)).export(str(path))
+            print(f"converted     {name}", flush=True)
+        except Exception as exc:
+            print(f"not converted {name:<32} {type(exc).__name__}: {str(exc).strip()[:80]!r}", flush=True)
+
+
+def lite(folder: Path) -> None:
+    from opcost.frontends.zoo import declare_torchvision_operators
+
+    declare_torchvision_operators()
+    import timm
+    import torch
+
+    for name in NETS:
+        path = folder / f"{name}.tflite"
+        if not path.exists():
+            continue
+        model = timm.create_model(name).eval()
+        wanted = opcost.count(model, torch.randn(1, *model.default_cfg["input_size"])).totals
+        began = time.process_time()
+        report = opcost.count(path)
+        spent = time.process_time() - began
+        same = report.totals.macs == wanted.macs and not report.totals.uncounted
+        told = (
+            f"{report.totals.macs:>15,} of {wanted.macs:>15,} MACs {report.totals.params - wanted.params:>+10,} params"
+        )
+        print(f"{'equal' if same else 'DIFFERS':<8} {name:<30} {told} {len(report.rows):>6,} operators {spent:6.2f} s")
 
 
 WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99}
@@ -298,11 +343,18 @@ def _race(title: str, paths: list[Path], runs: dict[str, Callable[[Path], float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("files", "exported", "scripted", "speed"))
+    parser.add_argument("what", choices=("files", "exported", "convert", "lite", "scripted", "speed"))
     parser.add_argument("--folder", type=Path, default=Path("build/model_files"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    ways = {"files": files, "exported": exported, "scripted": scripted, "speed": speed}
+    ways = {
+        "files": files,
+        "exported": exported,
+        "convert": convert,
+        "lite": lite,
+        "scripted": scripted,
+        "speed": speed,
+    }
     ways[options.what](options.folder)
 
 

@@ -222,7 +222,14 @@ def _cache_of(report: Report) -> dict[str, int]:
 
 
 def _held(found: Foretold, text: TextTimes | None) -> Prediction:
+    from opcost.devices.calibration import HOST
+
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
+    if found.profile.meta["device"] == HOST:  # what a processor takes is the host's time, as in what is measured on one
+        profile["rows"] = tuple(
+            row._replace(host_ns=row.device_ns, host_self_ns=row.device_ns, device_ns=None, device_total_ns=None)
+            for row in found.profile.rows
+        )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
     return Prediction(**profile, **sums, text=text)
 

@@ -182,3 +182,54 @@ def test_profiles_of_different_numbers_of_runs_are_compared_run_by_run() -> None
     total = diff_profiles(recorded(2, 50), recorded(5, 60)).total("time")
     assert total is not None
     assert total.amounts == (50, 60)
+
+
+LOST = tuple(
+    Kernel(name, "gpu:0", "7", 0, time, why="graph" if name == "f" or time == 50 else "")
+    for name, time in [("a", 50), ("b", 40), ("a", 5), ("c", 4), ("d", 3), ("e", 2), ("f", 1)]
+)
+
+
+def row_of(time: int) -> ProfileRow:
+    return ProfileRow(
+        id=0, name="x", type="x", kind="conv", device_ns=time, kernels=(Kernel("k", "gpu:0", "7", 0, time),)
+    )
+
+
+def test_much_device_work_without_an_operator_is_opened_into_its_kernels() -> None:
+    answer = query(Profile(meta={}, rows=(row_of(95),), unattributed=LOST), aggregate_by="type")
+    lost = {line.labels["name"]: line.time_ns for line in answer.lines if line.role == "unattributed"}
+    assert lost == {
+        "(graph) a": 50,
+        "(unattributed) b": 40,
+        "(unattributed) a": 5,
+        "(unattributed) c": 4,
+        "(unattributed) d": 3,
+        "(unattributed: captured graph)": 1,
+        "(unattributed)": 2,
+    }
+    little = query(Profile(meta={}, rows=(row_of(10**4),), unattributed=LOST), aggregate_by="type")
+    assert {line.labels["name"]: line.time_ns for line in little.lines if line.role == "unattributed"} == {
+        "(unattributed: captured graph)": 51,
+        "(unattributed)": 54,
+    }
+
+
+def test_device_work_without_an_operator_is_filtered_like_any_other() -> None:
+    profile = Profile(meta={}, rows=(row_of(95),), unattributed=LOST)
+    for wishes in ({"kind": "conv"}, {"type": "x"}, {"name": "x"}, {"where": 'kind == "conv"'}):
+        answer = query(profile, **wishes)
+        assert [line.role for line in answer.lines] == ["row", "total"], wishes
+        assert answer.lines[-1].time_ns == 95
+    assert query(profile, where="time >= 40ns").lines[-1].time_ns == 95 + 50 + 40
+
+
+def test_where_no_operator_launched_anything_kernels_are_the_lines() -> None:
+    called = ProfileRow(id=0, name="cudaLaunchKernel", type="cudaLaunchKernel", host_ns=1)
+    for rows in ((), (called,), (called, called)):
+        profile = Profile(meta={}, rows=rows, unattributed=LOST)
+        assert profile.usual_keys == ("kernel",)
+        answer = query(profile, aggregate_by=profile.usual_keys)
+        assert [line.labels["kernel"] for line in answer] == ["a", "b", "c", "d", "e", "f"]
+        assert "unattributed" not in {line.role for line in answer.lines}
+    assert "captured graph" in str(query(profile, aggregate_by="type", where="time < 2ns"))

@@ -48,7 +48,7 @@ def test_the_host_has_its_own_order_and_counts_no_time_twice(profile: Profile) -
 
 
 def test_unattributed_time_is_always_a_line_and_a_part_of_the_total(profile: Profile) -> None:
-    for wishes in ({}, {"top": 1}, {"kind": "conv"}, {"aggregate_by": "type"}, {"group_by": "module"}):
+    for wishes in ({}, {"top": 1}, {"aggregate_by": "type"}, {"group_by": "module"}):
         answer = query(profile, **wishes)
         (loose,) = [line for line in answer.lines if line.role == "unattributed"]
         assert loose.time_ns == 15 * US

@@ -1,12 +1,16 @@
 """`opcost predict`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import opcost
 from opcost.cli.main import run
+from opcost.core.graph import TensorSpec
+from opcost.devices.calibration import Calibration, Measured, dumps
 
 MEASURED_MS = {"bfloat16": 2.408, "float32": 2.997}
 """timm's resnet50d on 16 images of 224x224, replayed as a CUDA graph on an H200 (benchmarks/predict.py)."""
@@ -72,20 +76,45 @@ def test_a_count_of_a_step_knows_the_cache(capsys: pytest.CaptureFixture[str], t
     path = tmp_path / "step.json"
     assert run(["count", llama(tmp_path), "--decode", "1", "--cache", "64", "-o", str(path), "-q"]) == 0
     assert opcost.load_report(path).meta["cache_bytes"] == str(65 * 2 * 2 * 2 * 16 * 4)
+    assert run(["count", llama(tmp_path), "--decode", "1", "--cache", "64", "--depth", "0"]) == 0
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "65 tokens of each text" in lines["cache"]
+    assert f"{65 * 2 * 2 * 2 * 16 * 4:,}" in lines["cache"]
     assert run(["count", llama(tmp_path), "--decode", "1"]) == 2
     assert "against a cache" in capsys.readouterr().err
 
 
-def test_a_prediction_can_be_held_against_a_measured_profile(
+def test_a_prediction_is_held_against_a_measured_profile_by_module_and_kind(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    predicted, other = tmp_path / "predicted.json", tmp_path / "eager.json"
+    predicted, measured = tmp_path / "predicted.json", tmp_path / "measured.json"
     assert run(["predict", "timm:resnet18", "--dtype", "bf16", "-o", str(predicted), "-q"]) == 0
     found = opcost.read_profile(predicted)
-    slower = [row._replace(device_ns=3 * (row.device_ns or 0)) for row in found.rows]
-    object.__setattr__(found, "rows", tuple(slower))
-    found.save(other)
-    assert run(["diff", str(predicted), str(other)]) == 1
-    assert "conv" in capsys.readouterr().out
+    by_author = {"aten::convolution": "aten::conv2d", "aten::native_batch_norm": "aten::batch_norm"}
+    slower = [
+        row._replace(type=by_author.get(row.type, row.type), device_ns=3 * (row.device_ns or 0)) for row in found.rows
+    ]
+    replace(found, rows=tuple(slower), meta={**found.meta, "format": "opcost"}).save(measured)
+    assert run(["diff", str(predicted), str(measured), "--top", "5"]) == 1
+    out = capsys.readouterr().out
+    assert "by module and kind" in out
+    assert "added" not in out
+    assert out.count("+200.00%") == 6  # the total and five lines, each three times as long
+
+
+def test_a_saved_prediction_is_asked_what_it_waits_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    predicted = tmp_path / "predicted.json"
+    assert run(["predict", "timm:resnet18", "--dtype", "bf16", "-o", str(predicted), "-q"]) == 0
     assert run(["analyze", str(predicted), "--where", 'bound == "launch"', "--aggregate-by", "bound"]) == 0
     assert "launch" in capsys.readouterr().out
+
+
+def test_on_a_processor_the_time_is_the_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    row = Measured("elementwise", "aten::relu", {"fn": "relu"}, (TensorSpec((1024,)),), (TensorSpec((1024,)),), 1000)
+    path.write_text(dumps(Calibration(device="cpu", meta={}, position=0, rows=(row,) * 100)))
+    found = opcost.predict(torch.nn.ReLU(), shapes=(1024,), device="cpu", calibration=path)
+    assert [(row.host_ns, row.device_ns) for row in found.rows] == [(1000, None)]
+    assert found.shares("type")[0].time_ns == 1000
+    with pytest.raises(opcost.OpcostError, match="replays no graphs"):
+        opcost.predict(torch.nn.ReLU(), shapes=(1024,), device="cpu", calibration=path, execution="graph")

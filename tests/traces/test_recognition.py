@@ -15,6 +15,8 @@ from opcost.traces.registry import readers
 
 OPERATOR = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
 KERNEL = {"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5, "dur": 2, "args": {"correlation": 3}}
+PAIR = [OPERATOR | {"cat": "operator", "ph": phase, "ts": time} for phase, time in (("B", 5), ("E", 7))]
+"""As MXNet writes an operator."""
 NAMES = [
     {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "ts": 1, "args": {"name": "python"}}
     for number in range(2_000)
@@ -49,7 +51,7 @@ def test_a_kineto_trace_is_one_whatever_stands_before_its_events(tmp_path: Path,
 @pytest.fixture
 def doubtful(tmp_path: Path) -> Path:
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": [OPERATOR, OPERATOR | {"cat": "operator"}]}), encoding="utf-8")
+    path.write_text(json.dumps({"traceEvents": [OPERATOR, *PAIR]}), encoding="utf-8")
     return path
 
 
@@ -57,8 +59,10 @@ def test_two_claims_are_an_error_that_says_what_was_seen_and_a_reader_can_be_nam
     with pytest.raises(AmbiguousSource, match=r"kineto and mxnet .*'traceEvents' .*'cpu_op', 'operator'") as caught:
         opcost.read_profile(doubtful)
     assert "--reader kineto" in caught.value.hint
-    assert opcost.read_profile(doubtful, reader="kineto").meta["format"] == "kineto"
-    assert opcost.read_profile(doubtful, reader="mxnet").meta["format"] == "mxnet"
+    for reader in ("kineto", "mxnet"):
+        profile = opcost.read_profile(doubtful, reader=reader)
+        assert profile.meta["format"] == reader
+        assert [(row.type, row.host_ns) for row in profile.rows] == [("aten::add", 2000)]
     with pytest.raises(UnknownName, match="did you mean 'kineto'"):
         opcost.read_profile(doubtful, reader="kinetto")
 

@@ -1,4 +1,8 @@
-"""What differs between two profiles: time and executions of operators with the same module, type and shapes."""
+"""What differs between two profiles: time and executions of operators with the same module, type and shapes.
+
+A prediction names operators as the dispatcher runs them and a trace as the author called them (`aten::addmm`, `aten::linear`), so
+one is held against the other by module and kind.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,8 @@ def diff_profiles(before: Profile, after: Profile, labels: tuple[str, str] = ("b
     """All keys whose time or count is not the same, the largest change first, on the device if both have times of one."""
     side: Side = "device" if usual_side(before) == usual_side(after) == "device" else "host"
     time = TIME._replace(title=f"{side} time")
-    old, new = _spent(before, side), _spent(after, side)
+    by_kind = _is_foretold(before) != _is_foretold(after)
+    old, new = (_spent(profile, side, by_kind=by_kind) for profile in (before, after))
     keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
     keys.sort(key=lambda key: -abs(new.get(key, _NOTHING).time_ns - old.get(key, _NOTHING).time_ns))
     entries = [
@@ -70,14 +75,25 @@ def _entry(part: Part, key: Key, quantity: Quantity, amounts: list[int | None]) 
     )
 
 
-def _spent(profile: Profile, side: Side) -> dict[Key, Spent]:
+def _is_foretold(profile: Profile) -> bool:
+    return profile.meta.get("format") == "prediction"
+
+
+def _spent(profile: Profile, side: Side, *, by_kind: bool) -> dict[Key, Spent]:
     found: dict[Key, Spent] = {}
     parts = parts_of(profile, side, "time")
     if side == "device":
         parts += unattributed_parts(profile)
     for part in parts:
         row = part.row
-        key = Key(row.module, row.type, shapes_text(row.ins)) if row else Key("", LABELS["type"](part), "")
+        if row is None:
+            key = Key("", LABELS["type"](part), "")
+        elif by_kind:
+            if row.kind == "view":  # a prediction leaves them out: they run nothing on a device
+                continue
+            key = Key(row.module, row.kind or row.type, "")
+        else:
+            key = Key(row.module, row.type, shapes_text(row.ins))
         known = found.get(key, Spent())
         found[key] = Spent(known.time_ns + part.time_ns, known.count + part.count)
     runs = profile.runs

@@ -122,13 +122,11 @@ def ask(profile: Profile, question: Question) -> Answer:
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
-    parts = [part for part in parts if _passes(part, question)]
-    if question.where:
-        condition = compile_where(question.where, fields(total))
-        parts = [part for part in parts if condition(part)]
+    condition = compile_where(question.where, fields(total)) if question.where else lambda _: True
+    parts, loose = ([part for part in each if _passes(part, question) and condition(part)] for each in (parts, loose))
     asker = _Asker(question, total, tf32=profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes"))
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
-    for name, members in _by_reason(loose, by_rank="rank" in keys).items():
+    for name, members in _named(loose, total, by_rank="rank" in keys).items():
         words = {"name": name, "type": "device work without an operator"}
         line = combine(members, "sum", labels=words, percentiles=question.percentiles)
         lines.append(replace(line, role="unattributed", share=_share(line.time_ns, total), unpriced=0))
@@ -246,6 +244,24 @@ class _Asker:
         kind = kinds.pop() if len(kinds) == 1 else ""
         tf32 = self.tf32 or any(runs_tf32(part.kernels) for part in parts)
         return against_peak(line, device, kind=kind, dtype=dtypes.pop() if len(dtypes) == 1 else "", tf32=tf32)
+
+
+OPENED_SHARE = 0.05
+OPENED_KERNELS = 5
+"""Device work without an operator that is more of the time than this is opened into so many kernels and the others."""
+
+
+def _named(loose: Sequence[Part], total: float | None, *, by_rank: bool) -> dict[str, list[Part]]:
+    """Device work without an operator by why it has none, or the longest of its kernels by that and their names."""
+    if by_rank or sum(part.time_ns for part in loose) <= OPENED_SHARE * (total or 0):
+        return _by_reason(loose, by_rank=by_rank)
+    kernels: dict[str, list[Part]] = {}
+    for part in loose:
+        kernel = part.kernels[0]
+        kernels.setdefault(f"({kernel.why or 'unattributed'}) {kernel.name}", []).append(part)
+    ordered = sorted(kernels, key=lambda name: -sum(part.time_ns for part in kernels[name]))
+    others = [part for name in ordered[OPENED_KERNELS:] for part in kernels[name]]
+    return {name: kernels[name] for name in ordered[:OPENED_KERNELS]} | _by_reason(others, by_rank=False)
 
 
 def _by_reason(loose: Sequence[Part], *, by_rank: bool) -> dict[str, list[Part]]:

@@ -30,7 +30,7 @@ def list_answer(answer: Answer, columns: Columns = None) -> Listing:
     if columns is not None:
         chosen = choose_columns(columns, known)
     else:
-        if all(line.labels.get("type") == line.labels.get("name") for line in answer.rows):
+        if "name" in known and all(line.labels.get("type") == line.labels.get("name") for line in answer.rows):
             known.pop("type", None)  # Where every operator is called by its type, once is enough.
         if "shape" in answer.keys:
             known.pop("in_shapes")

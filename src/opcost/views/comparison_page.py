@@ -83,7 +83,9 @@ def _changes_page(comparison: Comparison, options: ComparisonOptions) -> Page:
     for part in ("kind", "module", "operator"):
         if found := list(comparison.of_part(part)):
             table = _times(found) if part == "operator" else _differences(found)
-            further.append(Titled(_PARTS[part], _limited(table, options.top)))
+            # Operators that were matched by their kind have no shapes to tell.
+            title = "by module and kind" if part == "operator" and not any(e.detail for e in found) else _PARTS[part]
+            further.append(Titled(title, _limited(table, options.top)))
     listing = listed([plain_column("quantity", "", of=lambda entry: entry.quantity.title), *_BOTH], totals)
     summary = Summary(heading=heading, seen_against=() if totals else ("the totals are the same",))
     return Page(listing if totals else _NO_LISTING, summary, tuple(further))

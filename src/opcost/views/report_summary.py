@@ -13,6 +13,8 @@ from opcost.views.cell import in_runs
 from opcost.views.summary import LONG_LINE, Quantity, Section, Summary, held
 from opcost.wording import shortened, some
 
+LONGEST_NUMBER = 20
+"""Digits of a number in what is told beside the rows."""
 NO_RULE = "no rule"
 """The reason of `Uncounted` that a rule of the user's own removes."""
 
@@ -20,7 +22,7 @@ NO_RULE = "no rule"
 def summarize(report: Report) -> Summary:
     """The whole report in a few lines."""
     return Summary(
-        heading=_heading(report),
+        heading=heading_of(report),
         quantities=_quantities(report),
         phases=tuple(report.phases.items()) if set(report.phases) != {"forward"} else (),
         conventions=_conventions(report),
@@ -28,7 +30,8 @@ def summarize(report: Report) -> Summary:
     )
 
 
-def _heading(report: Report) -> tuple[str, ...]:
+def heading_of(report: Report) -> tuple[str, ...]:
+    """What was counted, and with which inputs."""
     meta = report.meta
     root = report.modules[0].type
     source = meta.get("source", "")
@@ -68,8 +71,19 @@ def _quantities(report: Report) -> tuple[Quantity, ...]:
         Quantity("param bytes", totals.param_bytes, "bytes"),
         Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
         Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
+        *_cache(report),
     ]
     return tuple(quantity for quantity in found if quantity is not None)
+
+
+def _cache(report: Report) -> Iterable[Quantity]:
+    """What a language model keeps of the texts that it has read; in a file that was saved anything may stand there."""
+    names = ("cache_tokens", "cache_bytes", "cache_bytes_per_token")
+    told = [report.meta.get(name, "") for name in names]
+    if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in told):
+        tokens, nbytes, more = map(int, told)
+        yield Quantity("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text")
+        yield Quantity("  per token", more, "bytes", remark="one more of each text")
 
 
 def _conventions(report: Report) -> tuple[str, ...]:
@@ -104,6 +118,11 @@ def _sections(report: Report) -> Iterable[Section]:
     shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
     yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
     yield _uncounted(report)
+    yield from notes_of(report)
+
+
+def notes_of(report: Report) -> Iterable[Section]:
+    """What the reader must know beside the numbers."""
     yield Section(
         "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
     )

@@ -26,7 +26,7 @@ WHOLE = {"inference": 0.115, "training": 0.16}
 five lie inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
-HOSTS = 0.55
+HOSTS = 0.6
 """How far the host's own time is off: another processor, another load, other Python."""
 ON_A_PROCESSOR = 0.1
 """How far a processor is off besides: its caches are shared, and large products are not timed on it."""

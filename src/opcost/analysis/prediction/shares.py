@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from opcost.analysis.aggregate import check_keys
-from opcost.analysis.part import label, parts_of
+from opcost.analysis.part import label, parts_of, usual_side
 from opcost.analysis.prediction.predict import ideal_of
 from opcost.core.profile import Profile
 
@@ -32,7 +32,7 @@ def shares(profile: Profile, by: str, depth: int | None) -> tuple[Share, ...]:
     """The rows added up by a key, the longest first."""
     check_keys((by,))
     found: dict[str, Share] = {}
-    for part in parts_of(profile, "device", "time"):
+    for part in parts_of(profile, usual_side(profile), "time"):
         key = label(part, by, depth)
         share = found.setdefault(key, Share(key))
         if part.row is not None:

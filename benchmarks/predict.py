@@ -66,7 +66,7 @@ def inputs(row: dict[str, Any], dtype: torch.dtype, device: torch.device) -> tup
     return (torch.empty(row["batch"], 3, 224, 224, dtype=dtype, device=device),), {}
 
 
-def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
+def counted(row: dict[str, Any], *, training: bool, optimizer: Any = "Adam") -> opcost.Report:
     try:
         with torch.device("meta"):
             model = made(row["name"])
@@ -75,9 +75,8 @@ def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
     dtype = getattr(torch, row["dtype"])
     model = model.to(dtype).train(training)
     args, kwargs = inputs(row, dtype, next(model.parameters()).device)
-    optimizer = "Adam" if training else None
     with torch.set_grad_enabled(training):
-        return opcost.count(model, args, kwargs=kwargs, optimizer=optimizer)
+        return opcost.count(model, args, kwargs=kwargs, optimizer=optimizer if training else None)
 
 
 def other_operators(row: dict[str, Any]) -> bool:

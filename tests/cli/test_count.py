@@ -286,3 +286,12 @@ def test_colour_is_used_only_on_a_terminal(opcost_command: Callable, mlp: str, m
     assert "\x1b[" not in plain
     assert "\x1b[" in coloured
     assert opcost_command("count", mlp, "-i", "1x8").out == plain
+
+
+def test_memory_is_a_view_of_its_own(opcost_command: Callable, mlp: str) -> None:
+    done = opcost_command("count", mlp, "-i", "1x8", "--memory")
+    assert "part of the peak" in done.out
+    assert done.out == opcost_command("count", mlp, "-i", "1x8", "--view", "memory").out
+    refused = opcost_command("count", mlp, "-i", "1x8", "--memory", "--view", "json")
+    assert refused.code == 2
+    assert "--memory is a view, and so is --view json" in refused.err

@@ -125,7 +125,7 @@ RESERVED = frozenset(
     "all allow_uncounted arg backward bar_length_max baseline batch by cache cache_dtype cal_activations cal_flops "
     "cal_params causal cold_l2 columns config convention debug decode depth device dtype eval exact fail_if format "
     "help host_only image input layout limit load_input_data log_path logging_to_stdout max_activation_bytes "
-    "max_activations max_bytes max_flops max_macs max_param_bytes max_params max_peak_bytes merge no_merge no_real "
+    "max_activations max_bytes max_flops max_macs max_param_bytes max_params max_peak_bytes memory merge no_merge no_real "
     "optimizer output prefill profile_host quantity quiet real repeat save_baseline seconds set sort static style "
     "tokens top train version view warmup width".split()
 )
@@ -235,9 +235,12 @@ class ShowChoice:
             name=["--view", "--style"],
             metavar="NAME",
             show_default=True,
-            help="table, text, arch, json, csv, md, or a plug-in's view.",
+            help="table, text, arch, memory, json, csv, md, or a plug-in's view.",
         ),
     ] = "table"
+    memory: Annotated[
+        bool, parameter(negative="", help="What the peak of memory is made of, and who holds it: --view memory.")
+    ] = False
     by: Annotated[
         Literal["module", "op", "kind", "type"] | None,
         parameter(help="One row per module, operator, kind of operator, or type of module."),

@@ -23,7 +23,7 @@ SAYS_WHAT_IS_MISSING = ("table", "text", "md")
 
 def check_choice(choice: ShowChoice) -> None:
     """Raise for a view or a suffix that nobody knows or a file that cannot be written, before a long count, not after it."""
-    view = load(VIEWS, choice.view)
+    view = load(VIEWS, _view(choice))
     with answering_for(view, "choosing its options"):
         check_options(view, _wanted(choice))
     for path in choice.output:
@@ -45,13 +45,13 @@ def show(report: Report, choice: ShowChoice) -> None:
         save(report, path, wanted)
     printed = not (choice.quiet and choice.output)
     if printed:
-        view = load(VIEWS, choice.view)
+        view = load(VIEWS, _view(choice))
         if "color" in option_names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             wanted["color"] = True
         with answering_for(view, "drawing the report"):
             text = view.render(report, **wanted)
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
-    if not (printed and choice.view in SAYS_WHAT_IS_MISSING):
+    if not (printed and _view(choice) in SAYS_WHAT_IS_MISSING):
         _warn_of_uncounted(report)
 
 
@@ -61,6 +61,15 @@ def save(report: Report, path: Path, wanted: dict[str, Any]) -> None:
     names = option_names(view)
     with answering_for(view, "writing the report"):
         report.save(path, **{name: value for name, value in wanted.items() if name in names})
+
+
+def _view(choice: ShowChoice) -> str:
+    """The name of the chosen view."""
+    if not choice.memory:
+        return choice.view
+    if choice.view not in ("table", "memory"):
+        raise InputError(f"--memory is a view, and so is --view {choice.view}", hint="leave one of them out")
+    return "memory"
 
 
 def _wanted(choice: ShowChoice) -> dict[str, Any]:

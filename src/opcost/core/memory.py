@@ -12,12 +12,12 @@ How: TypeAlias = Literal["lifetimes", "last reader"]
 PARTS: dict[Part, str] = {
     "weights": "parameters, buffers and constants",
     "inputs": "what the model is given",
-    "optimizer": "what the optimizer remembers from step to step",
-    "gradients": "of parameters and inputs, until they are freed",
-    "saved": "made in the forward pass and kept for the backward pass",
+    "optimizer": "what the optimizer remembers",
+    "gradients": "of parameters and inputs",
+    "saved": "kept for the backward pass",
     "outputs": "what the model returns",
     "temporary": "results that are let go again",
-    "workspace": "what a kernel needs for itself while it runs",
+    "workspace": "what a kernel needs for itself",
 }
 """What memory is made of."""
 

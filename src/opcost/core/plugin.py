@@ -39,6 +39,7 @@ OWN: dict[str, dict[str, str]] = {
     VIEWS: {
         **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "tensorboard")},
         "text": "opcost.views.table:TEXT",
+        "memory": "opcost.views.table:MEMORY",
         "md": "opcost.views.markdown:REPORT",
     },
     PROFILE_VIEWS: {

@@ -22,7 +22,7 @@ NO_RULE = "no rule"
 def summarize(report: Report) -> Summary:
     """The whole report in a few lines."""
     return Summary(
-        heading=_heading(report),
+        heading=heading_of(report),
         quantities=_quantities(report),
         phases=tuple(report.phases.items()) if set(report.phases) != {"forward"} else (),
         conventions=_conventions(report),
@@ -30,7 +30,8 @@ def summarize(report: Report) -> Summary:
     )
 
 
-def _heading(report: Report) -> tuple[str, ...]:
+def heading_of(report: Report) -> tuple[str, ...]:
+    """What was counted, and with which inputs."""
     meta = report.meta
     root = report.modules[0].type
     source = meta.get("source", "")
@@ -117,6 +118,11 @@ def _sections(report: Report) -> Iterable[Section]:
     shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
     yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
     yield _uncounted(report)
+    yield from notes_of(report)
+
+
+def notes_of(report: Report) -> Iterable[Section]:
+    """What the reader must know beside the numbers."""
     yield Section(
         "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
     )

@@ -11,6 +11,7 @@ from opcost.views.answer_page import answer_page
 from opcost.views.compared import page_of
 from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.layout import Drawing, Drawn, Style
+from opcost.views.memory_page import MemoryOptions, memory_page
 from opcost.views.options import AnswerOptions, PageOptions
 from opcost.views.page import Page, draw_page, plain
 from opcost.views.report_listing import ListingOptions, list_report
@@ -107,6 +108,7 @@ def _coloured(drawn: Drawn) -> str:
 
 
 REPORT: View[Report, TableOptions, Page] = View(name="table", options=TableOptions, build=_of_report, write=_write)
+MEMORY: ReportView = View(name="memory", options=MemoryOptions, build=memory_page, write=_write)
 TEXT: ReportView = View(name="text", suffix=".txt", options=TextOptions, build=_of_report, write=_write)
 ANSWER: ProfileView = View(name="table", suffix=".txt", options=AnswerTableOptions, build=answer_page, write=_write)
 COMPARISON: ComparisonView = View(

@@ -131,3 +131,84 @@ def test_an_agent_gets_what_it_has_seen_done_and_been_paid() -> None:
     assert shapes(report) == {
         "states": (1, 20, 3), "actions": (1, 20, 2), "rewards": (1, 20, 1), "returns_to_go": (1, 20, 1), "timesteps": (1, 20),
     }  # fmt: skip
+
+
+CODEBOOKS = 3
+
+
+class Composes(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+    """Wants a token of each codebook at every step, as Dia and CSM do."""
+
+    config_class = transformers.PretrainedConfig
+    input_modalities = ("text",)
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.table, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        batch, steps, books = input_ids.shape
+        x: Tensor = self.head(self.table(input_ids).sum(2))
+        assert (batch, steps, books) == (1, TOKENS, CODEBOOKS)
+        return x
+
+
+def test_tokens_of_sound_have_one_of_every_codebook() -> None:
+    report = opcost.count(Composes(config(num_codebooks=CODEBOOKS)).eval())
+    assert shapes(report) == {"input_ids": (1, TOKENS, CODEBOOKS)}
+    assert report.totals.macs == TOKENS * WIDTH * WORDS
+
+
+class LooksTwice(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+    """Wants the same image in two sizes, as DeepSeek's hybrid does."""
+
+    config_class = transformers.PretrainedConfig
+    main_input_name = "pixel_values"
+    input_modalities = ("image",)
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.seen = nn.Conv2d(3, WIDTH, 1, bias=False)
+
+    def forward(self, pixel_values: Tensor, high_res_pixel_values: Tensor | None = None) -> Tensor:
+        x: Tensor = self.seen(high_res_pixel_values).mean((2, 3)) + self.seen(pixel_values).mean((2, 3))
+        return x
+
+
+def test_an_image_is_given_finer_too_where_a_model_looks_twice() -> None:
+    finer = 2 * SIDE
+    report = opcost.count(LooksTwice(config(high_res_vision_config=config(image_size=finer))).eval())
+    assert shapes(report) == {"pixel_values": (1, 3, SIDE, SIDE), "high_res_pixel_values": (1, 3, finer, finer)}
+    assert report.totals.macs == 3 * WIDTH * (SIDE**2 + finer**2)
+
+
+def test_patches_of_several_frames_are_as_deep_as_the_configuration_says() -> None:
+    class Deep(Patches):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.seen = nn.Linear(3 * 2 * PATCH**2, WIDTH, bias=False)  # type: ignore[assignment]
+
+    report = opcost.count(Deep(config(image_token_id=MARK, patch_temporal=2)).eval())
+    assert shapes(report)["pixel_values"] == (PATCHES, 3 * 2 * PATCH**2)
+
+
+def test_tokens_of_sound_may_have_a_row_for_every_codebook() -> None:
+    class Rows(Composes):
+        def forward(self, input_ids: Tensor) -> Tensor:
+            if input_ids.dim() != 2:
+                raise ValueError("a row for every codebook")
+            x: Tensor = self.head(self.table(input_ids.reshape(-1, CODEBOOKS, TOKENS)).sum(1))
+            return x
+
+    report = opcost.count(Rows(config(num_codebooks=CODEBOOKS)).eval())
+    assert shapes(report)["input_ids"] == (CODEBOOKS, TOKENS)
+    assert report.totals.macs == TOKENS * WIDTH * WORDS
+
+
+def test_a_model_of_pages_is_told_where_tokens_stand() -> None:
+    settings = transformers.BrosConfig(
+        hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=99,
+        max_position_embeddings=12,
+    )  # fmt: skip
+    report = opcost.count(transformers.BrosModel(settings).eval())
+    assert shapes(report) == {"input_ids": (1, 12), "bbox": (1, 12, 4)}

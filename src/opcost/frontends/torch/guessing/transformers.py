@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -105,12 +105,23 @@ class _Inputs:
     def others(self) -> tuple[Other, ...]:
         """What the model may be called with instead: other forms, and a text without images or sounds if it may do without."""
         found = [Other({**self.made, **form}) for form in self.left]
+        found += [Other({**self.made, **form}) for form in self._coded()]
         more = self.made.keys() - _OF_TEXT
         if "input_ids" in self.made and more and more.isdisjoint(self.needed):
             kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
             text = {**kept, "input_ids": self.like_tokens(self.config.word())}
             found.append(Other(text, "a text alone because the model fails with more"))
         return tuple(found)
+
+    def _coded(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Tokens of sound: at every step as many as there are codebooks, or one row for each of those."""
+        own = self.config.own
+        decoder = getattr(own, "decoder_config", None)
+        for name, places in (("decoder_input_ids", [decoder]), ("input_ids", [own])):
+            count = self.config.number(places, "num_codebooks", "num_channels")
+            if name in self.made and count is not None:
+                yield {name: self.made[name][..., None].repeat(1, 1, count)}
+                yield {name: self.made[name].repeat(count, 1)}
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -140,6 +151,11 @@ class _Inputs:
         token = self.config.number([self.config.own], "image_token_id", "image_token_index")
         ids = self.made.get("input_ids")
         return None if ids is None or token is None else (ids == token).to(torch.int64)
+
+    def boxes(self) -> torch.Tensor | None:
+        """Where each token stands on its page: left, upper, right and lower edge."""
+        ids = self.made.get("input_ids")
+        return None if ids is None else torch.zeros((*ids.shape, 4), dtype=torch.int64)
 
     def like_tokens(self, value: int) -> torch.Tensor | None:
         ids = self.made.get("input_ids")
@@ -214,11 +230,13 @@ _ARGUMENTS = {
 """Which argument brings which kind of input."""
 _OF_TEXT = frozenset({"input_ids", "decoder_input_ids", "attention_mask", "token_type_ids"})
 _AFTER = {
-    "input_ids": 1, "attention_mask": 2, "token_type_ids": 2, "mm_token_type_ids": 2, "prompt_pixel_values": 1, "prompt_masks": 1,
+    "input_ids": 1, "attention_mask": 2, "token_type_ids": 2, "mm_token_type_ids": 2, "bbox": 2, "prompt_pixel_values": 1,
+    "prompt_masks": 1,
 }  # fmt: skip
 """Arguments that are made of others."""
 _COMPANIONS: dict[str, tuple[str, ...]] = {
     "decoder_input_ids": (),
+    "bbox": ("input_ids",),
     "mm_token_type_ids": ("pixel_values",),
     "past_time_features": ("past_values",),
     "past_observed_mask": ("past_values",),
@@ -237,6 +255,7 @@ _MAKERS: dict[str, Callable[[_Inputs], Any]] = {
     "decoder_input_ids": _Inputs.decoder_tokens,
     "attention_mask": lambda inputs: inputs.like_tokens(1),
     "mm_token_type_ids": _Inputs.kinds_of_tokens,
+    "bbox": _Inputs.boxes,
     "token_type_ids": lambda inputs: inputs.like_tokens(0),
     "pixel_values_videos": lambda inputs: inputs.vision.videos(),
     "flattened_patches": lambda inputs: inputs.vision.flattened(),

@@ -53,7 +53,7 @@ class Vision:
         """Patches of all images in one row, told apart by their rows and columns: flat, or as small images."""
         rows, columns = self._grid()
         channels, patch = self.config.channels(), self.config.patch()
-        depth = self.config.number(self.config.images, "temporal_patch_size") or 1
+        depth = self.config.number(self.config.images, "temporal_patch_size", "patch_temporal") or 1
         flat = self.maker.floats(rows * columns, channels * depth * patch * patch)
         grid: Form = {name: self.grid() for name in ("image_grid_thw", "grid_thw") if name in self.names}
         yield {"pixel_values": flat.reshape(-1, flat.shape[-1]), **grid}
@@ -101,6 +101,9 @@ class Vision:
         if "spatial_shapes" in self.names:
             side = int((self.config.number(self.config.images, "num_patches") or 256) ** 0.5)
             form["spatial_shapes"] = self.maker.rows([side, side])
+        finer = getattr(getattr(self.config.own, "high_res_vision_config", None), "image_size", None)
+        if "high_res_pixel_values" in self.names and finer:  # the same image once more
+            form["high_res_pixel_values"] = self.maker.floats(self.config.channels(), finer, finer)
         pinpoints = getattr(self.config.own, "image_grid_pinpoints", None)
         if "image_sizes" in self.names and pinpoints:  # of an image that is cut into several, its size as a whole
             form["image_sizes"] = self.maker.rows(list(pinpoints[0]))

@@ -1,9 +1,10 @@
 """Models that loop in Python: what a count of them takes, in seconds and memory, and what the loop alone takes.
 
-    python benchmarks/loops.py [--models "a|b"] [--against SRC] [--no-floor]
+    python benchmarks/loops.py [--models "a|b"] [--against SRC | --listed] [--no-floor]
 
 Each count runs in a process of its own, cold. Beside it stands the same forward on the meta device: as plain tensors, and under
-a dispatch mode that only passes every operator on. `--against` names the `src` of another checkout, measured in turn.
+a dispatch mode that only passes every operator on. `--against` names the `src` of another checkout, measured in turn; `--listed`
+measures in turn a count that dispatches and lists every operator, as short runs do. Two models of real size run only when named.
 """
 
 from __future__ import annotations
@@ -25,21 +26,23 @@ from models import Subject, prepare
 from speed import peak_kib
 
 
-def _mamba() -> Subject:
-    """Mamba without its kernels: every token of every layer is a turn of a loop. As many layers and tokens as asked, narrow."""
+def _mamba(layers: int = 32, tokens: int = 512, **sizes: int) -> Subject:
+    """Mamba without its kernels: every token of every layer is a turn of a loop. Without sizes it is narrow."""
     import torch
 
     prepare()
     from transformers import MambaConfig, MambaForCausalLM
 
     with torch.device("meta"):
-        config = MambaConfig(hidden_size=64, state_size=16, num_hidden_layers=32, vocab_size=1000)
+        config = MambaConfig(
+            state_size=16, num_hidden_layers=layers, **(sizes or {"hidden_size": 64, "vocab_size": 1000})
+        )
         model = MambaForCausalLM(config).eval()
-    return Subject(model, (), {"input_ids": torch.zeros(1, 512, dtype=torch.int64), "use_cache": False})
+    return Subject(model, (), {"input_ids": torch.zeros(1, tokens, dtype=torch.int64), "use_cache": False})
 
 
-def _generation() -> Subject:
-    """128 tokens of a Llama of 8 layers, one at a time, with a cache that grows."""
+def _generation(layers: int = 8, **sizes: int) -> Subject:
+    """128 tokens of a Llama, one at a time, with a cache that grows. Without sizes it is narrow."""
     import torch
 
     prepare()
@@ -58,10 +61,26 @@ def _generation() -> Subject:
                 made.append(token)
             return torch.cat(made, dim=1)
 
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    narrow = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
     with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=8, vocab_size=1000, **sizes)).eval()
+        config = LlamaConfig(num_hidden_layers=layers, **(sizes or {**narrow, "vocab_size": 1000}))
+        model = LlamaForCausalLM(config).eval()
     return Subject(Generate(model), (torch.zeros(1, 16, dtype=torch.int64),), {})
+
+
+def _mamba_2_8b() -> Subject:
+    return _mamba(64, 2048, hidden_size=2560, vocab_size=50280)
+
+
+def _llama_8b() -> Subject:
+    return _generation(
+        32,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+    )
 
 
 def _cell() -> Subject:
@@ -104,7 +123,10 @@ MODELS: dict[str, Callable[[], Subject]] = {
     "generation": _generation,
     "lstm-cell": _cell,
     "100,000 operators": _many,
+    "mamba-2.8b": _mamba_2_8b,
+    "llama-8b": _llama_8b,
 }
+LARGE = ("mamba-2.8b", "llama-8b")
 
 
 def floor(subject: Subject, *, dispatched: bool) -> float:
@@ -139,10 +161,14 @@ def measure(name: str, what: str) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     subject = MODELS[name]()
-    if what != "count":
+    if what in ("plain", "dispatched"):
         return {"seconds": floor(subject, dispatched=what == "dispatched")}
     import opcost
 
+    if what == "listed":
+        from opcost.frontends.torch.recording import recorder
+
+        recorder.REPLAYS_AFTER = sys.maxsize
     opcost.count(torch.nn.Linear(3, 4), torch.zeros(2, 3))
     memory = peak_kib()
     start = time.process_time()
@@ -172,8 +198,10 @@ def _best(name: str, what: str, source: str | None, earlier: dict[str, Any] | No
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="|".join(MODELS))
-    parser.add_argument("--against", help="the src folder of another checkout")
+    parser.add_argument("--models", default="|".join(name for name in MODELS if name not in LARGE))
+    against = parser.add_mutually_exclusive_group()
+    against.add_argument("--against", help="the src folder of another checkout")
+    against.add_argument("--listed", action="store_true", help="against a count that dispatches every operator")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-floor", action="store_true", help="leave the meta device out")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
@@ -185,9 +213,9 @@ def main() -> int:
     print("| model | rows | on meta | dispatched | before | now | quicker |")
     print("|---" * 7 + "|")
     for name in options.models.split("|"):
-        runs = [] if options.no_floor else [("plain", None), ("dispatched", None)]
+        runs: list[tuple[str, str | None]] = [] if options.no_floor else [("plain", None), ("dispatched", None)]
         runs += [("count", None)]
-        runs += [("count", options.against)] if options.against else []
+        runs += [("count", options.against)] if options.against else [("listed", None)] if options.listed else []
         found: dict[Any, dict[str, Any]] = {}
         for _ in range(options.repeat):
             for run in runs:
@@ -195,7 +223,7 @@ def main() -> int:
         now = found["count", None]
         floors = [found.get((what, None)) for what in ("plain", "dispatched")]
         cells = [f"{now['rows']:,}", *(f"{each['seconds']:.2f}" if each else "" for each in floors)]
-        before = found.get(("count", options.against)) if options.against else None
+        before = found.get(("count", options.against)) if options.against else found.get(("listed", None))
         cells.append(f"{before['seconds']:.2f} s, {before['MB']:.0f} MB" if before else "")
         cells.append(f"**{now['seconds']:.2f} s, {now['MB']:.0f} MB**")
         cells.append(f"{before['seconds'] / now['seconds']:.1f}×" if before else "")

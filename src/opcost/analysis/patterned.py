@@ -15,7 +15,7 @@ from opcost.analysis.memory import NEVER, follow
 from opcost.core.cost import Cost
 from opcost.core.graph import Graph, Op, TensorSpec
 from opcost.core.memory import Memory
-from opcost.core.report import Row
+from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Joined, Pattern, PatternedOps, PatternedValues, Single
 
 Priced = tuple[Cost | None, str]
@@ -60,8 +60,10 @@ class Walk(NamedTuple):
     """What one walk over the steps of a run finds."""
 
     rows: PatternedRows
-    sums: list[tuple[str, Rows, int]]
-    """What each module ran, and how often, in the order of the first time."""
+    own: dict[str, Stats]
+    """What the operators of each module cost."""
+    missed: list[tuple[Row, str, int]]
+    """The operators without a price, by the module that runs them and how often, in the order of the first time."""
     read: set[int]
     """The memory of leaves that some operator reads."""
     memory: Memory
@@ -164,10 +166,12 @@ class _Pricing:
             id(pattern),
             *[id(specs[vid]) for vid in arguments],
             *[sizes[storages[vid]] for vid in arguments],
-            None if len(set(arguments)) == len(arguments) else tuple(map(arguments.index, arguments)),
         )
+        # An operator that reads the same twice reads it once. Calls that are joined know which of their arguments are the same.
+        if not isinstance(pattern, Joined) and len(set(arguments)) < len(arguments):
+            key += tuple(map(arguments.index, arguments))
         if self.taken_over:
-            key += tuple([at for at in pattern.new if first + at in self.taken_over])
+            key += ("taken", *[at for at in pattern.new if first + at in self.taken_over])
         return key
 
     def _call(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str, index: int) -> Rows:
@@ -221,7 +225,7 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
         gone[storages[vid]] = index
     return Walk(
         PatternedRows(ops, priced),
-        _sums(steps.modules, priced),
+        *_summed(steps.modules, priced),
         {storage for storage in held if read[storage]},
         follow(graph, sizes, held, born, gone),
     )
@@ -240,16 +244,31 @@ def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Sequence[
     )
 
 
-def _sums(modules: Sequence[str], priced: Sequence[Chunks]) -> list[tuple[str, Rows, int]]:
+def _summed(modules: Sequence[str], priced: Sequence[Chunks]) -> tuple[dict[str, Stats], list[tuple[Row, str, int]]]:
+    """The sums of each module, and the operators that have no price."""
     ran = Counter(zip(modules, map(id, priced), strict=True))
-    of = {id(chunks): chunks for chunks in priced}
-    found: Counter[tuple[str, int]] = Counter()
-    rows_of: dict[int, Rows] = {}
+    distinct = {id(chunks): chunks for chunks in priced}
+    sums = {number: _by_module(chunks) for number, chunks in distinct.items()}
+    parts: dict[str, list[Stats]] = {}
+    missed: list[tuple[Row, str, int]] = []
     for (module, number), count in ran.items():
-        for below, rows in of[number]:
-            rows_of[id(rows)] = rows
-            found[module + below, id(rows)] += count
-    return [(module, rows_of[number], count) for (module, number), count in found.items()]
+        by_module = sums[number]
+        for below, stats in by_module.items():
+            scaled = stats if count == 1 else Stats._make([quantity * count for quantity in stats])
+            parts.setdefault(module + below, []).append(scaled)
+        if any(stats.uncounted for stats in by_module.values()):
+            missed += [
+                (row, module + below, count) for below, rows in distinct[number] for row in rows if row.cost is None
+            ]
+    return {module: Stats._make(map(sum, zip(*found, strict=True))) for module, found in parts.items()}, missed
+
+
+def _by_module(chunks: Chunks) -> dict[str, Stats]:
+    """The sums of one step by what follows the path of its module."""
+    rows: dict[str, list[Row]] = {}
+    for below, chunk in chunks:
+        rows.setdefault(below, []).extend(chunk)
+    return {below: stats_of(found) for below, found in rows.items()}
 
 
 def _storage_bytes(values: PatternedValues) -> array[int]:

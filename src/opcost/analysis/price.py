@@ -102,11 +102,8 @@ def _by_pattern(graph: Graph, rules: Rules, convention: Convention) -> _Found:
         cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         return cost, rule
 
-    rows, sums, read, memory = walk(graph, price)
-    own = {module.path: Stats() for module in graph.modules}
-    for module, found, count in sums:
-        own[module] += Stats._make(quantity * count for quantity in stats_of(found))
-    missed = ((row, module, count) for module, found, count in sums for row in found if row.cost is None)
+    rows, sums, missed, read, memory = walk(graph, price)
+    own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
     phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
     return _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
 

@@ -22,6 +22,7 @@ from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
+from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.jagged import STRIDED
@@ -107,7 +108,7 @@ class Run:
         """Called in place of every module call."""
         outer = self.path
         path = self.paths.path(module, outer)
-        given = self._specs((args, kwargs))
+        given = self._specs(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
         call: list[Any] = [path, given, (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self.path = path
@@ -181,6 +182,8 @@ class Run:
         return change(tensor, name)
 
     def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
+        if type(tree) is Recorded:
+            return (tree.sig.spec,)
         return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
 
     # -- the run ------------------------------------------------------------------------------------------------

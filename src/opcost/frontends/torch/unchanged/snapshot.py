@@ -22,7 +22,7 @@ from opcost.frontends.torch.unchanged.caches import KeptCache
 from opcost.frontends.torch.unchanged.code import Code
 from opcost.frontends.torch.unchanged.path import path_to
 from opcost.frontends.torch.unchanged.plain import ITERATORS, SUSPENDED, keeper_of, position, twin
-from opcost.frontends.torch.unchanged.tensors import KeptTensor, set_versions
+from opcost.frontends.torch.unchanged.tensors import KeptTensor, Layout, set_versions
 
 _UNCHANGEABLE = frozenset(
     {
@@ -63,6 +63,7 @@ class Snapshot:
         self._code = Code(self._push)
         self.tensors: list[KeptTensor] = []
         """All tensors that were reached."""
+        self._layouts: dict[Layout, Layout] = {}
         self._todo += self._roots
         self._walk()
 
@@ -182,7 +183,7 @@ class Snapshot:
             self._follow(list(slots.values()))
 
     def _take_tensor(self, tensor: torch.Tensor) -> None:
-        kept = KeptTensor.of(tensor)
+        kept = KeptTensor.of(tensor, self._layouts)
         self.tensors.append(kept)
         if kept.grad is not None:
             self._todo.append(kept.grad)

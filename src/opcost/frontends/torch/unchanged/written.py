@@ -58,7 +58,7 @@ class KeepWritten(TorchDispatchMode):
         super().__init__()
         self._memory = WrittenMemory()
         self._kept = [one for one in kept if type(one.tensor) in (torch.Tensor, torch.nn.Parameter)]
-        self._users = {one.data.untyped_storage()._cdata for one in self._kept if one.data.layout is torch.strided}
+        self._users = {one.tensor.untyped_storage()._cdata for one in self._kept if one.tensor.layout is torch.strided}
         for buffer in buffers:  # not every operator that writes to a buffer says so: batch normalization does not
             if not isinstance(buffer, UninitializedTensorMixin):
                 self._memory.keep(buffer)
@@ -77,7 +77,7 @@ class KeepWritten(TorchDispatchMode):
         """Put the content back. A write that no earlier run made, and nobody was prepared for, is told."""
         self._memory.put_back()
         for one in self._kept:
-            if version_of(one.tensor) != one.version and one.is_in_place() and not self._memory.has(one.data):
+            if version_of(one.tensor) != one.version and one.is_in_place() and not self._memory.has(one.tensor):
                 raise StateError(
                     f"the model wrote to a tensor of shape {tuple(one.tensor.shape)} in a later run and not in the first, so its "
                     "content before is not known",

@@ -3,20 +3,12 @@
     python benchmarks/memory.py            every row of h200_models.json, and how far off they are
     python benchmarks/memory.py resnet     only those whose name has this in it
 
-The measured rows are those of predict.py; a step is one of Adam, which on a GPU updates all parameters at once (foreach). What a
-kernel takes for itself while it runs is not in what is told. Nothing here needs a GPU.
+The measured rows are those of predict.py; a step is one of Adam. Nothing here needs a GPU.
 """
 
 import sys
-from typing import Any
-
-import torch
 
 from predict import ROWS, counted, summary
-
-
-def adam(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, foreach=True)
 
 
 def main() -> None:
@@ -28,7 +20,7 @@ def main() -> None:
             if f"{what}_peak_bytes" not in row:
                 continue
             true = row[f"{what}_peak_bytes"] - row[f"{what}_base_bytes"]
-            memory = counted(row, training=what == "train", optimizer=adam).memory
+            memory = counted(row, training=what == "train", device="h200").memory
             added = memory.peak_bytes - memory.base_bytes
             off.append(added / true - 1)
             sizes = f"{true / 2**20:>10,.1f} {added / 2**20:>10,.1f}     {added / true:6.2f}"

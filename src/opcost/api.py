@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from opcost.core.wishes import Causal
 
 if TYPE_CHECKING:
+    from opcost.analysis.memory import OnDevice
     from opcost.core.graph import Graph
     from opcost.core.report import Report
     from opcost.core.scan import Scan
@@ -53,6 +55,7 @@ def count(
     real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
+    device: str | None = None,
     rules: Mapping[str, Rule] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Report:
@@ -74,10 +77,12 @@ def count(
     data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
     that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
     is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
-    counts only the unmasked half of causal attention. `rules` prices operators that opcost does not know:
-    {"library::operator": rule}. `options` are those that only the front end of this source has, by name;
-    `opcost count --help` lists them.
+    counts only the unmasked half of causal attention. `device` tells memory as a GPU of the table of devices would hold it: in
+    blocks of its allocator, with what kernels take for themselves, and all parameters updated at once. `rules` prices
+    operators that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this
+    source has, by name; `opcost count --help` lists them.
     """
+    from opcost.analysis.price import price
     from opcost.core.collector import without_collector
     from opcost.core.reading import pipes_kept
     from opcost.errors import UnknownName
@@ -102,36 +107,58 @@ def count(
         optimizer=optimizer,
         real=real,
         mode=mode,
+        updates_together=device is not None,
         own=dict(options or {}),
+    )
+    priced = partial(
+        price,
+        rules=default_rules().with_rules(rules),
+        convention=Convention(causal=causal),
+        on=None if device is None else _on_device(device),
     )
     with pipes_kept(), without_collector():
         found = _named(source, set)
-        return _count(
-            source if found is None else found, told, default_rules().with_rules(rules), Convention(causal=causal)
-        )
+        return _count(source if found is None else found, told, priced)
 
 
-def _count(source: Any, options: CountOptions, rules: Rules, convention: Convention) -> Report:
-    from opcost.analysis.price import price
+_on: dict[str, OnDevice] = {}
+
+
+def _on_device(name: str) -> OnDevice:
+    """How a device holds memory; what kernels of one that nobody calibrated take is as on one that somebody did."""
+    from opcost.analysis.memory import OnDevice
+    from opcost.analysis.prediction.workspaces import Workspaces
+    from opcost.core.devices import device as find_device
+    from opcost.devices.calibration import SHIPPED, shipped
+    from opcost.rules import default_rules
+
+    known = find_device(name).name
+    if known not in _on:
+        calibration = shipped(known if known in SHIPPED else SHIPPED[0])
+        _on[known] = OnDevice(known, Workspaces(calibration, default_rules()).of)
+    return _on[known]
+
+
+def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]) -> Report:
     from opcost.frontends.options import usual_mode
     from opcost.frontends.registry import owner
     from opcost.frontends.source import ModelFile, SavedReport
 
     named = _named(source)
     if named is None:
-        return price(_load(owner(source), source, options), rules, convention)
+        return priced(_load(owner(source), source, options))
     if isinstance(named, SavedReport):
         return load_report(named.path)
     if options.mode is None:
         training = options.backward or options.optimizer is not None
         options = replace(options, mode=usual_mode(training=training))
     if isinstance(named, ModelFile):
-        return price(_load(named.frontend, named.path, options), rules, convention)
+        return priced(_load(named.frontend, named.path, options))
     with named.guard():
         model = named.build(real=bool(options.real))
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
-        report = price(_load(owner(model), model, options), rules, convention)
+        report = priced(_load(owner(model), model, options))
         return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)
 
 

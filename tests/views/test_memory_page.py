@@ -43,7 +43,7 @@ def test_modules_beyond_the_first_are_added_up(step: Report) -> None:
     assert f"{rest:,}" in exact
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [60, 80, 200])
 def test_every_line_fits(step: Report, width: int) -> None:
     assert max(map(len, step.render("memory", width=width).splitlines())) <= width
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableSequence, Sequence
+from dataclasses import replace
 from itertools import accumulate, islice
+from typing import NamedTuple
 
 from opcost.core.graph import Graph, Op
 from opcost.core.memory import PARTS, Holder, Memory, Part, packed
+from opcost.core.report import Row
 
 NEVER = -1
 """When what no operator makes is born."""
@@ -27,8 +30,18 @@ def storage_bytes(graph: Graph) -> dict[int, int]:
     return sizes
 
 
-def memory(graph: Graph, sizes: Mapping[int, int]) -> Memory:
-    """The memory of a graph over its operators.
+class OnDevice(NamedTuple):
+    """How a device holds memory."""
+
+    name: str
+    workspace: Callable[[Row], int]
+    """What an operator takes for itself while it runs."""
+    block: int = 512
+    """Its allocator hands out whole blocks of so many bytes."""
+
+
+def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, rows: Sequence[Row] = ()) -> Memory:
+    """The memory of a graph over its operators, of which a device also wants the prices.
 
     Weights and inputs live throughout, an optimizer's state too, as from the second step on. What a run made lives until the
     run let it go; without a run, until its last reader has run, and outputs to the end.
@@ -42,7 +55,11 @@ def memory(graph: Graph, sizes: Mapping[int, int]) -> Memory:
                 storage = values[i].storage
                 if born[storage] == NEVER and storage not in held:
                     born[storage] = step
-    return follow(graph, sizes, held, born, _gone(graph))
+    if on is None:
+        return follow(graph, sizes, held, born, _gone(graph))
+    blocks = {storage: -(-size // on.block) * on.block for storage, size in sizes.items()}
+    workspaces = [on.workspace(row) if row.op.repeat else 0 for row in rows]
+    return replace(follow(graph, blocks, held, born, _gone(graph), workspaces), device=on.name)
 
 
 def _gone(graph: Graph) -> array[int]:
@@ -69,14 +86,18 @@ def follow(
     held: Collection[int],
     born: MutableSequence[int],
     gone: Sequence[int],
+    workspaces: Sequence[int] = (),
 ) -> Memory:
-    """The same from the storages that are there before, the operator that makes each other one, and when it is gone."""
+    """The same from the storages that are there before, the operator that makes each other one, and when it is gone.
+
+    `workspaces` is what each operator takes for itself.
+    """
     ops = graph.ops
     state = graph.lifetimes.state if graph.lifetimes else frozenset[int]()
     base = sum(sizes[storage] for storage in state.union(held))
     for storage in state:  # it is there throughout, as from the second step on
         born[storage] = NEVER
-    most = base + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER)
+    most = base + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER) + sum(workspaces)
     changes = packed([0], most) * (len(ops) + 1)
     for storage, step in enumerate(born):
         if step != NEVER:
@@ -84,6 +105,8 @@ def follow(
             changes[step] += size
             changes[max(gone[storage], step + 1)] -= size
     curve = packed(islice(accumulate(changes, initial=base), 1, len(ops) + 1), most)
+    for step, size in enumerate(workspaces):
+        curve[step] += size
     at = max(range(len(curve)), key=curve.__getitem__, default=0)
     alive = [
         storage for storage, step in enumerate(born) if step != NEVER and step <= at < max(gone[storage], step + 1)
@@ -93,7 +116,7 @@ def follow(
         base_bytes=base,
         at=at,
         how="last reader" if graph.lifetimes is None else "lifetimes",
-        parts=_parts(graph, sizes, held, alive, born, gone),
+        parts=_parts(graph, sizes, held, alive, born, gone, workspaces[at] if workspaces else 0),
         holders=_holders(ops, sizes, alive, born),
         curve=curve,
     )
@@ -106,6 +129,7 @@ def _parts(
     alive: Iterable[int],
     born: Sequence[int],
     gone: Sequence[int],
+    workspace: int,
 ) -> dict[Part, int]:
     """What is held at the peak, by what it is."""
     values, ops, lifetimes = graph.values, graph.ops, graph.lifetimes
@@ -115,6 +139,7 @@ def _parts(
     trains = len(ops) > 0 and ops[-1].phase != "forward"
     forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
     found = dict.fromkeys(PARTS, 0)
+    found["workspace"] = workspace
     state = lifetimes.state if lifetimes else frozenset[int]()
     for storage in state.union(held):
         found["optimizer" if storage in state else "inputs" if storage in inputs else "weights"] += sizes[storage]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from opcost.analysis.choice import decided
-from opcost.analysis.memory import memory, storage_bytes
+from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
@@ -30,14 +30,17 @@ from opcost.errors import RuleError
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
 
-def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT) -> Report:
-    """Price every operator of a graph and roll the result up."""
+def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
+    """Price every operator of a graph and roll the result up; memory as a device holds it, where one is named."""
     with without_collector():
-        return _price(graph, rules, convention)
+        return _price(graph, rules, convention, on)
 
 
-def _price(graph: Graph, rules: Rules, convention: Convention) -> Report:
-    found = (_by_pattern if isinstance(graph.ops, PatternedOps) else _one_by_one)(graph, rules, convention)
+def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> Report:
+    if isinstance(graph.ops, PatternedOps):
+        found = _by_pattern(graph, rules, convention)
+    else:
+        found = _one_by_one(graph, rules, convention, on)
     parameters = _parameters(graph, found.read)
     modules = _roll_up(graph, found.own, parameters)
     return Report(
@@ -71,7 +74,7 @@ class _Found(NamedTuple):
     coverage: Coverage
 
 
-def _one_by_one(graph: Graph, rules: Rules, convention: Convention) -> _Found:
+def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> _Found:
     sizes = storage_bytes(graph)
     rows, reasons = _price_rows(graph, rules, convention, sizes)
     if graph.choices:
@@ -88,7 +91,7 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention) -> _Found:
         rows,
         {path: stats_of(found) for path, found in own_rows.items()},
         phases,
-        memory(graph, sizes),
+        memory(graph, sizes, on, rows),
         {values[i].storage for op in graph.ops for i in op.inputs},
         _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
     )

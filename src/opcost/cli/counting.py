@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def report_of(
-    source: str | Source, choice: CountChoice, *, quiet: bool, data: Mapping[str, Any] | None = None
+    source: str | Source,
+    choice: CountChoice,
+    *,
+    quiet: bool,
+    data: Mapping[str, Any] | None = None,
+    device: str | None = None,
 ) -> Report:
     """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
 
@@ -38,7 +43,7 @@ def report_of(
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.model.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
-            if choice != CountChoice() or data:
+            if choice != CountChoice() or data or device:
                 raise OpcostError(
                     f"{name} is a saved report; options about counting do not apply to it",
                     hint="count the model again with these options",
@@ -58,6 +63,7 @@ def report_of(
             dtype=choice.model.dtype,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,
+            device=device,
             real=choice.real,
             mode=mode_of(train=choice.train),
             causal=choice.causal,

@@ -58,6 +58,8 @@ class Memory:
     """The index of the operator, among the rows, during which the peak is reached."""
     how: How
     """Whether a tensor dies when the run lets go of it, or after the last operator that reads it."""
+    device: str = ""
+    """The device as whose allocator and kernels memory is told; empty: tensors alone, to the byte."""
     parts: Mapping[Part, int] = field(default_factory=dict)
     """What the peak is made of."""
     holders: tuple[Holder, ...] = ()

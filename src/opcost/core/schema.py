@@ -96,6 +96,7 @@ class _Memory(msgspec.Struct):
     parts: dict[Part, Number]
     holders: tuple[Holder, ...]
     curve: list[Number]
+    device: str
 
 
 class _Report(msgspec.Struct):
@@ -188,7 +189,13 @@ def to_dict(report: Report) -> dict[str, Any]:
             operators=operators.entries,
             specs=specs.entries,
             memory=_Memory(
-                memory.base_bytes, memory.at, memory.how, dict(memory.parts), memory.holders, list(memory.curve)
+                memory.base_bytes,
+                memory.at,
+                memory.how,
+                dict(memory.parts),
+                memory.holders,
+                list(memory.curve),
+                memory.device,
             ),
         )
     )
@@ -268,6 +275,7 @@ def _memory(data: _Memory | None, peak_bytes: int) -> Memory:
         base_bytes=data.base_bytes,
         at=data.at,
         how=data.how,
+        device=data.device,
         parts=data.parts,
         holders=data.holders,
         curve=packed(data.curve, max(data.curve, default=0)),

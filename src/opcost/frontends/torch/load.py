@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -99,7 +100,10 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
 
 def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.device, *, real: bool) -> Graph:
     """One run of the model on these inputs, written down."""
-    wanted = RunOptions(backward=options.backward or bool(options.optimizer), optimizer=_optimizer(options.optimizer))
+    wanted = RunOptions(
+        backward=options.backward or bool(options.optimizer),
+        optimizer=_optimizer(options.optimizer, together=options.updates_together),
+    )
     args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
     with one_at_a_time, in_mode(model, options.mode):
         recorder = RealRecorder(device) if real else Recorder(device)
@@ -170,7 +174,7 @@ def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
             module.training = training
 
 
-def _optimizer(wanted: Any) -> Callable[[list[torch.Tensor]], Any] | None:
+def _optimizer(wanted: Any, *, together: bool) -> Callable[[list[torch.Tensor]], Any] | None:
     if wanted is None or wanted is False:
         return None
     if callable(wanted):
@@ -180,4 +184,7 @@ def _optimizer(wanted: Any) -> Callable[[list[torch.Tensor]], Any] | None:
     known.pop("optimizer", None)
     if name.lower() not in known:
         raise UnknownName("optimizer", name, known.values())
-    return getattr(torch.optim, known[name.lower()])  # type: ignore[no-any-return]
+    made: Callable[..., Any] = getattr(torch.optim, known[name.lower()])
+    if together and "foreach" in signature(made).parameters:
+        return partial(made, foreach=True)
+    return made

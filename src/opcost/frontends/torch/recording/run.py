@@ -300,7 +300,7 @@ class Run:
         if isinstance(self.recorder.ops, Journal):
             return None
         if not self._seeds:
-            return Lifetimes(lives.storages, lives.times)
+            return Lifetimes(lives.storages[:], lives.times[:])  # what is let go from here on is held to the end
         gone = dict(zip(lives.storages, lives.times, strict=True))
         # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
         for index, record in enumerate(self.recorder.ops):

@@ -1,0 +1,49 @@
+"""What kernels take for themselves while they run, by the nearest operators of which that was measured.
+
+A library of convolutions brings images and weights into another order first, in memory as large as all of them together, or
+does not, depending on sizes; so the share of an operator's own tensors is what neighbours have in common.
+"""
+
+from __future__ import annotations
+
+from math import dist
+
+from opcost.analysis.prediction.work import Work, work_of
+from opcost.analysis.price import apply_rule
+from opcost.core.report import Row
+from opcost.devices.calibration import Calibration
+from opcost.rules.registry import OpView, Rules
+
+MEASURED = frozenset(
+    {
+        "aten::convolution", "aten::convolution_backward", "aten::roll", "aten::_softmax_backward_data",
+        "aten::embedding_dense_backward",
+    }
+)  # fmt: skip
+"""Operators that take memory beside what they hand back. Of others it is what a calibration does not ask back from them, as the
+means of a normalisation, which a count has among the results."""
+
+
+class Workspaces:
+    """The memory beside their results that operators take on a calibrated device."""
+
+    def __init__(self, calibration: Calibration, rules: Rules) -> None:
+        self._near: dict[tuple[str, str], list[tuple[tuple[float, ...], float]]] = {}
+        self._known: dict[Work, float] = {}
+        for row in calibration.rows:
+            if row.raw in MEASURED:
+                cost, _, _ = apply_rule(rules, OpView(row.kind, row.raw, row.ins, row.outs, row.attrs))
+                work = work_of(row.kind, row.raw, row.attrs, row.ins, row.outs, cost)
+                share = row.workspace / max(1, work.nbytes)
+                self._near.setdefault((work.family, work.dtype), []).append((work.place, share))
+
+    def of(self, row: Row) -> int:
+        """Bytes that an operator takes while it runs."""
+        work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
+        near = self._near.get((work.family, work.dtype))
+        if near is None or row.op.kind == "view":
+            return 0
+        share = self._known.get(work)
+        if share is None:
+            share = self._known[work] = min(near, key=lambda one: dist(one[0], work.place))[1]
+        return round(share * work.nbytes)

@@ -1,0 +1,79 @@
+"""What kernels take for themselves, by the nearest operators that were measured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import opcost
+from opcost.analysis.prediction.workspaces import Workspaces
+from opcost.core.graph import Op, TensorSpec
+from opcost.core.report import Row
+from opcost.devices.calibration import Calibration, Measured
+from opcost.errors import UnknownName
+from opcost.rules import default_rules
+
+WEIGHT, SMALL = TensorSpec((64, 64, 3, 3), "bfloat16"), TensorSpec((64, 64, 1, 1), "bfloat16")
+ATTRS = {"spatial": 2, "groups": 1}
+
+
+def image(extent: int) -> TensorSpec:
+    return TensorSpec((8, 64, extent, extent), "bfloat16")
+
+
+def measured(weight: TensorSpec, extent: int, workspace: int) -> Measured:
+    ins = image(extent), weight
+    return Measured("conv", "aten::convolution", ATTRS, ins, (image(extent),), 1000, 0, workspace)
+
+
+def convolution(weight: TensorSpec, extent: int) -> Row:
+    op = Op(0, "conv", "aten::convolution", (0, 1), (2,), ATTRS)
+    return Row(op, (image(extent), weight), (image(extent),), None, "conv")
+
+
+def test_the_nearest_operator_tells_the_share_of_its_tensors() -> None:
+    # A window of three by three is brought into another order first, one of one by one is not.
+    whole = 2 * image(28).nbytes + WEIGHT.nbytes
+    rows = (measured(WEIGHT, 28, whole), measured(SMALL, 28, 0))
+    found = Workspaces(Calibration(device="h200", meta={}, position=2, rows=rows), default_rules())
+    assert found.of(convolution(WEIGHT, 56)) == 2 * image(56).nbytes + WEIGHT.nbytes
+    assert found.of(convolution(SMALL, 56)) == 0
+
+
+def test_an_operator_of_which_nothing_was_measured_takes_none() -> None:
+    empty = Workspaces(Calibration(device="h200", meta={}, position=0, rows=()), default_rules())
+    assert empty.of(convolution(WEIGHT, 28)) == 0
+
+
+def test_a_device_hands_out_whole_blocks() -> None:
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh())
+    plain, held = (opcost.count(model, torch.zeros(1, 3), device=device).memory for device in (None, "h200"))
+    assert plain.base_bytes == (3 * 5 + 5 + 3) * 4
+    assert held.base_bytes == 3 * 512  # weight, bias, input
+    assert held.peak_bytes == (3 + 2) * 512
+    assert (plain.device, held.device) == ("", "h200")
+
+
+def test_a_convolution_on_a_device_takes_a_workspace() -> None:
+    model, x = nn.Conv2d(64, 128, 3, padding=1).bfloat16(), torch.zeros(8, 64, 56, 56, dtype=torch.bfloat16)
+    memory = opcost.count(model, x, device="h200").memory
+    # As measured on many of this kind: its image, weight and result once more.
+    again = (8 * 64 * 56 * 56 + 8 * 128 * 56 * 56 + 128 * 64 * 9) * 2
+    assert memory.parts["workspace"] == pytest.approx(again, rel=0.15)
+    assert sum(memory.parts.values()) == memory.peak_bytes
+
+
+def test_on_a_device_an_optimizer_updates_all_parameters_at_once() -> None:
+    model, x = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4))), torch.zeros(1, 512)
+    one, size = 512 * 512 * 4, 4 * 512 * 512 * 4
+    alone, together = (opcost.count(model, x, optimizer="Adam", device=device).memory for device in (None, "h200"))
+    # Gradients of all, and roots of second moments: all at once; or one after another, the root and what it is divided to,
+    # while a variable still holds that of the parameter before.
+    assert alone.peak_bytes - alone.base_bytes == pytest.approx(size + 3 * one, rel=0.02)
+    assert together.peak_bytes - together.base_bytes == pytest.approx(size + size, rel=0.02)
+
+
+def test_a_device_that_nobody_knows_is_told() -> None:
+    with pytest.raises(UnknownName, match="h2000"):
+        opcost.count(nn.Linear(2, 2), torch.zeros(1, 2), device="h2000")

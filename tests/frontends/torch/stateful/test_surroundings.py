@@ -8,6 +8,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -345,7 +346,8 @@ def _check(name: str, found: list[Any], outside: Any) -> None:
         if isinstance(answer, OpcostError):
             assert len(str(answer)) > 20
         elif isinstance(outside, Report):
-            if answer != outside and name not in ANOTHER_ANSWER:
+            # A cache around a real run holds tensors longer: that is true of its memory, and nothing else may differ.
+            if replace(answer, memory=outside.memory) != outside and name not in ANOTHER_ANSWER:
                 pytest.fail(f"another count than outside:\n{outside}\n{answer}")
         else:
             assert isinstance(answer, Profile)

@@ -78,7 +78,7 @@ def count(
     that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
     is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
     counts only the unmasked half of causal attention. `device` tells memory as a GPU of the table of devices would hold it: in
-    blocks of its allocator, with what kernels take for themselves, and all parameters updated at once. `rules` prices
+    blocks of its allocator, with what kernels take for themselves, its attention and updates of parameters. `rules` prices
     operators that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this
     source has, by name; `opcost count --help` lists them.
     """
@@ -107,7 +107,7 @@ def count(
         optimizer=optimizer,
         real=real,
         mode=mode,
-        updates_together=device is not None,
+        as_on_gpu=device is not None,
         own=dict(options or {}),
     )
     priced = partial(

@@ -168,8 +168,8 @@ class CountOptions:
     """Makes the model again with its weights, where it was made without."""
     mode: Mode | None = None
     """To count the model in that mode; None: as it is."""
-    updates_together: bool = False
-    """An optimizer updates all parameters at once, as on a GPU, where it can."""
+    as_on_gpu: bool = False
+    """What PyTorch decides by the device is decided as on a GPU: attention, dropout, how parameters are updated."""
     own: Mapping[str, Any] = field(default_factory=dict)
     """Options that only this front end has, by name: those that it declares."""
 

@@ -28,6 +28,7 @@ from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.text import text_of, with_cache
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.real_values import Question, obstacle, told
+from opcost.frontends.torch.recording.gpu import as_on_a_gpu
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
@@ -102,10 +103,11 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
     """One run of the model on these inputs, written down."""
     wanted = RunOptions(
         backward=options.backward or bool(options.optimizer),
-        optimizer=_optimizer(options.optimizer, together=options.updates_together),
+        optimizer=_optimizer(options.optimizer, together=options.as_on_gpu),
     )
     args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
-    with one_at_a_time, in_mode(model, options.mode):
+    on_gpu = options.as_on_gpu and not real and device.type == "cpu"
+    with one_at_a_time, in_mode(model, options.mode), as_on_a_gpu() if on_gpu else nullcontext():
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():

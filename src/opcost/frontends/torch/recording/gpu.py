@@ -1,0 +1,93 @@
+"""What PyTorch decides by the device, decided as on a GPU: the kernel of attention, and dropout in one kernel.
+
+A model that is counted lies on a processor or nowhere, where attention with dropout goes by products and holds the whole square
+of queries and keys, and dropout keeps its noise in the type of its input: twice the memory that a GPU holds. So the two
+functions are exchanged for the time of a run, for the thread that runs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+aten: Any = torch.ops.aten
+_HALF = (torch.bfloat16, torch.float16)
+_WIDEST = 256
+"""Features of a head that kernels of attention take."""
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002 - the function that it stands for takes it by position
+    scale: float | None = None,
+    enable_gqa: bool = False,  # noqa: FBT001, FBT002 - the same
+) -> torch.Tensor:
+    """Attention by the kernel that a GPU takes: flash, the one that saves memory, or by products."""
+    dense = all(part.dim() == 4 and part.layout is torch.strided and not part.is_nested for part in (query, key, value))
+    if dense and query.shape[-1] <= _WIDEST:
+        if query.dtype in _HALF and attn_mask is None and query.shape[-1] == value.shape[-1]:
+            debug = False
+            found = aten._scaled_dot_product_flash_attention(
+                query, key, value, dropout_p, is_causal, debug, scale=scale
+            )
+            return found[0]  # type: ignore[no-any-return]
+        if query.dtype in (*_HALF, torch.float32) and not enable_gqa:
+            graded = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
+            bias = _as_numbers(attn_mask, query)
+            found = aten._scaled_dot_product_efficient_attention(
+                query, key, value, bias, graded, dropout_p, is_causal, scale=scale
+            )
+            return found[0]  # type: ignore[no-any-return]
+    return aten._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]
+
+
+def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
+    """A mask of truths as what is added to scores, for every head of every text."""
+    if mask is None:
+        return None
+    if mask.dtype is torch.bool:
+        mask = torch.where(mask, 0.0, -torch.inf).to(query.dtype)
+    return mask.expand(*query.shape[:2], query.shape[-2], mask.shape[-1])
+
+
+def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:  # noqa: A002, FBT001, FBT002 - as the function that it stands for
+    if training and 0.0 < p < 1.0 and not inplace and input.layout is torch.strided and not input.is_nested:
+        return torch.native_dropout(input, p, True)[0]  # noqa: FBT003
+    return _plain["dropout"](input, p, training, inplace)  # type: ignore[no-any-return]
+
+
+_EXCHANGED: dict[str, Any] = {"scaled_dot_product_attention": _attention, "dropout": _dropout}
+_plain: dict[str, Any] = {name: getattr(functional, name) for name in _EXCHANGED}
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Exchange the functions for this thread; others call the plain ones."""
+    here = threading.get_ident()
+
+    def exchanged(name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            chosen = _EXCHANGED if threading.get_ident() == here else _plain
+            return chosen[name](*args, **kwargs)
+
+        return call
+
+    before = {name: getattr(functional, name) for name in _EXCHANGED}
+    try:
+        for name in _EXCHANGED:
+            setattr(functional, name, exchanged(name))
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(functional, name, function)

@@ -1,0 +1,118 @@
+"""What PyTorch decides by the device, decided as on a GPU while memory is told for one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import opcost
+
+HEADS, TOKENS, FEATURES = 4, 128, 32
+
+
+class Attention(nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.project = nn.Linear(FEATURES, FEATURES)
+        self.options = options
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.project(x)
+        return F.scaled_dot_product_attention(y, x, y, **self.options)
+
+
+def tokens(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.zeros(2, HEADS, TOKENS, FEATURES, dtype=dtype)
+
+
+def kernels(model: nn.Module, x: torch.Tensor, **options: Any) -> set[str]:
+    report = opcost.count(model.to(x.dtype), x, device="h200", **options)
+    return {row.op.raw.removeprefix("aten::") for row in report.rows if row.op.kind == "attention"}
+
+
+MASK = torch.ones(TOKENS, TOKENS, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "kernel"),
+    [
+        (torch.bfloat16, {}, "_scaled_dot_product_flash_attention"),
+        (torch.float16, {"is_causal": True, "dropout_p": 0.1}, "_scaled_dot_product_flash_attention"),
+        (torch.bfloat16, {"attn_mask": MASK}, "_scaled_dot_product_efficient_attention"),
+        (torch.float32, {}, "_scaled_dot_product_efficient_attention"),
+        (torch.float32, {"dropout_p": 0.1}, "_scaled_dot_product_efficient_attention"),
+    ],
+)
+def test_attention_takes_the_kernel_of_a_gpu(dtype: torch.dtype, options: dict[str, Any], kernel: str) -> None:
+    assert kernels(Attention(**options), tokens(dtype)) == {kernel}
+    assert kernels(Attention(**options), tokens(dtype), backward=True) == {kernel, f"{kernel}_backward"}
+
+
+def test_what_no_kernel_takes_goes_by_products() -> None:
+    assert kernels(Attention(), tokens(torch.float64)) == set()
+    assert kernels(Attention(enable_gqa=True), tokens(torch.float32)) == set()
+    wide = torch.zeros(1, 1, 4, 512, dtype=torch.bfloat16)
+    model = Attention()
+    model.project = nn.Linear(512, 512)
+    assert kernels(model, wide) == set()
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": MASK}], ids=str)
+def test_the_cost_of_attention_is_the_same(options: dict[str, Any]) -> None:
+    model, x = Attention(**options), tokens()
+    plain, told = (opcost.count(model, x, backward=True, device=device) for device in (None, "h200"))
+    assert told.totals.macs == plain.totals.macs
+
+
+def test_attention_with_dropout_holds_no_square_of_tokens() -> None:
+    model, x = Attention(dropout_p=0.1), torch.zeros(1, 1, 1024, FEATURES)
+    square = 1024 * 1024 * 4
+    plain, told = (opcost.count(model, x, backward=True, device=device).memory for device in (None, "h200"))
+    assert plain.peak_bytes - plain.base_bytes > 2 * square
+    assert told.peak_bytes - told.base_bytes < square
+
+
+def test_dropout_keeps_one_byte_for_an_element() -> None:
+    model, x = nn.Sequential(nn.Linear(256, 256), nn.Dropout(0.5)), torch.zeros(1024, 256)
+    report = opcost.count(model.train(), x, backward=True, device="h200")
+    size = 1024 * 256
+    saved = report.memory.parts["saved"]
+    assert "aten::native_dropout" in {row.op.raw for row in report.rows}
+    assert saved == size  # the mask; a linear layer keeps only its input, which is the user's
+
+
+def test_the_functions_are_back_afterwards_also_of_what_raises() -> None:
+    before = F.scaled_dot_product_attention, F.dropout
+
+    class Fails(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert F.dropout is not before[1]
+            raise ValueError("as it pleases")
+
+    with pytest.raises(opcost.OpcostError, match="as it pleases"):
+        opcost.count(Fails(), torch.zeros(2), device="h200")
+    opcost.count(Attention(), tokens(), device="h200")
+    assert (F.scaled_dot_product_attention, F.dropout) == before
+
+
+def test_other_threads_call_what_they_always_did() -> None:
+    class Asks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            answers: list[torch.Tensor] = []
+
+            def call() -> None:
+                parts = (torch.ones(1, 1, 2, 4, dtype=torch.float64) for _ in range(3))
+                answers.append(F.scaled_dot_product_attention(*parts))
+
+            thread = threading.Thread(target=call)
+            thread.start()
+            thread.join()
+            return x.reshape(answers[0].shape[-1])
+
+    # The answer of the thread is a real tensor of that shape, so that four elements can be laid out after it.
+    assert opcost.count(Asks(), torch.zeros(2, 2), device="h200").outputs[0].shape == (4,)

@@ -345,7 +345,8 @@ FORMATS: dict[str, Format] = {
         Format(name="megengine v1", file="net.mge", seeds=partial(dumps, "v1"), changes=(change.some_bytes,), door=count),
         Format(name="megengine v2", file="net.mge", seeds=partial(dumps, "v2"), changes=(change.some_bytes,), door=count),
         Format(
-            name="megengine profile", file="profile.json", seeds=partial(traces, "megengine/profile/*.gz"), changes=_JSON,
+            name="megengine profile", file="profile.json", seeds=partial(traces, "megengine/profile/*.gz", most=80),
+            changes=_JSON,
             door=partial(profile, halves=True), rare=_bombs(b'{"profiler": {"device": {"1": [', b'{"x": {"start": 1}},') + _LARGE,
         ),
         Format(name="mxnet symbol", file="net-symbol.json", seeds=symbols, changes=_JSON, door=count, rare=_LARGE),

@@ -13,6 +13,7 @@ import pytest
 
 import opcost
 from opcost.errors import MissingFramework, OpcostError, SourceError
+from opcost.traces.kineto import sifting, stream
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 TRACES = {
@@ -329,3 +330,19 @@ def test_a_damaged_byte_in_a_gzip_file_leaves_what_stands_before_it(tmp_path: Pa
         opcost.read_profile(path)
     part = opcost.read_profile(path, partial=True)
     assert len(part.rows) > 0.3 * len(opcost.read_profile(TRACES["kineto"]).rows)
+
+
+def test_brackets_without_an_end_are_not_counted_to_theirs() -> None:
+    assert sifting._end_of_value(b"[" * 2000 + b"]" * 2000, 0) is None
+    assert sifting._end_of_value(b"[" * 900 + b"]" * 900, 0) == 1800
+
+
+def test_a_file_of_nothing_but_bad_events_is_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_FAULTS", 100)
+    good = b'{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [' + good + b",[]" * 100 + b"]}")
+    assert len(opcost.read_profile(path).rows) == 1
+    path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [' + good + b",[]" * 101 + b"]}")
+    with pytest.raises(OpcostError, match="more than 100 of its events are none, the first at byte"):
+        opcost.read_profile(path)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 TRIES = 16
 """How many places are looked at for the next event where one does not end."""
 
+DEEPEST = 1000
+"""Levels of a value; no decoder goes deeper, and brackets without an end are not counted to theirs."""
+
 _GAP = re.compile(rb"[\s,]*")
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 _WORD = re.compile(rb"[^\s,{\[\]]+")
@@ -124,6 +127,8 @@ def _end_of_value(text: bytes, start: int) -> int | None:
         depth += (first in _OPENING) - (first in _CLOSING)
         if depth <= 0:
             return found.end()
+        if depth > DEEPEST:
+            return None
     return None
 
 

@@ -36,6 +36,8 @@ SMALLEST_EVENT = 32
 """Bytes that an event has at the least, taken over many: with a name and a time it has twice as many."""
 TRIES = 16
 """How many cuts of one block are tried before its events are taken apart."""
+MOST_FAULTS = 1_000_000
+"""So many bad events are left out one by one; a file of more is no trace, and would take minutes to say so."""
 SIFTED_BYTES = 1 << 20
 """So many bytes without a cut are taken apart too: the file does not write the same between all events, and what waits for a
 cut stays in memory."""
@@ -233,6 +235,9 @@ class KinetoStream:
         found = sift(buffer, separator, self._decoder.decode_any, self._faults)
         for fault in found.faults:
             self.left_out.setdefault(fault.kind, Left(0, self._position + fault.place)).count += 1
+        if sum(left.count for left in self.left_out.values()) > MOST_FAULTS:
+            first = min(left.place for left in self.left_out.values())
+            raise _Damage(f"more than {MOST_FAULTS:,} of its events are none, the first at byte {first}", REPAIR)
         return _Decoded(found.events, found.used, found.ended)
 
     def _events(self, buffer: bytes, end: int, *, close: bytes = b"]") -> list[Event]:

@@ -9,6 +9,7 @@ from math import floor
 from opcost.analysis.part import LABELS, NOWHERE, Part, label
 from opcost.core.answer import AnswerLine, KernelUse, LineRole
 from opcost.core.profile import Kernel
+from opcost.core.spans import covered
 from opcost.core.wishes import Measure
 from opcost.errors import OpcostError, UnknownName
 
@@ -106,16 +107,7 @@ def _waits(parts: Sequence[Part], how: str) -> float | None:
 
 def union(spans: Iterable[tuple[int, int]]) -> int:
     """Length of the time that at least one span covers."""
-    total = 0
-    reached: int | None = None
-    for start, end in sorted(spans):
-        if reached is None or start >= reached:
-            total += end - start
-            reached = end
-        elif end > reached:
-            total += end - reached
-            reached = end
-    return total
+    return covered(sorted(spans))
 
 
 def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Graph, Op, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.graph import Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Memory
 from opcost.core.report import (
@@ -57,8 +57,14 @@ def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | No
         input_values=graph.inputs,
         output_values=graph.outputs,
         calls=graph.calls,
-        notes=graph.notes,
+        notes=graph.notes if on is None or found.memory.device else (*graph.notes, _NOT_ON_DEVICE),
     )
+
+
+_NOT_ON_DEVICE = Note(
+    "memory",
+    "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it",
+)
 
 
 class _Found(NamedTuple):

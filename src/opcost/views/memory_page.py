@@ -116,7 +116,8 @@ def _where(report: Report) -> tuple[str, ...]:
     op = report.rows[memory.at].op
     place = f" of {op.module}" if op.module else ""
     reached = f"the peak is reached in {op.raw}{place}, operator {memory.at + 1:,} of {len(memory.curve):,}, {op.phase}"
-    return reached, HOW[memory.how]
+    on = (f"as {memory.device} holds it, with its kernels' own memory",) if memory.device else ()
+    return reached, HOW[memory.how], *on
 
 
 def _curve(memory: Memory) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from statistics import median, quantiles
 
 from opcost.core.answer import Busy
+from opcost.core.spans import covered
 from opcost.traces.kineto.columns import DeviceColumns
 from opcost.traces.kineto.idle import Causes
 from opcost.traces.kineto.launches import GRAPH
@@ -79,17 +80,7 @@ def _computing(translated: Translated, ordered: list[int]) -> tuple[int, int]:
 def _covered(work: DeviceColumns, ordered: Iterable[int]) -> int:
     """The time in which at least one of these, which are ordered by their starts, was under way."""
     starts, durations = work.start, work.duration
-    total, reached = 0, None
-    for place in ordered:
-        start = starts[place]
-        end = start + durations[place]
-        if reached is None or start >= reached:
-            total += end - start
-            reached = end
-        elif end > reached:
-            total += end - reached
-            reached = end
-    return total
+    return covered((starts[place], starts[place] + durations[place]) for place in ordered)
 
 
 def _delays(translated: Translated, places: array[int]) -> list[int]:

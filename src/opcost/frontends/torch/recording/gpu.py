@@ -32,8 +32,9 @@ def _attention(
     enable_gqa: bool = False,  # noqa: FBT001, FBT002 - the same
 ) -> torch.Tensor:
     """Attention by the kernel that a GPU takes: flash, the one that saves memory, or by products."""
-    dense = all(part.dim() == 4 and part.layout is torch.strided and not part.is_nested for part in (query, key, value))
-    if dense and query.shape[-1] <= _WIDEST:
+    if not all(map(_is_plain, (query, key, value))):
+        return NotImplemented
+    if all(part.dim() == 4 for part in (query, key, value)) and query.shape[-1] <= _WIDEST:
         if query.dtype in _HALF and attn_mask is None and query.shape[-1] == value.shape[-1]:
             debug = False
             found = aten._scaled_dot_product_flash_attention(
@@ -62,13 +63,17 @@ def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor 
 
 
 def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:  # noqa: A002, FBT001, FBT002 - as the function that it stands for
-    if training and 0.0 < p < 1.0 and not inplace and input.layout is torch.strided and not input.is_nested:
+    if training and 0.0 < p < 1.0 and not inplace and _is_plain(input):
         return torch.native_dropout(input, p, True)[0]  # noqa: FBT003
-    return _plain["dropout"](input, p, training, inplace)  # type: ignore[no-any-return]
+    return NotImplemented
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 _EXCHANGED: dict[str, Any] = {"scaled_dot_product_attention": _attention, "dropout": _dropout}
-_plain: dict[str, Any] = {name: getattr(functional, name) for name in _EXCHANGED}
+"""By the names of the functions in `torch.nn.functional`; what they do not know is left to the function itself."""
 
 
 @contextmanager
@@ -76,14 +81,15 @@ def as_on_a_gpu() -> Iterator[None]:
     """Exchange the functions for this thread; others call the plain ones."""
     here = threading.get_ident()
 
+    before = {name: getattr(functional, name) for name in _EXCHANGED}
+
     def exchanged(name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            chosen = _EXCHANGED if threading.get_ident() == here else _plain
-            return chosen[name](*args, **kwargs)
+            result = _EXCHANGED[name](*args, **kwargs) if threading.get_ident() == here else NotImplemented
+            return before[name](*args, **kwargs) if result is NotImplemented else result
 
         return call
 
-    before = {name: getattr(functional, name) for name in _EXCHANGED}
     try:
         for name in _EXCHANGED:
             setattr(functional, name, exchanged(name))

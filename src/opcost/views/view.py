@@ -12,6 +12,7 @@ from opcost.core.collector import without_collector
 from opcost.core.comparison import Comparison
 from opcost.core.report import Report
 from opcost.core.scan import Scan
+from opcost.core.sheet import Sheet
 from opcost.errors import UnknownName
 
 Subject_contra = TypeVar("Subject_contra", contravariant=True)
@@ -41,9 +42,9 @@ class Renders(Protocol[Subject_contra]):
 ReportView: TypeAlias = Renders[Report]
 ProfileView: TypeAlias = Renders[Answer]
 """Shows what was asked of a profile."""
-Subject: TypeAlias = "Comparison | Verdict"
+Subject: TypeAlias = "Comparison | Verdict | Sheet"
 ComparisonView: TypeAlias = Renders[Subject]
-"""Shows several models side by side, what differs between two, or whether models keep to their budgets."""
+"""Shows several models side by side, what differs between two, whether they keep to their budgets, or tables about a profile."""
 ScanView: TypeAlias = Renders[Scan]
 """Shows what a checkpoint holds."""
 

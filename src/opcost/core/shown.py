@@ -1,4 +1,4 @@
-"""What comparisons and verdicts have in common: they are printed and saved by the views of comparisons."""
+"""What comparisons, verdicts and answers about sizes have in common: they are printed and saved by the views of comparisons."""
 
 from __future__ import annotations
 

@@ -32,8 +32,11 @@ _COMFORT = {"name": 28, "text": 14, "shapes": 24}
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
 _STYLES: dict[str, Style] = {"name": "name", "text": "text", "shapes": "text"}
 
+BARS = "▁▂▃▄▅▆▇█"
+"""Heights from the lowest to the full."""
 _ASCII = str.maketrans(
     {"│": "|", "├": "|", "└": "`", "─": "-", "…": "~", "·": "-", "×": "x", "≥": ">", "–": "-", "µ": "u", "\u00a0": " "}
+    | dict(zip(BARS, ".:-=+*%#", strict=True))
 )
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.options import CountChoice, given_of
 from opcost.cli.settings import parse_settings
+from opcost.core.devices import autocasts_like
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.scan import Scan
 from opcost.errors import OpcostError
-from opcost.frontends.inputs import spelled_out
+from opcost.frontends.inputs import parse_precision, spelled_out
 from opcost.frontends.options import Mode, usual_mode
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ def report_of(
     quiet: bool,
     data: Mapping[str, Any] | None = None,
     device: str | None = None,
+    runs_on: str | None = None,
 ) -> Report:
     """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
 
     A source that was resolved before, with its settings, is not looked at again. `data` is what the library is told
-    of input data, in place of `--input`.
+    of input data, in place of `--input`. Memory is told as `device` would hold it; autocast casts as there, or as where it
+    `runs_on`.
     """
     from opcost.api import count, load_report
     from opcost.frontends.source import SavedReport, resolve
@@ -61,6 +64,8 @@ def report_of(
             static=choice.static,
             cache_dtype=choice.cache_dtype,
             dtype=choice.model.dtype,
+            precision=parse_precision(choice.precision, autocasts_like(device or runs_on)),
+            checkpoint=choice.checkpoint,
             backward=choice.backward or choice.optimizer is not None,
             optimizer=choice.optimizer,
             device=device,
@@ -72,7 +77,9 @@ def report_of(
         )
 
 
-def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> list[Report | Scan]:
+def sources_of(
+    sources: Sequence[str], choice: CountChoice, *, quiet: bool, runs_on: str | None = None
+) -> list[Report | Scan]:
     """What is to be compared. Options about counting are for those that are counted; with none, they are refused."""
     from opcost.comparing import source_or_scan
     from opcost.frontends.source import SavedReport
@@ -89,7 +96,9 @@ def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> l
         )
     usual = CountChoice()
     return [
-        source if isinstance(source, Scan) else report_of(source, choice if anew else usual, quiet=quiet)
+        source
+        if isinstance(source, Scan)
+        else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
         for source, anew in zip(found, counted, strict=True)
     ]
 

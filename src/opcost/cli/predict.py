@@ -14,10 +14,10 @@ from opcost.cli.options import TEXT, CountChoice, Quiet, SourceArgument, paramet
 from opcost.cli.saying import say
 from opcost.cli.settings import parse_settings
 from opcost.cli.showing import check_file
+from opcost.core.devices import HOST
 from opcost.core.plugin import PROFILE_VIEWS
 from opcost.core.progress import working
 from opcost.core.units import format_bytes, format_time
-from opcost.devices.calibration import HOST
 from opcost.errors import OpcostError
 from opcost.predicting import Prediction, TextTimes
 from opcost.predicting import predict as foretell
@@ -78,7 +78,7 @@ def predict(
     choice = choice or CountChoice()
     asked: dict[str, Any] = {"device": device, "calibration": calibration, "execution": execution}
     if generate is None:
-        report = report_of(source, choice, quiet=quiet)
+        report = report_of(source, choice, quiet=quiet, runs_on=device)
         with working(f"predicting {source}", quiet=quiet):
             found = foretell(report, **asked)
     else:
@@ -102,6 +102,7 @@ def _about(choice: CountChoice) -> dict[str, Any]:
         "kwargs": parse_settings(choice.model.arguments, "--arg"),
         "batch": choice.model.batch,
         "dtype": choice.model.dtype,
+        "precision": choice.precision,
         "prefill": choice.prefill,
         "decode": choice.decode,
         "static": choice.static,

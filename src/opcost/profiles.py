@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opcost.core import profile as measured
 
@@ -41,7 +41,22 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            write_text(path, view.render(self.query(aggregate_by=self.usual_keys)))
+            write_text(path, self._rendered(view))
+
+    def _rendered(self, view: Any) -> str:
+        """What `str` shows in another view; one that draws more of a profile gets all of it."""
+        from opcost.views.view import option_names
+
+        wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
+        return str(view.render(self.query(aggregate_by=self.usual_keys), **wishes))
+
+
+def priced(found: measured.Profile) -> measured.Profile:
+    """The profile with a price on every row that can have one."""
+    from opcost.analysis.join import with_costs
+    from opcost.rules import default_rules
+
+    return with_costs(found, default_rules())
 
 
 def askable(found: measured.Profile) -> Profile:

@@ -37,7 +37,7 @@ OWN: dict[str, dict[str, str]] = {
     },
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
-        **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "tensorboard")},
+        **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "html", "tensorboard")},
         "text": "opcost.views.table:TEXT",
         "memory": "opcost.views.table:MEMORY",
         "md": "opcost.views.markdown:REPORT",

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from io import StringIO, TextIOWrapper
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())
+"""The words of the command that is running."""
 COMMANDS = {
     "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
     "profile": "Where a model's time goes: run it and measure every operator.",
@@ -40,6 +43,7 @@ COMMANDS = {
     "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
+    "view": "Anything as a page in a browser: a model, a profile, a checkpoint, a comparison.",
     "analyze": "Where the time of a profile or trace goes.",
     "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",
     "compare": "What several models cost, side by side.",
@@ -68,6 +72,7 @@ def run(argv: Sequence[str]) -> int:
     if words in (["--version"], ["-V"]):  # answered before the command-line library is loaded
         say(__version__)
         return 0
+    TYPED.set(words)
     try:
         with _plugin_warnings(), pipes_kept():
             code = _dispatch(words)

@@ -126,8 +126,8 @@ RESERVED = frozenset(
     "cal_params calibration causal cold_l2 columns config convention debug decode depth device dtype eval exact "
     "execution fail_if format help host_only image input layout limit load_input_data log_path logging_to_stdout "
     "max_activation_bytes max_activations max_bytes max_flops max_latency max_macs max_param_bytes max_params "
-    "max_peak_bytes memory merge no_merge no_real optimizer output prefill profile_host quantity quiet real repeat "
-    "save_baseline seconds set sort static style tokens top train version view warmup width".split()
+    "max_peak_bytes memory merge no_merge no_real optimizer output port prefill profile_host quantity quiet real "
+    "repeat save_baseline seconds serve set sort static style tokens top train version view warmup width".split()
 )
 """Flags of the commands that count or run; no option of a front end or recorder can be called so."""
 

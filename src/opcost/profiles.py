@@ -60,7 +60,22 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            write_text(path, view.render(self.answer()))
+            write_text(path, self._rendered(view))
+
+    def _rendered(self, view: Any) -> str:
+        """What `str` shows in another view; one that draws more of a profile gets all of it."""
+        from opcost.views.view import option_names
+
+        wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
+        return str(view.render(self.answer(), **wishes))
+
+
+def priced(found: measured.Profile) -> measured.Profile:
+    """The profile with a price on every row that can have one."""
+    from opcost.analysis.join import with_costs
+    from opcost.rules import default_rules
+
+    return with_costs(found, default_rules())
 
 
 def askable(found: measured.Profile) -> Profile:

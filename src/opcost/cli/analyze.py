@@ -13,6 +13,7 @@ from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import OpcostError
+from opcost.profiles import priced
 from opcost.wording import some
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     view = load(PROFILE_VIEWS, written)
     known = option_names(view)
     wishes = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
-    if "others" in known:
-        return str(view.render(answers[0], others=answers[1:], **wishes))
+    if "profile" in known:
+        return str(view.render(answers[0], others=answers[1:], profile=priced(profile), **wishes))
     texts = [view.render(answer, **wishes) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

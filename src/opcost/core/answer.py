@@ -69,6 +69,10 @@ class AnswerLine:
     of_peak_flops: float | None = None
     """Achieved FLOP/s as a part of the device's peak; above 1 the peak, or the price, does not apply."""
     of_peak_bandwidth: float | None = None
+    ideal_ns: float | None = None
+    """The least time of what has a price, at the peaks of the device: of FLOPs or of bytes, whichever takes longer."""
+    bound: str = ""
+    """What bounds it for most of its time: compute, memory, launch, latency, communication or transfer; empty is not known."""
 
     @property
     def flops(self) -> float | None:
@@ -111,7 +115,7 @@ class AnswerLine:
 
 _SUMS = (
     "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "priced_ns", "unpriced", "launches",
-    "cumulative_ns",
+    "cumulative_ns", "ideal_ns",
 )  # fmt: skip
 
 
@@ -136,9 +140,20 @@ class Busy(NamedTuple):
     delay_ns: float | None = None
     """From launch to beginning: the median of them, and what nine of ten stay below."""
     delay_p90_ns: float | None = None
+    compute_ns: int | None = None
+    """Of the busy time that in which something computed; None where the reader does not tell kernels apart."""
     communication_ns: int = 0
-    """Of the busy time that in which nothing but collectives ran, and below that in which nothing but copies did."""
+    """Of the busy time that in which collectives ran and nothing computed, and below that in which nothing but copies did."""
     copies_ns: int = 0
+    transfers_ns: int = 0
+    """Of the last that in which one of them crossed the device's border."""
+    all_communication_ns: int = 0
+    """Time with a collective under way, and below with a copy, whatever else ran."""
+    all_copies_ns: int = 0
+    compute_work_ns: int = 0
+    """Durations of all kernels that compute."""
+    fed_ns: int = 0
+    """Durations of work whose successor was launched before it began: only there a shorter kernel lets the next begin sooner."""
     idle_host_ns: int = 0
     """Of the idle time that in which the host had not launched the next work yet, as far as launches are known."""
     idle_synchronised_ns: int = 0
@@ -146,11 +161,19 @@ class Busy(NamedTuple):
     idle_input_ns: int = 0
     """The same while the host waited for the next batch."""
     idle_launch_ns: int = 0
-    """Between the launch of the next work, or the end of the last, and its beginning."""
+    """Between the launch of the next work, or the end of the last, and its beginning, up to what a launch takes."""
+    idle_blocked_ns: int = 0
+    """The rest of that: the next work was launched long ago, and waited for another stream, an event or the memory."""
+    launch_every_ns: float | None = None
+    """From one launch to the next, the median: a shorter kernel ends before the host has launched another."""
+    recomputed_ns: int = 0
+    """Durations of kernels that ran the forward pass once more for a checkpoint, in the backward pass."""
     steps: int = 0
-    """Steps that the profiler's schedule marked; the first, which may warm up, and the median of the others."""
+    """Steps that are marked; the first, which may warm up, and of the others the median, the shortest and the longest."""
     first_step_ns: float | None = None
     step_ns: float | None = None
+    least_step_ns: float | None = None
+    most_step_ns: float | None = None
 
     @property
     def idle_ns(self) -> int:
@@ -159,6 +182,32 @@ class Busy(NamedTuple):
     @property
     def overlap_ns(self) -> int:
         return self.work_ns - self.busy_ns
+
+    @property
+    def idle_causes(self) -> dict[str, int]:
+        """Why the device was idle, as far as the trace tells."""
+        return {
+            "host-bound": self.idle_host_ns,
+            "after synchronisation": self.idle_synchronised_ns,
+            "waiting for input": self.idle_input_ns,
+            "launch latency": self.idle_launch_ns,
+            "blocked after launch": self.idle_blocked_ns,
+        }
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Gain(NamedTuple):
+    """Time that could be won back at the most."""
+
+    what: str
+    share: float
+    """Of the time from the first kernel of a device to its last, over all devices."""
+    time_ns: float
+    """In one step, or in the whole trace where no steps are marked."""
+    command: str
+    """Options of `opcost analyze` that show it."""
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -189,6 +238,8 @@ class Answer(Shown):
     is_per_run: bool = False
     """Whether everything but times of single executions is told of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    """The largest times that could be won back, of the whole profile; empty where something was filtered away."""
     peak: str = ""
     """The device whose peaks were used, with their source."""
     notes: tuple[Note, ...] = field(default=())

@@ -18,7 +18,8 @@ from opcost.core.memory import Lifetimes
 from opcost.errors import GraphError, OpcostError
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
-Phase: TypeAlias = Literal["forward", "backward", "update"]
+Phase: TypeAlias = Literal["forward", "backward", "update", "recompute"]
+"""The last is the forward pass run once more, in the backward pass of a trace, for what a checkpoint did not keep."""
 Attr: TypeAlias = "int | float | str | bool | tuple[Attr, ...] | None"
 Attrs: TypeAlias = Mapping[str, Attr]
 

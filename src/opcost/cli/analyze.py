@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import Quiet
 from opcost.cli.question import question_of, split
 from opcost.cli.reading import read_profiles
-from opcost.cli.saying import warn
+from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import OpcostError
@@ -57,7 +56,7 @@ def analyze(
     if choice.output is not None:
         write_text(choice.output, text)
     else:
-        sys.stdout.write(text)
+        put(text, written)
     return 0
 
 

@@ -15,11 +15,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from io import StringIO, TextIOWrapper
+from io import StringIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from opcost.cli.saying import say, warn
+from opcost.cli.saying import escape_unknown, say, warn
 from opcost.core.reading import STDIN, pipes_kept
 from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
@@ -58,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     if sys.stdout is None:  # closed by who started this process
         sys.stdout = StringIO()
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a letter that the terminal does not have is no error
+    escape_unknown()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave)
     sys.exit(run(sys.argv[1:] if argv is None else argv))

@@ -169,6 +169,8 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
         report = priced(_load(owner(model), model, options))
+        if named.from_collection:  # a class of a collection makes many models, and the name tells which
+            report = replace(report, meta={**report.meta, "source": named.label})
         return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)
 
 
@@ -240,6 +242,11 @@ class Recording:
         self._rules = rules
         self._convention = convention
         self._block = Block()
+
+    def __repr__(self) -> str:
+        from opcost.core.brief import brief
+
+        return brief(self, [f"{len(self.report.rows):,} operators"])
 
     def __enter__(self) -> Recording:  # noqa: PYI034 - it is made by `recording` alone
         self._block.enter()

@@ -41,8 +41,7 @@ def report_of(
     from opcost.frontends.source import SavedReport, resolve
 
     name = source if isinstance(source, str) else source.label
-    shapes, dtypes = spelled_out(list(choice.model.inputs) or None, None)
-    arguments = parse_settings(choice.model.arguments, "--arg")
+    asked, shapes = asked_of(choice, device or runs_on), inputs_of(choice)
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.model.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
@@ -52,29 +51,37 @@ def report_of(
                     hint="count the model again with these options",
                 )
             return load_report(found.path)
-        return count(
-            found,
-            kwargs=arguments,
-            batch=choice.model.batch,
-            tokens=choice.model.tokens,
-            image=choice.model.image,
-            prefill=choice.prefill,
-            decode=choice.decode,
-            cache=choice.cache,
-            static=choice.static,
-            cache_dtype=choice.cache_dtype,
-            dtype=choice.model.dtype,
-            precision=parse_precision(choice.precision, autocasts_like(device or runs_on)),
-            checkpoint=choice.checkpoint,
-            backward=choice.backward or choice.optimizer is not None,
-            optimizer=choice.optimizer,
-            device=device,
-            real=choice.real,
-            mode=mode_of(train=choice.train),
-            causal=choice.causal,
-            options=given_of(choice.frontend),
-            **(data or {"shapes": shapes, "dtypes": dtypes}),
-        )
+        return count(found, device=device, **asked, **(data or shapes))
+
+
+def asked_of(choice: CountChoice, runs_on: str | None = None) -> dict[str, Any]:
+    """What `opcost.count` is told, but for the source, its settings, its inputs and a device; autocast as where it `runs_on`."""
+    return {
+        "kwargs": parse_settings(choice.model.arguments, "--arg"),
+        "batch": choice.model.batch,
+        "tokens": choice.model.tokens,
+        "image": choice.model.image,
+        "prefill": choice.prefill,
+        "decode": choice.decode,
+        "cache": choice.cache,
+        "static": choice.static,
+        "cache_dtype": choice.cache_dtype,
+        "dtype": choice.model.dtype,
+        "precision": parse_precision(choice.precision, autocasts_like(runs_on)),
+        "checkpoint": choice.checkpoint,
+        "backward": choice.backward or choice.optimizer is not None,
+        "optimizer": choice.optimizer,
+        "real": choice.real,
+        "mode": mode_of(train=choice.train),
+        "causal": choice.causal,
+        "options": given_of(choice.frontend),
+    }
+
+
+def inputs_of(choice: CountChoice) -> dict[str, Any]:
+    """The shapes and types that `--input` names."""
+    shapes, dtypes = spelled_out(list(choice.model.inputs) or None, None)
+    return {"shapes": shapes, "dtypes": dtypes}
 
 
 def sources_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from opcost.analysis.prediction.predict import Execution
     from opcost.core.fit import Advice, Fit
     from opcost.core.memory import Memory
-    from opcost.core.report import Report
+    from opcost.core.report import ModuleCost, Report
     from opcost.core.sweep import Point, Sweep
     from opcost.frontends.varying import Varied
 
@@ -142,6 +143,7 @@ class _Counts:
         self.model = model
         self.vary = vary
         self.source = ""
+        self.modules: tuple[ModuleCost, ...] = ()
         self.found: dict[int, Memory] = {}
         self.refused: dict[int, str] = {}
         self.varied: Varied = Varied(dict(told), (vary,), lambda asked: count(model, **asked).inputs)
@@ -159,6 +161,7 @@ class _Counts:
                 raise
             return None
         self.source = report.meta.get("source", "the model")
+        self.modules = report.modules
         self.found[size] = report.memory
         return Sample(report.memory.peak_bytes, report.memory.curve)
 
@@ -219,20 +222,30 @@ def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
 # -- what would let more in ----------------------------------------------------------------------------------------------
 
 
-def _others(told: Mapping[str, Any], memory: Memory) -> Iterator[tuple[str, str]]:
-    """Options that take less memory and are not chosen yet, as far as there are such."""
-    known = signature(count).parameters
-    training = bool(told.get("backward") or told.get("optimizer"))
-    if memory.how == "last reader":  # of a file, which is not run
+def _others(told: Mapping[str, Any], before: _Counts) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+    """Options that take less memory and are not chosen yet."""
+    if any(memory.how == "last reader" for memory in before.found.values()):  # a file, which is not run
         return
-    plain = told.get("dtype") is None and told.get("precision") is None
-    if training and plain and "precision" in known:
-        yield "precision", "bf16-mixed"
-    if plain:
-        yield "dtype", "bfloat16"
+    training = bool(told.get("backward") or told.get("optimizer"))
+    if told.get("dtype") is None and told.get("precision") is None:
+        yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
+    if training and not told.get("checkpoint") and (blocks := _blocks(before.modules)):
+        yield "checkpoint", blocks
     if isinstance(told.get("optimizer"), str):
-        chosen = str(told["optimizer"]).lower()
-        yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != chosen)
+        yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != told["optimizer"].lower())
+
+
+def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
+    """Patterns of the paths of blocks that a model repeats: numbered modules of one type with others inside, near the root."""
+    parents = {module.parent for module in modules}
+    types: dict[str, list[str]] = {}
+    for module in modules:
+        before, _, name = module.path.rpartition(".")
+        if before and name.isdigit() and module.path in parents:
+            types.setdefault(before, []).append(module.type)
+    found = [path for path, kinds in types.items() if len(kinds) > 1 and len(set(kinds)) == 1]
+    nearest = min((path.count(".") for path in found), default=0)
+    return tuple(dict.fromkeys(f"{re.sub('[0-9]+', '*', path)}.*" for path in found if path.count(".") == nearest))
 
 
 def _under_others(
@@ -241,14 +254,14 @@ def _under_others(
     """Each other option under which the model keeps to the limit at a size, with what was counted there."""
     from opcost.errors import ForwardError, InputError
 
-    for option, value in _others(told, before.found[size]):
+    for option, value in _others(told, before):
         counts = _Counts(before.model, {**told, option: value}, before.vary)
         try:
             counts.sample(size)
         except (ForwardError, InputError):  # the model does not run so
             continue
         if counts.found[size].peak_bytes <= limit:
-            yield option, value, counts
+            yield option, value if isinstance(value, str) else ",".join(value), counts
 
 
 def _advice(told: Mapping[str, Any], before: _Counts, size: int, limit: int) -> tuple[Advice, ...]:

@@ -280,7 +280,7 @@ def test_the_command_says_the_same_in_every_form(
     assert max(map(len, done.out.splitlines())) <= 80
     data = json.loads(opcost_command(*words, "--format", "json").out)
     assert (data["schema"], data["largest"]) == ("opcost.fit/1", largest)
-    assert data == opcost.fit(source, shapes=[(1, INS)], memory="1MiB").to_dict()
+    assert data == json.loads(opcost.fit(source, shapes=[(1, INS)], memory="1MiB").render("json"))
     lines = opcost_command(*words, "--format", "csv").out.splitlines()
     assert lines[0] == "what,size,peak_bytes,fits"
     assert f"batch,{largest},{inference(largest)},yes" in lines
@@ -311,4 +311,4 @@ def test_exit_codes(opcost_command: Callable[..., Any], source: str) -> None:
 
 def test_it_says_what_it_is_in_one_line(linear: nn.Linear) -> None:
     found = opcost.fit(linear, shapes=(3, INS), memory="1MiB", advise=False)
-    assert repr(found) == f"Fit(batch: {found.largest:,}, 1023.67 KiB of 1.00 MiB)"
+    assert repr(found) == f"<Fit Linear: batch {found.largest:,}, 1023.67 KiB of 1.00 MiB>"

@@ -50,7 +50,7 @@ def test_amounts_are_those_of_a_linear_layer(linear: nn.Linear) -> None:
         assert point.amounts["params"] == INS * OUTS + OUTS
         assert (point.latency_ns, point.band_ns) == (None, None)
     assert sum(point.counted for point in found.points) == 4
-    assert repr(found) == "Sweep(Linear by batch: 9 points, 4 counted)"
+    assert repr(found) == "<Sweep Linear: by batch, 9 points, 4 counted>"
 
 
 @pytest.mark.parametrize("asked", [{}, {"backward": True, "optimizer": "adam"}])
@@ -122,7 +122,9 @@ def test_the_command_says_the_same_in_every_form(opcost_command: Command, source
     assert "12 of 35 were counted; polynomials tell the others" in lines
     data = json.loads(opcost_command(*words, "--format", "json").out)
     assert data["schema"] == "opcost.sweep/1"
-    assert data == opcost.sweep(source, shapes=[(1, 3, INS)], vary=["batch=1,2,4..64", "input=1=10,20..50"]).to_dict()
+    swept = opcost.sweep(source, shapes=[(1, 3, INS)], vary=["batch=1,2,4..64", "input=1=10,20..50"])
+    assert data == json.loads(swept.render("json"))
+    assert swept.to_dict()["batch"] == [point["sizes"][0] for point in data["points"]]
     rows = list(csv.DictReader(io.StringIO(opcost_command(*words, "--format", "csv").out)))
     assert [int(row["macs"]) for row in rows] == [int(row["batch"]) * int(row["input=1"]) * INS * OUTS for row in rows]
     assert {row["counted"] for row in rows} == {"yes", "no"}
@@ -139,7 +141,7 @@ def test_the_plot_is_as_long_as_what_it_shows(opcost_command: Command, source: s
 def test_a_terminal_without_the_characters_gets_others(
     opcost_command: Command, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opcost.cli.tables._shows", lambda text: False)
+    monkeypatch.setattr("opcost.core.spelling.shows_unicode", lambda stream: False)
     for further in ((), ("--vary", "input=1=2..8")):
         out = opcost_command("sweep", source, "-i", f"1x3x{INS}", "--vary", "batch=1..8", *further).out
         assert out.isascii()

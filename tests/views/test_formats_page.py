@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
+from opcost.analysis.query import query
+from opcost.core.answer import OWN_LABELS, Gain
 from opcost.core.fit import Advice, Counted, Fit
 from opcost.core.plugin import OWN, VIEWS, load
+from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import STATS, Report
 from opcost.core.schema import SCHEMA
 from opcost.core.sweep import Point, Sweep
 from opcost.views.report_columns import EVERY_BY, columns_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-NAMED = set(re.findall(r"`([a-z_]+)`", PAGE))
+NAMED = set(re.findall(r"`([a-z_0-9]+)`", PAGE))
 
 
 @pytest.mark.parametrize("by", EVERY_BY)
@@ -60,3 +63,10 @@ def test_every_field_of_the_schema_is_described(odd: Report) -> None:
     assert found["schema"] == SCHEMA
     assert f'`"{SCHEMA}"`' in PAGE
     assert names(found) <= NAMED
+
+
+def test_every_field_of_an_answer_is_described() -> None:
+    row = ProfileRow(id=0, name="a", type="aten::mm", device_ns=1, kernels=(Kernel("k", "gpu:0", "7", 0, 1),))
+    data = json.loads(query(Profile(meta={}, rows=(row,))).render("json"))
+    told = {*data, *data["lines"][0], *data["devices"][0], *Gain._fields, *data["lines"][0]["kernels"][0]}
+    assert told - set(OWN_LABELS) <= NAMED

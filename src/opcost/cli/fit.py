@@ -8,9 +8,8 @@ from typing import Annotated
 
 from cyclopts import Group
 
-from opcost.cli.counting import asked_of, inputs_of
+from opcost.cli.counting import told_of
 from opcost.cli.options import CountChoice, SourceArgument, parameter
-from opcost.cli.settings import parse_settings
 from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.core.progress import working
 
@@ -58,8 +57,7 @@ def fit(
 
     choice, shown = choice or CountChoice(), shown or TableChoice()
     check_tables(shown)
-    asked = {**asked_of(choice), **inputs_of(choice), "set": parse_settings(choice.model.settings, "--set")}
     with working(f"fitting {source}", quiet=shown.quiet), redirect_stdout(sys.stderr):
-        found = sizing.fit(source, memory=memory, device=device, vary=vary, advise=advise, **asked)
+        found = sizing.fit(source, memory=memory, device=device, vary=vary, advise=advise, **told_of(choice))
     show_tables(found, shown)
     return 0

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Group
 
-from opcost.cli.counting import asked_of, inputs_of
+from opcost.cli.counting import told_of
 from opcost.cli.options import CountChoice, SourceArgument, parameter
 from opcost.cli.saying import warn
-from opcost.cli.settings import parse_settings
 from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.core.progress import working
 from opcost.core.sweep import Point, Sweep
@@ -65,7 +64,6 @@ def sweep(
     choice, shown = choice or CountChoice(), shown or TableChoice()
     check_tables(shown)
     axes = sizing.variables_of(vary)
-    asked = {**asked_of(choice), **inputs_of(choice), "set": parse_settings(choice.model.settings, "--set")}
     done: list[Point] = []
     points = prod(map(len, axes.values()))
     doing = f"sweeping {source}"
@@ -78,7 +76,7 @@ def sweep(
                 calibration=calibration,
                 execution=execution,
                 progress=lambda point, total: done.append(point),
-                **asked,
+                **told_of(choice),
             )
     except KeyboardInterrupt:
         told = f"interrupted: {len(done):,} of {points:,} points were counted"

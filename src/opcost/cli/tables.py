@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
 
 from opcost.cli.options import SHOWING, Exact, Outputs, Quiet, Width, parameter
+from opcost.cli.saying import put
 from opcost.cli.showing import check_file
 from opcost.core.plugin import COMPARISON_VIEWS, answering_for, load, view_for_suffix
 from opcost.core.writing import write_text
-from opcost.views.layout import BARS
 from opcost.views.view import option_names
 
 if TYPE_CHECKING:
@@ -46,21 +45,11 @@ def show_tables(subject: Subject, choice: TableChoice, *, top: int | None = None
     for path in choice.output:
         write_text(path, _rendered(view_for_suffix(str(path), COMPARISON_VIEWS), subject, choice, None))
     if not (choice.quiet and choice.output):
-        plain = not _shows(BARS)
-        sys.stdout.write(_rendered(load(COMPARISON_VIEWS, choice.view), subject, choice, top, plain=plain))
+        put(_rendered(load(COMPARISON_VIEWS, choice.view), subject, choice, top), choice.view)
 
 
-def _shows(text: str) -> bool:
-    """Whether what is written to has these characters."""
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
-def _rendered(view: Any, subject: Subject, choice: TableChoice, top: int | None, *, plain: bool = False) -> str:
+def _rendered(view: Any, subject: Subject, choice: TableChoice, top: int | None) -> str:
     known = option_names(view)
-    wishes = {"exact": choice.exact or None, "width": choice.width, "top": top, "ascii": plain or None}
+    wishes = {"exact": choice.exact or None, "width": choice.width, "top": top}
     with answering_for(view, "drawing a comparison"):
         return str(view.render(subject, **{k: v for k, v in wishes.items() if k in known and v is not None}))

@@ -113,6 +113,15 @@ def device(name: str) -> Device:
     )
 
 
+HOST = "cpu"
+"""What a processor is called; each is another, and only its own calibration tells of it."""
+
+
+def autocasts_like(name: str | None) -> str | None:
+    """The type of device by whose rules autocast casts on a device of this name, if one is named."""
+    return None if name is None else HOST if name == HOST else "cuda"
+
+
 def named_by_driver(name: str) -> Device | None:
     """The device that a driver calls so, such as `NVIDIA H100 80GB HBM3`; None where that is none of the table's, or unsure."""
     for found in DEVICES.values():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from opcost.core.brief import brief
 from opcost.core.memory import Part
+from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.shown import Shown
 from opcost.core.units import format_bytes
-
-SCHEMA = "opcost.fit/1"
 
 
 class Counted(NamedTuple):
@@ -32,6 +32,8 @@ class Advice(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Fit(Shown):
     """The largest size that fits, the peaks at it and at the next one, and what would let more in. Print it, or ask it."""
+
+    views: ClassVar[str] = COMPARISON_VIEWS
 
     source: str
     vary: str
@@ -55,24 +57,5 @@ class Fit(Shown):
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return (
-            f"Fit({self.vary}: {self.largest:,}, {format_bytes(self.peak_bytes)} of {format_bytes(self.limit_bytes)})"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as dictionaries, lists, texts and numbers."""
-        return {
-            "schema": SCHEMA,
-            "source": self.source,
-            "vary": self.vary,
-            "largest": self.largest,
-            "peak_bytes": self.peak_bytes,
-            "next_peak_bytes": self.next_peak_bytes,
-            "limit_bytes": self.limit_bytes,
-            "device": self.device,
-            "asked": dict(self.asked),
-            "parts": dict(self.parts),
-            "counted": [each._asdict() for each in self.counted],
-            "advice": [each._asdict() for each in self.advice],
-            "notes": list(self.notes),
-        }
+        held = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.limit_bytes)}"
+        return brief(self, [f"{self.vary} {self.largest:,}", held], self.source)

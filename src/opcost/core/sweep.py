@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from opcost.core.brief import Listed, brief
+from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.shown import Shown
-
-SCHEMA = "opcost.sweep/1"
 
 
 class Point(NamedTuple):
@@ -29,6 +29,8 @@ class Point(NamedTuple):
 class Sweep(Shown):
     """Cost, memory and latency as functions of one or two sizes. Print it, save it, or ask it."""
 
+    views: ClassVar[str] = COMPARISON_VIEWS
+
     source: str
     variables: tuple[str, ...]
     points: tuple[Point, ...]
@@ -38,29 +40,10 @@ class Sweep(Shown):
     asked: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", Listed(self.points))
+
     def __repr__(self) -> str:
         counted = sum(point.counted for point in self.points)
-        return (
-            f"Sweep({self.source} by {' and '.join(self.variables)}: {len(self.points):,} points, {counted:,} counted)"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as dictionaries, lists, texts and numbers."""
-        return {
-            "schema": SCHEMA,
-            "source": self.source,
-            "variables": list(self.variables),
-            "device": self.device,
-            "asked": dict(self.asked),
-            "points": [
-                {
-                    "sizes": list(point.sizes),
-                    "counted": point.counted,
-                    "amounts": dict(point.amounts),
-                    "latency_ns": point.latency_ns,
-                    "band_ns": None if point.band_ns is None else list(point.band_ns),
-                }
-                for point in self.points
-            ],
-            "notes": list(self.notes),
-        }
+        said = [f"by {' and '.join(self.variables)}", f"{len(self.points):,} points, {counted:,} counted"]
+        return brief(self, said, self.source)

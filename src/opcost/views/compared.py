@@ -10,17 +10,17 @@ from opcost.core.fit import Fit
 from opcost.core.sweep import Sweep
 from opcost.views.budget_page import budget_data, budget_page, budget_records
 from opcost.views.comparison_page import ComparisonOptions, comparison_data, comparison_page, comparison_records
-from opcost.views.fit_page import fit_page, fit_records
+from opcost.views.fit_page import fit_data, fit_page, fit_records
 from opcost.views.listing import Listing
 from opcost.views.page import Page
-from opcost.views.sweep_page import sweep_page, sweep_records
+from opcost.views.sweep_page import sweep_data, sweep_page, sweep_records
 from opcost.views.view import Subject
 
 _WAYS: dict[type, tuple[Any, Any, Any]] = {
     Comparison: (comparison_page, comparison_records, comparison_data),
     Verdict: (budget_page, budget_records, budget_data),
-    Fit: (fit_page, fit_records, Fit.to_dict),
-    Sweep: (sweep_page, sweep_records, Sweep.to_dict),
+    Fit: (fit_page, fit_records, fit_data),
+    Sweep: (sweep_page, sweep_records, sweep_data),
 }
 """Of each kind of subject: its page, its records, its data."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from opcost.core.fit import Fit
 from opcost.core.units import format_bytes
@@ -81,3 +82,22 @@ def _records(fit: Fit) -> Iterator[tuple[str, int, int | None, str]]:
         yield fit.vary, size, peak, "yes" if peak is not None and peak <= fit.limit_bytes else "no"
     for advice in fit.advice:
         yield f"{fit.vary} with {advice.option}={advice.value}", advice.largest, advice.peak_bytes, "yes"
+
+
+def fit_data(fit: Fit) -> dict[str, Any]:
+    """All of it for JSON."""
+    return {
+        "schema": "opcost.fit/1",
+        "source": fit.source,
+        "vary": fit.vary,
+        "largest": fit.largest,
+        "peak_bytes": fit.peak_bytes,
+        "next_peak_bytes": fit.next_peak_bytes,
+        "limit_bytes": fit.limit_bytes,
+        "device": fit.device,
+        "asked": dict(fit.asked),
+        "parts": dict(fit.parts),
+        "counted": [each._asdict() for each in fit.counted],
+        "advice": [each._asdict() for each in fit.advice],
+        "notes": list(fit.notes),
+    }

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from opcost.core.memory import PARTS, How, Memory
 from opcost.core.report import Report
 from opcost.core.units import format_bytes
-from opcost.views.layout import BARS
 from opcost.views.listing import Column, Line, Listing
 from opcost.views.options import PageOptions
 from opcost.views.page import Page, Titled
 from opcost.views.report_summary import heading_of, notes_of
 from opcost.views.summary import Quantity, Section, Summary
 
+BARS = "▁▂▃▄▅▆▇█"
 PLACES = 36
 """Characters of the curve."""
 HOW: dict[How, str] = {

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import log
+from typing import Any
 
 from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
 from opcost.core.sweep import Point, Sweep
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.comparison_page import ComparisonOptions, limited, listed, plain_column
-from opcost.views.layout import BARS
 from opcost.views.listing import Amount, Column, Listing, Value
+from opcost.views.memory_page import BARS
 from opcost.views.page import Page
 from opcost.views.summary import LONG_LINE, Section, Summary
 from opcost.wording import shortened, some
@@ -136,3 +137,25 @@ def sweep_records(sweep: Sweep) -> Listing:
         plain_column("counted", of=lambda point: "yes" if point.counted else "no"),
     ]
     return listed(columns, sweep.points)
+
+
+def sweep_data(sweep: Sweep) -> dict[str, Any]:
+    """All of it for JSON."""
+    return {
+        "schema": "opcost.sweep/1",
+        "source": sweep.source,
+        "variables": list(sweep.variables),
+        "device": sweep.device,
+        "asked": dict(sweep.asked),
+        "points": [
+            {
+                "sizes": list(point.sizes),
+                "counted": point.counted,
+                "amounts": dict(point.amounts),
+                "latency_ns": point.latency_ns,
+                "band_ns": None if point.band_ns is None else list(point.band_ns),
+            }
+            for point in sweep.points
+        ],
+        "notes": list(sweep.notes),
+    }

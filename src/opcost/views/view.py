@@ -68,6 +68,10 @@ class View(Generic[Subject_contra, Options, Data]):
         with without_collector():
             return self.write(self.build(subject, chosen), chosen)
 
+    def data(self, subject: Subject_contra, /, **options: Any) -> Data:
+        """It as the plain data that is written."""
+        return self.build(subject, self.choose(**options))
+
     def choose(self, **options: Any) -> Options:
         """The options of this view with some of them set by name."""
         check_options(self, options)

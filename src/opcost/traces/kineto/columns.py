@@ -14,6 +14,7 @@ from math import floor
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opcost.core.kernel_names import is_collective
 from opcost.frontends.aten.known import known
 from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
 from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
@@ -152,7 +153,7 @@ class Columns:
     @property
     def library_kernels(self) -> set[int]:
         """The numbers of kernels that bear the name of a library of collectives."""
-        return {number for name, number in self.kernel_names.items() if name.lower().startswith(("nccl", "rccl"))}
+        return {number for name, number in self.kernel_names.items() if is_collective(name)}
 
     def fits(self, event: Event) -> bool:
         """Whether the times of an event are such as columns hold; those that are not are counted."""

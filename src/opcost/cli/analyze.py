@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,11 @@ from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import Quiet
 from opcost.cli.question import question_of, split
 from opcost.cli.reading import read_profiles
-from opcost.cli.saying import warn
+from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import OpcostError
+from opcost.profiles import priced
 from opcost.wording import some
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def analyze(
     if choice.output is not None:
         write_text(choice.output, text)
     else:
-        sys.stdout.write(text)
+        put(text, written)
     return 0
 
 
@@ -146,8 +146,8 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     view = load(PROFILE_VIEWS, written)
     known = option_names(view)
     wishes = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
-    if "others" in known:
-        return str(view.render(answers[0], others=answers[1:], **wishes))
+    if "profile" in known:
+        return str(view.render(answers[0], others=answers[1:], profile=priced(profile), **wishes))
     texts = [view.render(answer, **wishes) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.graph import Note, TensorSpec
+from opcost.core.plugin import PROFILE_VIEWS
+from opcost.core.shown import Shown
+from opcost.core.units import format_count, format_time
 
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
 
@@ -98,6 +102,16 @@ class AnswerLine:
     def above_peak(self) -> bool:
         return max(self.of_peak_flops or 0.0, self.of_peak_bandwidth or 0.0) > 1.0
 
+    def __repr__(self) -> str:
+        time = "" if self.time_ns is None else format_time(round(self.time_ns))
+        share = "" if self.share is None else f"{self.share:.1%}"
+        work = "" if self.computation is None else f"{format_count(self.computation)}FLOPs"
+        return brief(
+            self,
+            [time, share, f"{self.count:,} times" if self.count != 1 else "", work],
+            " ".join(self.labels.values()),
+        )
+
 
 _SUMS = (
     "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "priced_ns", "unpriced", "launches",
@@ -180,6 +194,9 @@ class Busy(NamedTuple):
             "blocked after launch": self.idle_blocked_ns,
         }
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 class Gain(NamedTuple):
     """Time that could be won back at the most."""
@@ -192,10 +209,15 @@ class Gain(NamedTuple):
     command: str
     """Options of `opcost analyze` that show it."""
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Lines in the order asked for, and what they must be seen against."""
+class Answer(Shown):
+    """Lines in the order asked for, and what they must be seen against. Print it, save it, or hand it on as a data frame."""
+
+    views: ClassVar[str] = PROFILE_VIEWS
 
     meta: Mapping[str, str]
     side: Literal["device", "host"]
@@ -225,19 +247,18 @@ class Answer:
     @property
     def rows(self) -> tuple[AnswerLine, ...]:
         """The lines that were asked for, without sums and unattributed time."""
-        return tuple(line for line in self.lines if line.role == "row")
+        return Listed(line for line in self.lines if line.role == "row")
 
     def __iter__(self) -> Iterator[AnswerLine]:
         return iter(self.rows)
 
-    def __str__(self) -> str:
-        return self.render("table")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", Listed(self.lines))
 
-    def render(self, view: str = "table", **options: Any) -> str:
-        """The answer as text: table, json, csv, md, html."""
-        from opcost.core.plugin import PROFILE_VIEWS, load
-
-        return str(load(PROFILE_VIEWS, view).render(self, **options))
+    def __repr__(self) -> str:
+        total = "" if self.total_ns is None else f"{format_time(round(self.total_ns))} on the {self.side}"
+        by = f"by {', '.join(self.keys)}" if self.keys else ""
+        return brief(self, [total, f"{len(self.rows):,} lines {by}".rstrip()], self.meta.get("source", ""))
 
 
 def over_runs(total: float | None, runs: int) -> float | None:

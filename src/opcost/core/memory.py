@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from opcost.core.brief import brief, brief_record
+from opcost.core.units import format_bytes
+
 Part: TypeAlias = Literal["weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"]
 How: TypeAlias = Literal["lifetimes", "last reader"]
 PARTS: dict[Part, str] = {
@@ -35,6 +38,9 @@ class Lifetimes:
     """Storages that hold the gradients of parameters and inputs."""
     state: frozenset[int] = frozenset()
     """Storages that an optimizer keeps for its next step."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,18 @@ class Memory:
     """The modules whose results are held at the peak, the largest first."""
     curve: Sequence[int] = field(default=(), repr=False)
     """What is held during each operator."""
+
+    def __repr__(self) -> str:
+        on = f"as on {self.device}" if self.device else ""
+        before = f"{format_bytes(self.base_bytes)} before"
+        return brief(self, [f"peak {format_bytes(self.peak_bytes)}", before, f"at operator {self.at:,}", on])
+
+    def __str__(self) -> str:
+        """The peak and its parts, the largest first."""
+        lines = [("peak", self.peak_bytes), *sorted(self.parts.items(), key=lambda part: -part[1])]
+        return "\n".join(
+            f"{name:<10}{format_bytes(size):>12}  {size / max(1, self.peak_bytes):6.1%}" for name, size in lines
+        )
 
 
 def packed(numbers: Iterable[int], most: int) -> array[int] | list[int]:

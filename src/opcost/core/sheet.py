@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note
+from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.shown import Shown
 from opcost.errors import OpcostError, UnknownName
 
@@ -47,6 +48,8 @@ class Table:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet(Shown):
     """What was asked about a profile as a whole. Print it, save it, or read its tables."""
+
+    views: ClassVar[str] = COMPARISON_VIEWS
 
     name: str
     meta: Mapping[str, str]

@@ -38,7 +38,8 @@ class RecordOptions:
     """There is nothing to choose: all lines with all that is known of them."""
 
 
-def _of_report(report: Report, options: CsvOptions) -> Listing:
+def records_of_report(report: Report, options: CsvOptions) -> Listing:
+    """All columns of every line, unless told otherwise."""
     # A path says what a label in a tree and a note say, and each of these can still be asked for.
     left_out = ("module", "note") if options.by == "module" else ()
     usual = [name for name in columns_of(options.by, 0) if name not in left_out]
@@ -91,7 +92,7 @@ def _texts(values: Iterable[Value]) -> list[str]:
     return texts
 
 
-REPORT: ReportView = View(name="csv", suffix=".csv", options=CsvOptions, build=_of_report, write=_write)
+REPORT: ReportView = View(name="csv", suffix=".csv", options=CsvOptions, build=records_of_report, write=_write)
 ANSWER: ProfileView = View(name="csv", suffix=".csv", options=AnswerRecordOptions, build=_of_answer, write=_write)
 COMPARISON: ComparisonView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_comparison, write=_write)
 SCAN: ScanView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_scan, write=_write)

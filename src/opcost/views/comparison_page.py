@@ -212,12 +212,14 @@ def listed(columns: Sequence[Column], lines: Iterable[Any], remarks: tuple[str, 
 
 
 def limited(listing: Listing, top: int | None) -> Listing:
-    """The first lines, and how many more there are."""
-    more = 0 if top is None else len(listing.lines) - top
+    """The first lines of a table, and how many more there are; what they add up to stays."""
+    rows = [line for line in listing.lines if line.role == "row"]
+    more = 0 if top is None else len(rows) - top
     if top is None or more <= 0:
         return listing
+    sums = [line for line in listing.lines if line.role != "row"]
     said = f"and {more:,} more {'line' if more == 1 else 'lines'}"
-    return replace(listing, lines=listing.lines[:top], remarks=(*listing.remarks, said))
+    return replace(listing, lines=(*rows[:top], *sums), remarks=(*listing.remarks, said))
 
 
 # -- around the tables ----------------------------------------------------------------------------------------------------

@@ -89,12 +89,19 @@ def reader_of(file: TraceFile, name: str | None = None) -> Reader:
     )
 
 
-def read(path: str | PathLike[str], *, partial: bool = False, reader: str | None = None) -> Profile:
-    """The profile in this file, of whatever tool it comes from."""
+def read(
+    path: str | PathLike[str], *, partial: bool = False, reader: str | None = None, memory: bool | None = None
+) -> Profile:
+    """The profile in this file, of whatever tool it comes from; memory as `opcost.read_profile` says."""
+    from opcost.traces.kineto.reader import KinetoReader
+
     file = TraceFile(path)
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
-        profile = found.read(file, partial=partial)
+        if isinstance(found, KinetoReader):
+            profile = found.read(file, partial=partial, memory=memory)
+        else:
+            profile = found.read(file, partial=partial)
     if not profile.rows and not profile.unattributed:
         raise SourceError(
             f"{file.path}: as a trace of {found.name}, it holds neither an operator nor device work",

@@ -13,6 +13,7 @@ from opcost.core.comparison import Comparison
 from opcost.core.fit import Fit
 from opcost.core.report import Report
 from opcost.core.scan import Scan
+from opcost.core.sheet import Sheet
 from opcost.core.sweep import Sweep
 from opcost.errors import UnknownName
 
@@ -43,9 +44,10 @@ class Renders(Protocol[Subject_contra]):
 ReportView: TypeAlias = Renders[Report]
 ProfileView: TypeAlias = Renders[Answer]
 """Shows what was asked of a profile."""
-Subject: TypeAlias = "Comparison | Verdict | Fit | Sweep"
+Subject: TypeAlias = "Comparison | Verdict | Fit | Sweep | Sheet"
 ComparisonView: TypeAlias = Renders[Subject]
-"""Shows several models side by side, what differs between two, whether models keep to their budgets, or what sizes do to one."""
+"""Shows several models side by side, what differs between two, whether models keep to their budgets, what sizes do to one, or
+tables about a profile."""
 ScanView: TypeAlias = Renders[Scan]
 """Shows what a checkpoint holds."""
 

@@ -179,20 +179,27 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
 
 
 @contextmanager
-def made_once(source: Any, settings: Mapping[str, object] | None = None) -> Iterator[tuple[Any, Mode | None]]:
-    """A model for several counts, made without weights where a string names it, and the mode that it is then counted in."""
+def made_once(
+    source: Any, settings: Mapping[str, object] | None = None, *, training: bool = False
+) -> Iterator[tuple[Any, Mode | None]]:
+    """A model for several counts, and the mode that it is then counted in, if it has none of its own.
+
+    One that code makes is made without weights; a file is read anew by every count.
+    """
     from opcost.errors import InputError
     from opcost.frontends.options import usual_mode
-    from opcost.frontends.source import PythonModel
+    from opcost.frontends.source import PythonModel, SavedReport
 
     named = _named(source, settings)
-    if named is None:
-        yield source, None
-        return
+    if isinstance(named, SavedReport):
+        raise InputError(
+            f"{named.label} is a saved report, and only a model can be counted at other sizes", hint="name the model"
+        )
     if not isinstance(named, PythonModel):
-        raise InputError(f"{named.label} is a file, and only code that makes a model can be counted on other tokens")
+        yield source if named is None else named, None
+        return
     with named.guard():
-        yield named.build(), usual_mode(training=False)
+        yield named.build(), usual_mode(training=training)
 
 
 def _held_against(report: Report, model: Any, checkpoint: Path) -> Report:

@@ -65,7 +65,8 @@ def test_budgets_are_told_the_same(opcost_command: Callable, root: Path, tmp_pat
     file, size = tmp_path / "opcost.toml", 2 * params + 1
     file.write_text(
         f'[models.decoder]\nsource = "{root / DECODER}"\ninput = "tokens:1x16:int64"\nset = {{ layers = 2 }}\n'
-        f'backward = true\nprecision = "bf16"\ncheckpoint = ["blocks.*"]\naccumulate = 2\nzero-grad = "zero"\nlimits = {{ param_bytes = "<{size}B" }}\n'
+        'backward = true\nprecision = "bf16"\ncheckpoint = ["blocks.*"]\n'
+        f'accumulate = 2\nzero-grad = "zero"\nlimits = {{ param_bytes = "<{size}B" }}\n'
     )
     assert opcost_command("check", "--config", str(file)).code == 0
     file.write_text(file.read_text().replace(f"<{size}B", f"<{size - 1}B"))

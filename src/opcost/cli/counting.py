@@ -86,6 +86,12 @@ def inputs_of(choice: CountChoice) -> dict[str, Any]:
     return {"shapes": shapes, "dtypes": dtypes}
 
 
+def told_of(choice: CountChoice) -> dict[str, Any]:
+    """All that doors which count a source several times are told of it."""
+    settings = parse_settings(choice.model.settings, "--set")
+    return {**asked_of(choice), "precision": choice.precision, **inputs_of(choice), "set": settings}
+
+
 def sources_of(
     sources: Sequence[str], choice: CountChoice, *, quiet: bool, runs_on: str | None = None
 ) -> list[Report | Scan]:

@@ -1,7 +1,7 @@
 """The `opcost` command: the list of commands, and what becomes of errors.
 
-Exit codes: 0 fine · 1 a budget is exceeded or a difference found · 2 bad usage or an unreadable source · 3 a framework
-is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away · 143 ended by a
+Exit codes: 0 fine · 1 a budget is exceeded, a difference found or nothing fits · 2 bad usage or an unreadable source · 3 a
+framework is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away · 143 ended by a
 signal.
 """
 
@@ -38,6 +38,8 @@ COMMANDS = {
     "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
     "profile": "Where a model's time goes: run it and measure every operator.",
     "predict": "How long a model would take on a device, without running it.",
+    "fit": "The largest batch, or other size, that fits into memory.",
+    "sweep": "Cost, memory and latency at many sizes.",
     "calibrate": "Time single operators on the device at hand, for predict.",
     "mfu": "How much of a device's peak a step uses.",
     "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",

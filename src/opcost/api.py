@@ -222,20 +222,10 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import InputError
-    from opcost.frontends.options import check_understood
+    from opcost.frontends.options import check_runs, check_understood
 
     check_understood(frontend, "front end", options)
-    if any(options.text) and "text" not in frontend.understands:
-        raise InputError(
-            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
-        )
-    if options.runs_otherwise and "running" not in frontend.understands:
-        raise InputError(
-            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="count the code that makes the model: path/to/file.py:Net",
-        )
+    check_runs(frontend, options)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 

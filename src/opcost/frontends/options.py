@@ -229,3 +229,17 @@ class CountOptions:
     def runs_otherwise(self) -> bool:
         """Whether it is told of a run what no file could tell."""
         return self.precision.autocast is not None or self.step != Step()
+
+
+def check_runs(frontend: Told, options: CountOptions) -> None:
+    """Raise for what only a run of a model could tell, where nothing is run."""
+    if any(options.text) and "text" not in frontend.understands:
+        raise InputError(
+            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
+        )
+    if options.runs_otherwise and "running" not in frontend.understands:
+        raise InputError(
+            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="count the code that makes the model: path/to/file.py:Net",
+        )

@@ -95,10 +95,13 @@ def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> l
             hint="count the models again with them",
         )
     usual = CountChoice()
-    return [
-        source if isinstance(source, Scan) else report_of(source, choice if anew else usual, quiet=quiet)
-        for source, anew in zip(found, counted, strict=True)
-    ]
+    done: list[Report | Scan] = []
+    with working("counting", share=lambda: (len(done), len(found)), quiet=quiet):
+        for source, anew in zip(found, counted, strict=True):
+            done.append(
+                source if isinstance(source, Scan) else report_of(source, choice if anew else usual, quiet=quiet)
+            )
+    return done
 
 
 def _is_code(source: str) -> bool:

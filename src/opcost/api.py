@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.core.report import Report
     from opcost.core.scan import Scan
-    from opcost.frontends.options import CountOptions, Mode
+    from opcost.frontends.options import CountOptions, Mode, Precision
     from opcost.frontends.registry import FrontEnd
     from opcost.frontends.source import Source
     from opcost.profiles import Profile
@@ -49,9 +49,11 @@ def count(
     static: int | None = None,
     cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
+    precision: str | Precision | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
+    checkpoint: str | Sequence[str] = (),
     real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
@@ -70,10 +72,12 @@ def count(
     A language model of transformers is counted with `prefill=1024` on the first tokens of a text, with `decode=1, cache=4096` on
     the next one against a cache, which is an input and no work; `static` is the length of a static cache, `cache_dtype` the
     type that it is kept in, where that is not the model's: the report's `meta` tells what it takes. `dtype`
-    counts the model, and inputs made for it, in another floating type. `set` holds arguments of what makes the model that a
-    string names.
+    counts the model, and inputs made for it, in another floating type. `precision` does the same and casts inputs that were given
+    too ("float32", "bfloat16", "float16"), or runs forward under autocast: "bf16-mixed", "fp16-mixed". `set` holds arguments of
+    what makes the model that a string names.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. A count needs no
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `checkpoint="blocks.*"`
+    keeps no activations of the modules whose path ends so, and computes them again. A count needs no
     data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
     that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
     is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
@@ -84,16 +88,20 @@ def count(
     """
     from opcost.analysis.price import price
     from opcost.core.collector import without_collector
+    from opcost.core.devices import autocasts_like
     from opcost.core.reading import pipes_kept
-    from opcost.errors import UnknownName
-    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
-    from opcost.frontends.options import CountOptions, Sizes, Text
+    from opcost.errors import InputError, UnknownName
+    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
+    from opcost.frontends.options import CountOptions, Sizes, Step, Text
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
     check_not_a_shape(inputs)
+    numbers = parse_precision(precision, autocasts_like(device))
+    if numbers.dtype is not None and dtype is not None:
+        raise InputError("dtype and precision both name an element type", hint="give one of them")
     shapes, dtypes = spelled_out(shapes, dtypes)
     told = CountOptions(
         inputs=inputs,
@@ -102,9 +110,11 @@ def count(
         dtypes=dtypes,
         sizes=Sizes(batch, tokens, image),
         text=Text(prefill, decode, cache, static, None if cache_dtype is None else parse_dtype(cache_dtype)),
-        dtype=None if dtype is None else parse_dtype(dtype),
+        dtype=numbers.dtype if dtype is None else parse_dtype(dtype),
+        precision=numbers,
         backward=backward,
         optimizer=optimizer,
+        step=Step((checkpoint,) if isinstance(checkpoint, str) else tuple(checkpoint)),
         real=real,
         mode=mode,
         as_on_gpu=device is not None,
@@ -165,20 +175,27 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
 
 
 @contextmanager
-def made_once(source: Any, settings: Mapping[str, object] | None = None) -> Iterator[tuple[Any, Mode | None]]:
-    """A model for several counts, made without weights where a string names it, and the mode that it is then counted in."""
+def made_once(
+    source: Any, settings: Mapping[str, object] | None = None, *, training: bool = False
+) -> Iterator[tuple[Any, Mode | None]]:
+    """A model for several counts, and the mode that it is then counted in, if it has none of its own.
+
+    One that code makes is made without weights; a file is read anew by every count.
+    """
     from opcost.errors import InputError
     from opcost.frontends.options import usual_mode
-    from opcost.frontends.source import PythonModel
+    from opcost.frontends.source import PythonModel, SavedReport
 
     named = _named(source, settings)
-    if named is None:
-        yield source, None
-        return
+    if isinstance(named, SavedReport):
+        raise InputError(
+            f"{named.label} is a saved report, and only a model can be counted at other sizes", hint="name the model"
+        )
     if not isinstance(named, PythonModel):
-        raise InputError(f"{named.label} is a file, and only code that makes a model can be counted on other tokens")
+        yield source if named is None else named, None
+        return
     with named.guard():
-        yield named.build(), usual_mode(training=False)
+        yield named.build(), usual_mode(training=training)
 
 
 def _held_against(report: Report, model: Any, checkpoint: Path) -> Report:
@@ -209,6 +226,11 @@ def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
         raise InputError(
             f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
             hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
+        )
+    if options.runs_otherwise and "running" not in frontend.understands:
+        raise InputError(
+            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="count the code that makes the model: path/to/file.py:Net",
         )
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)

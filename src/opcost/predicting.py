@@ -57,7 +57,7 @@ class Prediction(Profile):
     @property
     def lines(self) -> list[str]:
         """The latency, how sure that is, and what operators wait for, line by line."""
-        from opcost.devices.calibration import HOST
+        from opcost.core.devices import HOST
 
         low, high = map(format_time, self.band_ns)
         total = max(1, sum(self.bounds.values()))
@@ -131,9 +131,11 @@ def predict(
     static: int | None = None,
     cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
+    precision: str | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
+    checkpoint: str | Sequence[str] = (),
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
@@ -152,12 +154,14 @@ def predict(
     to the first token, tokens per second and what the cache takes.
     """
     from opcost.api import count
+    from opcost.core.devices import autocasts_like
     from opcost.core.report import Report
+    from opcost.frontends.inputs import parse_precision
 
     asked: dict[str, Any] = {
         "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
         "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
-        "cache_dtype": cache_dtype,
+        "cache_dtype": cache_dtype, "precision": parse_precision(precision, autocasts_like(device)), "checkpoint": checkpoint,
     }  # fmt: skip
     teller = _Teller(device, calibration, execution)
     if generate is not None:
@@ -174,7 +178,7 @@ class _Teller:
 
     def __init__(self, device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> None:
         from opcost.analysis.prediction.predict import Execution as Known
-        from opcost.devices.calibration import HOST
+        from opcost.core.devices import HOST
         from opcost.errors import InputError, UnknownName
 
         if execution is not None and execution not in get_args(Known):
@@ -268,7 +272,7 @@ def _cache_of(report: Report) -> dict[str, int]:
 
 
 def _held(found: Foretold, text: TextTimes | None) -> Prediction:
-    from opcost.devices.calibration import HOST
+    from opcost.core.devices import HOST
 
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
     if found.profile.meta["device"] == HOST:  # what a processor takes is the host's time, as in what is measured on one
@@ -295,8 +299,9 @@ _made: dict[tuple[str, str], Speeds] = {}
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, where they come from in words, and whether it was timed itself."""
     from opcost.analysis.prediction.speeds import Speeds
+    from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
-    from opcost.devices.calibration import DOCUMENT, HOST, SHIPPED, shipped
+    from opcost.devices.calibration import DOCUMENT, SHIPPED, shipped
     from opcost.errors import InputError
     from opcost.rules import default_rules
 
@@ -358,9 +363,10 @@ def calibrate(
     from datetime import datetime, timezone
     from pathlib import Path
 
+    from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
     from opcost.core.writing import check_writable, write_text
-    from opcost.devices.calibration import DOCUMENT, HOST, Calibration, Measured, dumps
+    from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
     from opcost.errors import InputError
     from opcost.recorders.calibration.run import device_of, machine, run
 

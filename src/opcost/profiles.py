@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.core.answer import Answer
+    from opcost.core.sheet import Sheet
     from opcost.core.wishes import Wishes
 
 
@@ -24,6 +25,18 @@ class Profile(measured.Profile):
         from opcost.analysis.query import query
 
         return query(self, **wishes)
+
+    def breakdown(self) -> Sheet:
+        """Where the time of each device went: computing, communication, copies, idle by cause."""
+        from opcost.analysis.breakdown import breakdown
+
+        return breakdown(self)
+
+    def communication(self) -> Sheet:
+        """Collectives by sort, group and size, with their rates, and which ranks others waited for."""
+        from opcost.analysis.communication import communication
+
+        return communication(self)
 
     def answer(self, **wishes: Unpack[Wishes]) -> Answer:
         """What was asked; without a question what `str` shows: the operators, added up where they have no names."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.analysis.growth import FARTHEST, Sample, largest, weights
+from opcost.analysis.growth import FARTHEST, Sample, largest, over_grid, weights
 
 Curve = Callable[[int], Sequence[int]]
 
@@ -111,3 +111,59 @@ def test_the_lowest_may_be_the_answer(limit: int) -> None:
     found, counted = search(lambda n: [7 * n], limit)
     assert found == (limit // 7, limit // 7 + 1)
     assert len(counted) <= 3
+
+
+# -- many sizes ----------------------------------------------------------------------------------------------------------
+
+
+def over(axes: Sequence[Sequence[int]], numbers: Callable[..., list[int] | None]) -> tuple[list[object], int]:
+    """What is told of each combination, and how many were counted."""
+    counted: list[tuple[int, ...]] = []
+
+    def count(sizes: tuple[int, ...]) -> list[int] | None:
+        counted.append(sizes)
+        assert sizes not in counted[:-1]
+        return numbers(*sizes)
+
+    return list(over_grid(axes, count)), len(counted)
+
+
+BATCHES, TOKENS = [1, 2, 4, 8, 16, 32, 64, 128, 256], [128, 256, 512, 1024, 2048, 4096, 8192]
+
+
+def test_of_one_size_three_and_a_check_are_counted() -> None:
+    found, counted = over([BATCHES], lambda batch: [7 * batch + 1, batch * batch])
+    assert found == [((batch,), [7 * batch + 1, batch * batch]) for batch in BATCHES]
+    assert counted == 3 + 1
+
+
+def test_of_two_sizes_three_by_three_and_three_checks_are_counted() -> None:
+    def numbers(batch: int, tokens: int) -> list[int]:
+        return [batch * tokens * (tokens + 1) // 2, 5 * batch + 3]
+
+    found, counted = over([BATCHES, TOKENS], numbers)
+    assert found == [((batch, tokens), numbers(batch, tokens)) for batch in BATCHES for tokens in TOKENS]
+    assert counted == 3 * 3 + 3
+
+
+def test_what_is_no_polynomial_is_counted_everywhere() -> None:
+    def numbers(batch: int, tokens: int) -> list[int]:
+        return [min(batch * tokens, 1000)]
+
+    found, counted = over([BATCHES, TOKENS], numbers)
+    assert found == [((batch, tokens), numbers(batch, tokens)) for batch in BATCHES for tokens in TOKENS]
+    assert counted == len(BATCHES) * len(TOKENS)
+
+
+def test_runs_of_other_lengths_and_sizes_that_do_not_run_are_counted_everywhere() -> None:
+    found, counted = over([BATCHES], lambda batch: [1] * batch)
+    assert [len(numbers) for _, numbers in found] == BATCHES  # type: ignore[misc, attr-defined]
+    assert counted == len(BATCHES)
+    found, counted = over([BATCHES], lambda batch: None if batch > 100 else [batch])
+    assert found[-2:] == [((128,), None), ((256,), None)]
+    assert counted == len(BATCHES)
+
+
+def test_of_few_sizes_there_is_nothing_to_save() -> None:
+    assert over([[1, 2, 3, 4]], lambda batch: [batch])[1] == 4
+    assert over([[5], [6]], lambda batch, tokens: [batch]) == ([((5, 6), [5])], 1)

@@ -1,11 +1,12 @@
 """What time of a trace could be won back, by cause, as an upper bound that counts nothing twice.
 
-A device's time from its first kernel to its last falls into parts that do not overlap: idle by cause, collectives alone, copies
-alone, and the time in which something computes. Of the first three all can be won: of collectives as much as there is computing
-to hide them behind, of copies those that cross the device's border. Of the last it is what kernels take beyond the time at
-`bound.NEAR` of the peak that bounds them, or all that they take where they recompute. That is scaled down twice: by the share of
-the time that kernels have to themselves, and by the share of the work whose successor was launched before it began, for
-elsewhere a shorter kernel only lets the device wait longer.
+A device's time from its first kernel to its last falls into parts that do not overlap: idle by cause, collectives
+alone, copies alone, and the time in which something computes. Of the first three all can be won: of collectives as much
+as there is computing to hide them behind, and what a rank waits in them for others is told apart; of copies those that
+cross the device's border. Of the last it is what kernels take beyond the time at `bound.NEAR` of the peak that bounds
+them, or all that they take where they recompute. That is scaled down twice: by the share of the time that kernels have to
+themselves, and by the share of the work whose successor was launched before it began, for elsewhere a shorter kernel only
+lets the device wait longer.
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from opcost.analysis.bound import NEAR, computes
 from opcost.analysis.part import Part
 from opcost.core.answer import Busy, Gain
+from opcost.core.told import Waited
 
 MOST = 3
 LEAST_SHARE = 0.005
 """Less of the time is not worth a line."""
 
-_BREAKDOWN = "--view breakdown"
+_BREAKDOWN, _RANKS = "--view breakdown", "--view communication"
 
 
-def gains_of(uses: Sequence[Busy], parts: Iterable[Part]) -> tuple[Gain, ...]:
+def gains_of(uses: Sequence[Busy], parts: Iterable[Part], waited: Sequence[Waited] = ()) -> tuple[Gain, ...]:
     """The largest of them, over all devices whose use is known in full."""
+    waits = {each.rank: each.wait_ns or 0 for each in waited}
+    last = max(waited, key=lambda each: each.held_up_ns, default=None)
     known = {(use.rank, use.device): use for use in uses if use.compute_ns is not None and use.span_ns > 0}
     if not known:
         return ()
     found: dict[tuple[str, str], float] = {}
     for use in known.values():
-        for what, spent in _outside_of_kernels(use).items():
+        alone = use.communication_ns / use.all_communication_ns if use.all_communication_ns else 0.0
+        wait = min(float(use.communication_ns), waits.get(use.rank, 0) * alone)
+        for what, spent in _outside_of_kernels(use, wait).items():
             _add(found, (what, _BREAKDOWN), spent / use.span_ns)
+        if wait and last is not None:
+            _add(found, (f"unbalanced ranks: {last.rank} comes last most", _RANKS), wait / use.span_ns)
     for what, command, share in _inside_of_kernels(known, parts):
         _add(found, (what, command), share)
     each = len(known)
@@ -54,11 +62,12 @@ def _add(found: dict[tuple[str, str], float], key: tuple[str, str], share: float
     found[key] = found.get(key, 0.0) + share
 
 
-def _outside_of_kernels(use: Busy) -> dict[str, float]:
+def _outside_of_kernels(use: Busy, wait: float) -> dict[str, float]:
+    """By what it is lost to; what a rank waits for others in collectives is not theirs."""
     hidden = use.all_communication_ns - use.communication_ns
     return {
         **{f"idle: {cause}": time for cause, time in use.idle_causes.items()},
-        "communication that nothing hides": min(use.communication_ns, max(0, (use.compute_ns or 0) - hidden)),
+        "communication that nothing hides": min(use.communication_ns - wait, max(0, (use.compute_ns or 0) - hidden)),
         "copies that could run beside kernels": use.transfers_ns,
     }
 

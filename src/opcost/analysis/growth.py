@@ -7,7 +7,8 @@ told from the whole curve: at another size it may be reached in another operator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from math import isqrt, lcm, prod
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ NEAREST = 3
 """Counted sizes that a polynomial goes through: no tensor has more than the square of one size."""
 FARTHEST = 2**31
 """No larger size is tried."""
-PATIENCE = 2
+PATIENCE = 3
 """How often polynomials may tell a size that leaves more than half of those between, before these are halved instead."""
 HOP = 4
 """How many times the largest known size is tried at most, where a run gets longer with the size."""
@@ -143,3 +144,62 @@ def _within(sizes: Sequence[int], heights: Sequence[int], limit: int, low: int, 
         else:
             high = middle
     return low
+
+
+# -- many sizes ------------------------------------------------------------------------------------------------------------
+
+Sizes = tuple[int, ...]
+
+
+def over_grid(
+    axes: Sequence[Sequence[int]], counted: Callable[[Sizes], Sequence[int] | None]
+) -> Iterator[tuple[Sizes, Sequence[int] | None]]:
+    """The numbers at each combination of sizes, None where the model does not run.
+
+    Three sizes of each axis are counted, with all of the others', and one more of each to check what polynomials tell. Where
+    these hold to the last number, they tell the rest; else every combination is counted.
+    """
+    known: dict[Sizes, Sequence[int] | None] = {}
+
+    def number(sizes: Sizes) -> Sequence[int] | None:
+        if sizes not in known:
+            known[sizes] = counted(sizes)
+        return known[sizes]
+
+    # Of an axis of four there is nothing to save: three and a check are all.
+    ends = [axis if len(axis) <= NEAREST + 1 else (axis[0], axis[len(axis) // 2], axis[-1]) for axis in axes]
+    between = [axis[len(axis) // 4] if len(axis) > NEAREST + 1 else axis[-1] for axis in axes]
+    polynomial = any(len(end) < len(axis) for axis, end in zip(axes, ends, strict=True)) and _holds(
+        ends, between, number
+    )
+    for sizes in product(*axes):
+        told = _at(ends, sizes, known) if polynomial and sizes not in known else None
+        yield sizes, number(sizes) if told is None else told
+
+
+def _holds(
+    ends: Sequence[Sequence[int]], between: Sequence[int], number: Callable[[Sizes], Sequence[int] | None]
+) -> bool:
+    """Whether polynomials through the ends tell what is counted between them: on each axis alone, and on all."""
+    length = None
+    for sizes in product(*ends):
+        found = number(sizes)
+        if found is None or len(found) != (len(found) if length is None else length):
+            return False
+        length = len(found)
+    checks = {tuple(between)} | {
+        tuple(
+            middle if other == place else end[-1] for other, (middle, end) in enumerate(zip(between, ends, strict=True))
+        )
+        for place in range(len(ends))
+    }
+    return all(_at(ends, sizes, {each: number(each) for each in product(*ends)}) == number(sizes) for sizes in checks)
+
+
+def _at(ends: Sequence[Sequence[int]], sizes: Sizes, known: Mapping[Sizes, Sequence[int] | None]) -> list[int] | None:
+    """What the polynomials through the ends tell; None where that is not whole."""
+    each = [weights(end, size) for end, size in zip(ends, sizes, strict=True)]
+    joint = Weights(tuple(map(prod, product(*(one.shares for one in each)))), prod(one.denominator for one in each))
+    columns = [found for corner in product(*ends) if (found := known[corner]) is not None]
+    told = [joint.of(numbers) for numbers in zip(*columns, strict=True)]
+    return None if None in told else [one for one in told if one is not None]

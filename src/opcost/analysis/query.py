@@ -31,6 +31,7 @@ from opcost.core.devices import device as find_device
 from opcost.core.graph import Note
 from opcost.core.kinds import KINDS
 from opcost.core.profile import Profile
+from opcost.core.told import Waited, told
 from opcost.core.wishes import Causal, Measure, Side, Wishes
 from opcost.errors import OpcostError, UnknownName, nearest
 from opcost.rules.registry import Convention
@@ -133,7 +134,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     if side == "device" and question.measure == "time":
         judge = Judge(question.device, devices, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
-    gains = () if question.filters or side == "host" else gains_of(devices, parts)
+    gains = () if question.filters or side == "host" else gains_of(devices, parts, told(profile.extra, "ranks", Waited))
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
@@ -149,7 +150,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     device = question.device
     runs = profile.runs
     is_per_run = runs > 1 and bool(keys or question.aggregate) and not _tells_runs_apart(question, keys)
-    told = runs if is_per_run else 1
+    divided = runs if is_per_run else 1
     if is_per_run:
         lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
     return Answer(
@@ -159,11 +160,11 @@ def ask(profile: Profile, question: Question) -> Answer:
         how=asker.how if keys or question.aggregate else "",
         lines=tuple(lines),
         percentiles=question.percentiles,
-        total_ns=over_runs(total, told),
-        host_ns=over_runs(host_total, told),
-        device_ns=over_runs(device_total, told),
-        unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), told) or 0,
-        wall_ns=over_runs(profile.wall_ns, told),
+        total_ns=over_runs(total, divided),
+        host_ns=over_runs(host_total, divided),
+        device_ns=over_runs(device_total, divided),
+        unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), divided) or 0,
+        wall_ns=over_runs(profile.wall_ns, divided),
         runs=runs,
         is_per_run=is_per_run,
         devices=devices,

@@ -32,6 +32,7 @@ _OURS = (
     "exact", "width", "causal", "by",
 )  # fmt: skip
 """Options that MegEngine's text has no place for."""
+_OF_SHEETS = ("view", "format", "columns", "order_by", "top", "exact", "width", "output")
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
 
@@ -46,13 +47,18 @@ def analyze(
     choice = choice or AnalyzeChoice()
     if not profiles:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
+    if choice.view != "operators":
+        _check_sheet(choice)
     question = question_of(choice, top=PAGE if _wanted(choice) == "html" else USUAL)
     if choice.output is not None:
         check_writable(choice.output)
     _wanted(choice)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
-    written = _format(choice, profile)
-    text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
+    if choice.view != "operators":
+        text = _sheet(profile, choice)
+    else:
+        written = _format(choice, profile)
+        text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
         write_text(choice.output, text)
     else:
@@ -60,10 +66,39 @@ def analyze(
     return 0
 
 
+def _changed(choice: AnalyzeChoice) -> list[str]:
+    """The options that are not as usual."""
+    usual = AnalyzeChoice()
+    return [field.name for field in fields(choice) if getattr(choice, field.name) != getattr(usual, field.name)]
+
+
+def _check_sheet(choice: AnalyzeChoice) -> None:
+    """Raise for options that ask about operators, where tables about the whole are wanted."""
+    beyond = [name for name in _changed(choice) if name not in _OF_SHEETS]
+    if beyond or choice.format == "megengine":
+        option = f"--{beyond[0].replace('_', '-')}" if beyond else "--format megengine"
+        raise OpcostError(f"--view {choice.view} has no place for {option}", hint="leave one of them out")
+
+
+def _sheet(profile: Profile, choice: AnalyzeChoice) -> str:
+    """Tables about the profile as a whole."""
+    from opcost.core.plugin import COMPARISON_VIEWS, load
+    from opcost.profiles import askable
+    from opcost.views.view import option_names
+
+    sheet = getattr(askable(profile), choice.view)()
+    if choice.order_by != AnalyzeChoice().order_by:
+        sheet = sheet.sort(choice.order_by)
+    if choice.columns is not None:
+        sheet = sheet.select(choice.columns.split(","))
+    view = load(COMPARISON_VIEWS, _wanted(choice) or "table")
+    wishes = {"exact": choice.exact, "width": choice.width, "top": choice.top or None}
+    return str(view.render(sheet, **{name: wish for name, wish in wishes.items() if name in option_names(view)}))
+
+
 def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     """How the answer is written: as wished, else as MegEngine does where the profile and every option are its own."""
-    usual = AnalyzeChoice()
-    changed = [field.name for field in fields(choice) if getattr(choice, field.name) != getattr(usual, field.name)]
+    changed = _changed(choice)
     ours = [name for name in changed if name in _OURS]
     beyond = [key for key in split(choice.aggregate_by) if key != "type"]
     if choice.aggregate not in (None, "sum", "mean", "max", "min"):

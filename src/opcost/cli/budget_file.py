@@ -222,6 +222,8 @@ _COUNTING: dict[str, Callable[[object], Any]] = {
     "train": _is(bool),
     "backward": _is(bool),
     "optimizer": _is(str),
+    "precision": _is(str),
+    "checkpoint": _texts,
     "real": _is(bool),
     "causal": _is(str),
 }

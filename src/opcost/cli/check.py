@@ -129,7 +129,7 @@ def check(
     counted = {}
     with working("counting models", share=lambda: (len(judged), len(models)), quiet=shown.quiet):
         for model in models:
-            (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet)
+            (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet, runs_on=model.place.device)
             costs, limited = with_latency(costs_of(held, model.name), held, model.limits, model.place)
             counted[model.name] = (model.source, costs.totals)
             judged.append(

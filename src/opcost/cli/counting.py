@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.options import CountChoice, given_of
 from opcost.cli.settings import parse_settings
+from opcost.core.devices import autocasts_like
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.scan import Scan
 from opcost.errors import OpcostError
-from opcost.frontends.inputs import spelled_out
+from opcost.frontends.inputs import parse_precision, spelled_out
 from opcost.frontends.options import Mode, usual_mode
 
 if TYPE_CHECKING:
@@ -28,17 +29,19 @@ def report_of(
     quiet: bool,
     data: Mapping[str, Any] | None = None,
     device: str | None = None,
+    runs_on: str | None = None,
 ) -> Report:
     """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
 
     A source that was resolved before, with its settings, is not looked at again. `data` is what the library is told
-    of input data, in place of `--input`.
+    of input data, in place of `--input`. Memory is told as `device` would hold it; autocast casts as there, or as where it
+    `runs_on`.
     """
     from opcost.api import count, load_report
     from opcost.frontends.source import SavedReport, resolve
 
     name = source if isinstance(source, str) else source.label
-    asked, shapes = asked_of(choice), inputs_of(choice)
+    asked, shapes = asked_of(choice, device or runs_on), inputs_of(choice)
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.model.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
@@ -51,8 +54,8 @@ def report_of(
         return count(found, device=device, **asked, **(data or shapes))
 
 
-def asked_of(choice: CountChoice) -> dict[str, Any]:
-    """What `opcost.count` is told, but for the source, its settings, its inputs and a device."""
+def asked_of(choice: CountChoice, runs_on: str | None = None) -> dict[str, Any]:
+    """What `opcost.count` is told, but for the source, its settings, its inputs and a device; autocast as where it `runs_on`."""
     return {
         "kwargs": parse_settings(choice.model.arguments, "--arg"),
         "batch": choice.model.batch,
@@ -64,6 +67,8 @@ def asked_of(choice: CountChoice) -> dict[str, Any]:
         "static": choice.static,
         "cache_dtype": choice.cache_dtype,
         "dtype": choice.model.dtype,
+        "precision": parse_precision(choice.precision, autocasts_like(runs_on)),
+        "checkpoint": choice.checkpoint,
         "backward": choice.backward or choice.optimizer is not None,
         "optimizer": choice.optimizer,
         "real": choice.real,
@@ -79,7 +84,15 @@ def inputs_of(choice: CountChoice) -> dict[str, Any]:
     return {"shapes": shapes, "dtypes": dtypes}
 
 
-def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> list[Report | Scan]:
+def told_of(choice: CountChoice) -> dict[str, Any]:
+    """All that doors which count a source several times are told of it."""
+    settings = parse_settings(choice.model.settings, "--set")
+    return {**asked_of(choice), "precision": choice.precision, **inputs_of(choice), "set": settings}
+
+
+def sources_of(
+    sources: Sequence[str], choice: CountChoice, *, quiet: bool, runs_on: str | None = None
+) -> list[Report | Scan]:
     """What is to be compared. Options about counting are for those that are counted; with none, they are refused."""
     from opcost.comparing import source_or_scan
     from opcost.frontends.source import SavedReport
@@ -99,7 +112,9 @@ def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> l
     with working("counting", share=lambda: (len(done), len(found)), quiet=quiet):
         for source, anew in zip(found, counted, strict=True):
             done.append(
-                source if isinstance(source, Scan) else report_of(source, choice if anew else usual, quiet=quiet)
+                source
+                if isinstance(source, Scan)
+                else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
             )
     return done
 

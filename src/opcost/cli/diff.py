@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group
 
 from opcost.cli.counting import sources_of
 from opcost.cli.options import MODEL, SHOWING, CountChoice, parameter
+from opcost.cli.reading import Trace, trace_of
 from opcost.cli.saying import warn
 from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.core.progress import working
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from opcost.analysis.compare import Costs
     from opcost.core.comparison import Comparison
     from opcost.core.limit import Limit
-    from opcost.core.profile import Profile
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import Reader
 
 Top = Annotated[
     int,
@@ -66,7 +63,7 @@ def diff(
     """
     shown = shown or TableChoice()
     check_tables(shown)
-    old, new = _trace(before), _trace(after)
+    old, new = trace_of(before), trace_of(after)
     if (old is None) != (new is None):
         only = before if new is None else after
         raise OpcostError(f"only {only} is a profile", hint="compare two profiles, or two models or reports")
@@ -110,28 +107,8 @@ def _percent(before: int, after: int) -> str:
     return f"{(after - before) / before:+.2%}" if before else "new"
 
 
-class _Trace(NamedTuple):
-    file: TraceFile
-    reader: Reader
-
-    def read(self) -> Profile:
-        return self.reader.read(self.file)
-
-
-def _trace(path: str) -> _Trace | None:
-    """A file that a reader of traces claims, and who it is; None for any other source."""
-    if not Path(path).exists() or Path(path).is_dir():
-        return None
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import claimant
-
-    file = TraceFile(path)
-    reader = claimant(file)
-    return None if reader is None else _Trace(file, reader)
-
-
 def _profiles(
-    before: str, after: str, both: tuple[_Trace, _Trace], fail_if: tuple[str, ...], shown: TableChoice, top: int
+    before: str, after: str, both: tuple[Trace, Trace], fail_if: tuple[str, ...], shown: TableChoice, top: int
 ) -> int:
     """One line per module, type and shapes whose time or number of executions is not the same."""
     from opcost.analysis.profile_diff import TIME, diff_profiles

@@ -36,6 +36,19 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "opcost mfu net.py:Net --input 8x1024:int64 --step-time 312ms --device h100",
         "opcost mfu report.json --step-time 41ms --device h200 --devices 8",
     ),
+    "fit": (
+        "opcost fit timm:resnet50 --memory 24GiB --backward --optimizer adamw",
+        "opcost fit hf:config.json --device h100 --vary tokens",
+    ),
+    "sweep": (
+        "opcost sweep timm:resnet50 --vary batch=1,2,4..256 --device h200",
+        "opcost sweep hf:config.json --vary batch=1..64 --vary tokens=128..8192 -o sweep.csv",
+    ),
+    "view": (
+        "opcost view timm:resnet50",
+        "opcost view profile.json -o page.html",
+        "opcost view net.py:Net --input 1x3x224x224 --serve",
+    ),
     "scan": (
         "opcost scan path/to/folder",
         "opcost scan model.gguf --by type",

@@ -75,7 +75,7 @@ def predict(
     choice = choice or CountChoice()
     asked: dict[str, Any] = {"device": device, "calibration": calibration, "execution": execution}
     if generate is None:
-        report = report_of(source, choice, quiet=quiet)
+        report = report_of(source, choice, quiet=quiet, runs_on=device)
         with working(f"predicting {source}", quiet=quiet):
             found = foretell(report, **asked)
     else:
@@ -99,6 +99,7 @@ def _about(choice: CountChoice) -> dict[str, Any]:
         "kwargs": parse_settings(choice.model.arguments, "--arg"),
         "batch": choice.model.batch,
         "dtype": choice.model.dtype,
+        "precision": choice.precision,
         "prefill": choice.prefill,
         "decode": choice.decode,
         "static": choice.static,

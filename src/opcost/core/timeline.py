@@ -47,37 +47,42 @@ def nested(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def drawn(lanes: Mapping[str, Sequence[Span]], most: int = MOST_EVENTS) -> dict[str, list[Drawn]]:
-    """The events of each lane by their starts, at most so many in all (or as many as there are lanes)."""
-    ordered = {name: sorted(spans) for name, spans in lanes.items()}
-    count = sum(map(len, ordered.values()))
-    if count <= most:
-        return {name: [Drawn(*span, 1, span.duration_ns) for span in spans] for name, spans in ordered.items()}
-    first = min(spans[0].start_ns for spans in ordered.values() if spans)
-    last = max(span.start_ns + span.duration_ns for spans in ordered.values() for span in spans)
-    least = max(1, (last - first) // (8 * most))
-    while True:
-        found = {name: _merged(spans, least) for name, spans in ordered.items()}
-        if sum(map(len, found.values())) <= max(most, len(found)) or least > last - first:
-            return found
+    """The events of each lane by their starts, about so many in all: lanes with few keep theirs, the others share the rest."""
+    found: dict[str, list[Drawn]] = {}
+    left = most
+    for done, (name, spans) in enumerate(sorted(lanes.items(), key=lambda item: len(item[1]))):
+        share = max(1, left // (len(lanes) - done))
+        found[name] = _drawn(sorted(spans), share)
+        left -= len(found[name])
+    return {name: found[name] for name in lanes}
+
+
+def _drawn(spans: Sequence[Span], most: int) -> list[Drawn]:
+    if len(spans) <= most:
+        return [Drawn(*span, 1, span.duration_ns) for span in spans]
+    whole = max(span.start_ns + span.duration_ns for span in spans) - spans[0].start_ns
+    least = 3 * whole // most + 1
+    while len(merged := _merged(spans, least)) > most and least <= 2 * whole:  # only where spans of a lane overlap
         least *= 2
+    return merged
 
 
 def _merged(spans: Sequence[Span], least: int) -> list[Drawn]:
-    """Spans in their order, those shorter than `least` merged with neighbours that are no farther away than that."""
+    """Spans in their order, those shorter than `least` gathered until they fill that, or the next is as far away.
+
+    Where none overlap, at most three for each `least` of the whole time are left: long ones, full ones, and those before a gap.
+    """
     found: list[Drawn] = []
     begin = end = busy = count = longest = 0
     name = ""
-    for span in spans:
-        start, duration, called = span
-        if duration >= least:
-            if count:
-                found.append(Drawn(begin, end - begin, name, count, busy))
-                count = 0
-            found.append(Drawn(start, duration, called, 1, duration))
-            continue
-        if count and start - end >= least:
+    for start, duration, called in spans:
+        is_long = duration >= least
+        if count and (is_long or start - end >= least or end - begin >= least):
             found.append(Drawn(begin, end - begin, name, count, busy))
             count = 0
+        if is_long:
+            found.append(Drawn(start, duration, called, 1, duration))
+            continue
         if not count:
             begin, end, busy, longest = start, start, 0, -1
         if duration > longest:

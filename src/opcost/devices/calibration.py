@@ -22,8 +22,6 @@ from opcost.core.graph import Attrs, TensorSpec
 
 SCHEMA = "opcost.calibration/1"
 
-HOST = "cpu"
-"""What a processor is called; each is another, and only its own calibration tells of it."""
 SHIPPED = ("h200",)
 """Devices whose calibration comes with the package."""
 

@@ -36,7 +36,7 @@ def comparison_page(comparison: Comparison, options: ComparisonOptions) -> Page:
         return _changes_page(comparison, options)
     totals = [entry for entry in comparison.of_part("total") if any(entry.amounts)]
     further = [
-        Titled(_PARTS[part], _limited(_side_by_side(comparison, found), options.top))
+        Titled(_PARTS[part], limited(_side_by_side(comparison, found), options.top))
         for part in _PARTS
         if (found := list(comparison.of_part(part)))
     ]
@@ -85,7 +85,7 @@ def _changes_page(comparison: Comparison, options: ComparisonOptions) -> Page:
             table = _times(found) if part == "operator" else _differences(found)
             # Operators that were matched by their kind have no shapes to tell.
             title = "by module and kind" if part == "operator" and not any(e.detail for e in found) else _PARTS[part]
-            further.append(Titled(title, _limited(table, options.top)))
+            further.append(Titled(title, limited(table, options.top)))
     listing = listed([plain_column("quantity", "", of=lambda entry: entry.quantity.title), *_BOTH], totals)
     summary = Summary(heading=heading, seen_against=() if totals else ("the totals are the same",))
     return Page(listing if totals else _NO_LISTING, summary, tuple(further))
@@ -211,12 +211,15 @@ def listed(columns: Sequence[Column], lines: Iterable[Any], remarks: tuple[str, 
     return Listing(columns=tuple(columns), lines=drawn, remarks=remarks)
 
 
-def _limited(listing: Listing, top: int | None) -> Listing:
-    more = 0 if top is None else len(listing.lines) - top
+def limited(listing: Listing, top: int | None) -> Listing:
+    """The first lines of a table, and how many more there are; what they add up to stays."""
+    rows = [line for line in listing.lines if line.role == "row"]
+    more = 0 if top is None else len(rows) - top
     if top is None or more <= 0:
         return listing
+    sums = [line for line in listing.lines if line.role != "row"]
     said = f"and {more:,} more {'line' if more == 1 else 'lines'}"
-    return replace(listing, lines=listing.lines[:top], remarks=(*listing.remarks, said))
+    return replace(listing, lines=(*rows[:top], *sums), remarks=(*listing.remarks, said))
 
 
 # -- around the tables ----------------------------------------------------------------------------------------------------

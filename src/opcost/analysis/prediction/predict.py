@@ -12,10 +12,10 @@ from opcost.analysis.prediction.merging import merged
 from opcost.analysis.prediction.speeds import Speeds, Told
 from opcost.analysis.prediction.work import work_of
 from opcost.core.cost import ZERO, Cost
+from opcost.core.devices import HOST
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
-from opcost.devices.calibration import HOST
 
 Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 

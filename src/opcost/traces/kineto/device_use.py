@@ -6,10 +6,12 @@ from array import array
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median, quantiles
+from typing import Any
 
 from opcost.core.answer import Busy
 from opcost.core.kernel_names import is_copy, is_transfer
 from opcost.core.spans import covered
+from opcost.core.told import Copied, Exchanged
 from opcost.traces.kineto.columns import DeviceColumns
 from opcost.traces.kineto.idle import Causes
 from opcost.traces.kineto.launches import GRAPH
@@ -30,6 +32,38 @@ def device_uses(translated: Translated) -> dict[str, Busy]:
     return {device: _use(translated, causes, device, own) for device, own in places.items() if own}
 
 
+def extra_of(
+    uses: Iterable[Busy], copies: Iterable[Copied], collectives: Iterable[Exchanged]
+) -> dict[str, list[dict[str, Any]]]:
+    """What a profile says of its devices beside its rows; nothing is said of what there is none of."""
+    parts: dict[str, Iterable[Any]] = {"devices": uses, "copies": copies, "collectives": collectives}
+    told = {name: [entry._asdict() for entry in entries] for name, entries in parts.items()}
+    return {name: entries for name, entries in told.items() if entries or name == "devices"}
+
+
+def copies_of(translated: Translated) -> tuple[Copied, ...]:
+    """What copies of each sort moved on each device, in the order of the file."""
+    columns = translated.linked.columns
+    work, names = columns.device, translated.kernel_names
+    moves = {number for number, name in enumerate(names) if is_copy(name)}
+    if not moves:
+        return ()
+    times: dict[tuple[str, int], list[int]] = {}
+    for name, queue, duration in zip(work.name, work.queue, work.duration, strict=True):
+        if name in moves:
+            entry = times.setdefault((translated.queues[queue][0], name), [0, 0])
+            entry[0] += 1
+            entry[1] += duration
+    moved: dict[tuple[str, int], int] = {}
+    for (queue, name), count in columns.moved.items():
+        key = translated.queues[queue][0], name
+        moved[key] = moved.get(key, 0) + count
+    return tuple(
+        Copied(device, translated.rank, names[name], number, time, moved.get((device, name)))
+        for (device, name), (number, time) in times.items()
+    )
+
+
 def _use(translated: Translated, causes: Causes, device: str, places: array[int]) -> Busy:
     linked = translated.linked
     work, phases = linked.columns.device, linked.rows.phase
@@ -40,7 +74,7 @@ def _use(translated: Translated, causes: Causes, device: str, places: array[int]
     busy = _covered(work, ordered)
     classes = _Classes(translated, ordered)
     idle = causes.of(ordered)
-    steps = [end - start for start, end, _ in sorted(linked.columns.steps)]
+    steps = [step.end - step.start for step in translated.steps]
     later_steps = steps[1:] or steps
     return Busy(
         device=device,

@@ -26,15 +26,14 @@ class Step(NamedTuple):
     number: int
 
 
-def mark_steps(columns: Columns) -> None:
-    """Where the profiler's schedule marked no steps, take those that updates or annotations of the author tell."""
+def steps_of(columns: Columns) -> list[Step]:
+    """The steps in order: where the profiler's schedule marked none, those that updates or annotations of the author tell."""
     if columns.steps:
-        return
+        return [Step(*step) for step in sorted(columns.steps)]
     named = _annotations(columns)
     updates = [spans for name, spans in named.items() if name.startswith(UPDATE_PREFIX)]
     if updates:
-        columns.steps += _between(max(updates, key=len))
-        return
+        return _between(max(updates, key=len))
     repeated = [
         spans
         for name, spans in named.items()
@@ -43,7 +42,8 @@ def mark_steps(columns: Columns) -> None:
     if repeated:
         best = max(repeated, key=_covered)
         if _covered(best) >= LEAST_SHARE * (best[-1][1] - best[0][0]):
-            columns.steps += [Step(start, end, number) for number, (start, end) in enumerate(best)]
+            return [Step(start, end, number) for number, (start, end) in enumerate(best)]
+    return []
 
 
 def _annotations(columns: Columns) -> dict[str, list[tuple[int, int]]]:
@@ -76,10 +76,10 @@ def _spans(columns: Columns) -> Iterator[tuple[object, int, int, str]]:
                 yield thread, start, start + duration, names[signature]
 
 
-def _between(updates: list[tuple[int, int]]) -> Iterator[Step]:
+def _between(updates: list[tuple[int, int]]) -> list[Step]:
     """A step ends with its update; the first began before the trace, or at a time that nobody marked."""
     ends = [end for _, end in updates]
-    return (Step(start, end, number) for number, (start, end) in enumerate(pairwise(ends), 1))
+    return [Step(start, end, number) for number, (start, end) in enumerate(pairwise(ends), 1)]
 
 
 def _follow(spans: list[tuple[int, int]]) -> bool:

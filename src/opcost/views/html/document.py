@@ -39,6 +39,12 @@ def write_document(data: dict[str, Any]) -> str:
     )
 
 
+def served(page: str) -> str:
+    """The same page, which may ask the server that it came from, and nobody else, whether there is a newer one."""
+    asked = page.replace("form-action 'none'", "form-action 'none'; connect-src 'self'", 1)
+    return asked.replace(' id="data">{', ' id="data">{"served":true,', 1)
+
+
 def block_of(data: dict[str, Any]) -> str:
     """The data as JSON in which nothing can end the block that it stands in, or begin another."""
     text = json_text(data, halves=False, separators=(",", ":"))

@@ -6,19 +6,21 @@ import dataclasses
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import copy_context
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.checkpoint import _StopRecomputationError
 
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
 from opcost.core.memory import Lifetimes
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
+from opcost.frontends.options import Step
 from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
@@ -27,6 +29,7 @@ from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.jagged import STRIDED
 from opcost.frontends.torch.operators.recurrent import whole_layers
+from opcost.frontends.torch.recording.checkpoints import Checkpoints
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
@@ -46,6 +49,9 @@ class RunOptions:
 
     backward: bool = False
     optimizer: Callable[[list[torch.Tensor]], Any] | None = None
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Makes the region in which forward runs."""
+    step: Step = dataclasses.field(default_factory=Step)
 
 
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
@@ -78,6 +84,7 @@ class Run:
         self._gradients: frozenset[int] = frozenset()
         self._state: frozenset[int] = frozenset()
         """Storages of what the optimizer remembers."""
+        self._checkpoints: Checkpoints | None = None
         recorder.where = self._where_forward
         if options.backward:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
@@ -129,7 +136,8 @@ class Run:
             else:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
-            if self.failed is None or self.failed.exc is not exc:
+            # A checkpoint that has recomputed enough raises too; to keep that would keep what it has computed.
+            if not isinstance(exc, _StopRecomputationError) and (self.failed is None or self.failed.exc is not exc):
                 self.failed = Place(exc, path, module, call[1])
             raise
         finally:
@@ -226,7 +234,9 @@ class Run:
             if (ranks := note_of(self.model)) is not None:
                 recorder.note("ranks", ranks)
             undo.callback(recorder.restore)
-            undo.enter_context(intercept_calls(self.enter))
+            if self.options.step.checkpoint:
+                self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
+            undo.enter_context(intercept_calls(self._checkpoints or self.enter))
             undo.enter_context(recorder)
             try:
                 with let_through():
@@ -250,7 +260,10 @@ class Run:
         if self.options.backward:
             self.recorder.where = self.where_graded
         shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
-        result = self.model(*args, **kwargs)
+        with self.options.autocast():
+            result = self.model(*args, **kwargs)
+        if self._checkpoints is not None:
+            self._checkpoints.check()
         if self.options.backward:
             self._backward(result, tensors_in((args, kwargs)), shards)
         return result

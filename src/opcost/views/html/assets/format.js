@@ -1,22 +1,23 @@
 // Numbers as text, in the units of the command line: exact below a thousand, then two decimals.
 
-const COUNTS = ["", "K", "M", "G", "T", "P", "E", "Z"];
-const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-const DECIMAL = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+const powers = (names, step) => names.map((name, power) => [name, step ** power]);
+const COUNTS = powers(["", "K", "M", "G", "T", "P", "E", "Z"], 1000);
+const BINARY = powers(["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"], 1024);
+const DECIMAL = powers(["B", "kB", "MB", "GB", "TB", "PB", "EB"], 1000);
 const TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9], ["min", 6e10], ["h", 3.6e12]];
 const NOTHING = "–";
 
 export const byteUnits = { chosen: "iec" };
 
-function scaled(number, names, step) {
-  let place = 0;
-  let left = Math.abs(number);
-  while (place < names.length - 1 && left >= step - (place ? 0.005 : 0)) {
-    left /= step;
-    place += 1;
+// The number in the first unit in which it stays below the limit after rounding to hundredths, halves upwards.
+function scaled(number, units, limit) {
+  if (number < 0) return `-${scaled(-number, units, limit)}`;
+  for (const [name, size] of units) {
+    const exact = size === 1 && Number.isInteger(number);
+    const rounded = exact ? number : Math.floor((number * 100) / size + 0.5 + 1e-9) / 100;
+    if (rounded < limit || name === units.at(-1)[0]) return `${exact ? number : rounded.toFixed(2)}${name ? ` ${name}` : ""}`;
   }
-  const digits = place === 0 && Number.isInteger(number) ? String(left) : left.toFixed(2);
-  return `${number < 0 ? "-" : ""}${digits}${names[place] ? ` ${names[place]}` : ""}`;
+  return "";
 }
 
 export const formatCount = (number) => scaled(number, COUNTS, 1000);
@@ -24,12 +25,7 @@ export const formatCount = (number) => scaled(number, COUNTS, 1000);
 export const formatBytes = (number) =>
   byteUnits.chosen === "iec" ? scaled(number, BINARY, 1024) : scaled(number, DECIMAL, 1000);
 
-export function formatTime(ns) {
-  let unit = TIMES[0];
-  for (const next of TIMES) if (Math.abs(ns) >= next[1] * 0.999995) unit = next;
-  const value = ns / unit[1];
-  return `${unit[1] === 1 && Number.isInteger(ns) ? ns : value.toFixed(2)} ${unit[0]}`;
-}
+export const formatTime = (ns) => scaled(ns, TIMES, 1000);
 
 export const formatShare = (share) => `${(100 * share).toFixed(share !== 0 && Math.abs(share) < 0.0995 ? 2 : 1)} %`;
 

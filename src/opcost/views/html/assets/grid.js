@@ -56,8 +56,8 @@ export class Grid {
     this.element.addEventListener("keydown", (event) => this.key(event));
     this.body.addEventListener("click", (event) => this.click(event));
     new ResizeObserver(() => this.draw(true)).observe(this.element);
-    addEventListener("beforeprint", () => this.drawAll());
-    addEventListener("afterprint", () => this.draw(true));
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
   }
 
   head(column) {
@@ -94,6 +94,7 @@ export class Grid {
   }
 
   draw(anew = false) {
+    if (this.printing) return;
     const room = Math.ceil((this.element.clientHeight || 600) / LINE) + 2 * MARGIN;
     const first = Math.max(0, Math.min(Math.floor(this.element.scrollTop / LINE) - MARGIN, this.rows.length - room));
     if (!anew && Math.abs(first - this.first) < MARGIN / 2) return;
@@ -104,16 +105,20 @@ export class Grid {
     if (held) this.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
-  drawAll() {
-    this.lay(0, Math.min(this.rows.length, MOST_PRINTED));
-    this.first = -1;
+  // On paper nothing scrolls, so all lines are laid, and stay while the paper is measured.
+  print(begins) {
+    this.printing = begins;
+    if (begins) this.lay(0, Math.min(this.rows.length, MOST_PRINTED));
+    else this.draw(true);
   }
 
   lay(first, end) {
     const lines = [];
     if (first > 0) lines.push(spacer(first, this.columns.length));
-    const reachable = this.rows.findIndex((row) => this.owner.isChosen?.(row));
-    for (let place = first; place < end; place += 1) lines.push(this.line(this.rows[place], place, Math.max(0, reachable)));
+    // One line can be reached with the tabulator: what is chosen, or else the first in sight.
+    let reachable = Math.min(Math.ceil(this.element.scrollTop / LINE), end - 1);
+    for (let place = first; place < end; place += 1) if (this.owner.isChosen?.(this.rows[place])) reachable = place;
+    for (let place = first; place < end; place += 1) lines.push(this.line(this.rows[place], place, reachable));
     if (end < this.rows.length) lines.push(spacer(this.rows.length - end, this.columns.length));
     this.body.replaceChildren(...lines);
   }

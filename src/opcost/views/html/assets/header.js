@@ -15,7 +15,7 @@ export function headerOf() {
   whenChanged((names) => names.has("bytes") && show());
   return make("header", {},
     make("div", { class: "top" }, make("h1", { text: data.title }), settings()),
-    data.facts.length ? make("dl", { class: "facts" }, ...data.facts.map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", { text: value })))) : null,
+    data.facts.length ? make("dl", { class: "facts" }, ...data.facts.map(([name, value]) => make("div", {}, ...(name ? [make("dt", { text: name })] : []), make("dd", { text: value })))) : null,
     totals,
     ...data.alerts.map((alert) => told(alert, "alert")));
 }

@@ -12,7 +12,7 @@ const PARTS = new Map([
 
 export function usesPanel() {
   const bars = data.uses.map((use) => make("div", { class: "use" },
-    make("h3", { text: `${use.title}: ${formatTime(use.span)} from the first kernel to the last` }),
+    make("h2", { text: `${use.title}: ${formatTime(use.span)} from the first kernel to the last` }),
     make("div", { class: "meter", role: "img", "aria-label": use.parts.map(([name, time]) => `${name} ${formatShare(time / use.span)}`).join(", ") },
       ...use.parts.map(([name, time]) => make("i", { title: name, style: { width: `${(100 * time) / use.span}%`, background: PARTS.get(name) } }))),
     make("ul", { class: "legend" }, ...use.parts.map(([name, time]) => make("li", {}, key(`${name} ${formatTime(time)} (${formatShare(time / use.span)})`, PARTS.get(name))))),

@@ -175,17 +175,19 @@ class _Counts:
         """The smallest size to begin with: one, unless the model does not run at it."""
         from opcost.errors import ForwardError, InputError
 
-        usual = self.varied.usual[0]
-        fault: Exception | None = None
-        for size in (1, FEW, *(() if usual is None or usual <= FEW else (usual,))):
+        faults = []
+        for size in (1, FEW):
             try:
                 self.sample(size)
             except (ForwardError, InputError) as exc:
-                fault = fault or exc
+                faults.append(exc)
             else:
-                return int(size)
-        assert fault is not None
-        raise fault
+                return size
+        usual = self.varied.usual()
+        if usual is None or usual <= FEW:
+            raise faults[0]
+        self.sample(usual)
+        return usual
 
 
 def _made_of(memory: Memory) -> str:
@@ -209,9 +211,12 @@ def _asked(options: Mapping[str, Any]) -> dict[str, str]:
 
 def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
     if lowest > 1:
-        yield f"it does not run at 1: {counts.refused[1]}"
+        below = f", and smaller ones than {lowest} were not tried" if lowest > FEW else ""
+        yield f"it does not run at 1{below}: {counts.refused[1]}"
     if following in counts.refused:
         yield f"it does not run at {following:,}, so that memory is not what ends it: {counts.refused[following]}"
+    if counts.vary == "cache" and counts.varied.told((lowest,)).get("static") is None:
+        yield "a cache that grows is told twice, old and new; PyTorch lets the old one go layer by layer, and static=N has one"
     sizes = sorted(counts.found)
     if any(counts.found[a].peak_bytes > counts.found[b].peak_bytes for a, b in pairwise(sizes)):
         yield "memory does not rise with every size, so that a larger one than told may fit as well"

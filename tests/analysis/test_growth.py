@@ -84,6 +84,12 @@ def test_runs_that_get_longer_are_told_by_their_peaks_and_in_small_steps() -> No
     assert all(after <= 4 * before for before, after in pairwise(counted))
 
 
+def test_one_size_at_which_other_operators_run_is_left_out() -> None:
+    found, counted = search(lambda n: [9 * n, 5] if n > 1 else [2], 9_000)
+    assert found == (1000, 1001)
+    assert counted == [1, 2, 8, 1000, 1001]
+
+
 def test_a_model_that_does_not_run_at_a_size_ends_there() -> None:
     found, counted = search(lambda n: [n], 10**9, refused=lambda n: n > 77)
     assert found == (77, 78)

@@ -216,6 +216,51 @@ def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str)
     assert "<script>" in page.locator("header").inner_text()
 
 
+# -- the graph ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> None:
+    page = show(REPORT.render(report()), fragment="view=graph")
+    told = page.locator("#view-graph output")
+    expect(told).to_have_text("4 boxes for 72 operators")
+    page.locator("#view-graph canvas").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".details h2").inner_text() == "block1"
+    page.keyboard.press("Enter")
+    expect(told).to_have_text("6 boxes for 72 operators")
+    page.get_by_role("button", name="open a level").click()
+    expect(told).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
+    page.wait_for_timeout(400)  # the address follows after a pause
+    again = show(REPORT.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
+    expect(again.locator("#view-graph output")).to_have_text(told.inner_text())
+    page.get_by_role("button", name="close all").click()
+    expect(told).to_have_text("4 boxes for 72 operators")
+
+
+def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
+    page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
+    told = page.locator("#view-graph output")
+    expect(told).to_have_text("500 boxes for 5,000 operators")
+    begun = time.monotonic()
+    page.get_by_role("button", name="open a level").click()
+    expect(told).to_have_text("5,000 boxes for 5,000 operators")
+    took = time.monotonic() - begun
+    frames = page.evaluate("""async () => {
+        const canvas = document.querySelector("#view-graph canvas");
+        const room = canvas.getBoundingClientRect();
+        const begun = performance.now();
+        for (let step = 0; step < 30; step += 1) {
+            const place = { clientX: room.left + 100, clientY: room.top + 100, cancelable: true };
+            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 120, ...place }));
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 30;
+    }""")
+    print(f"5,000 operators in the graph: laid out in {took:.2f} s, {frames:.1f} ms for a frame of zooming")
+    assert took < 3
+    assert frames < 150
+
+
 # -- profiles ----------------------------------------------------------------------------------------------------------
 
 

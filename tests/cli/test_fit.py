@@ -14,7 +14,7 @@ from torch import nn
 
 import opcost
 from opcost.core.devices import DEVICES, OUTSIDE
-from opcost.errors import BudgetExceeded, InputError, UnknownName
+from opcost.errors import BudgetExceeded, ForwardError, InputError, UnknownName
 
 INS, OUTS = 100, 40
 WEIGHTS = 4 * (INS * OUTS + OUTS)
@@ -175,6 +175,23 @@ def test_a_model_that_needs_two_begins_there() -> None:
     assert found.counted[0].peak_bytes is None
     assert found.counted[1].size == 2
     assert found.notes[0].startswith("it does not run at 1: ")
+
+
+class OfOneSize(nn.Module):
+    """Runs at no other size than its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != 16:
+            raise ValueError("sixteen, please")
+        return x + 1
+
+
+def test_a_model_that_runs_only_as_it_was_given_begins_there() -> None:
+    found = opcost.fit(OfOneSize(), shapes=(16, 3), memory="1MiB", advise=False)
+    assert (found.largest, found.peak_bytes, found.next_peak_bytes) == (16, 2 * 4 * 16 * 3, None)
+    assert "smaller ones than 16 were not tried" in found.notes[0]
+    with pytest.raises(ForwardError, match="sixteen"):
+        opcost.fit(OfOneSize(), shapes=(2, 3), memory="1MiB")
 
 
 def test_a_size_that_changes_nothing_is_said() -> None:

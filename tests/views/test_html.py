@@ -108,6 +108,20 @@ def test_operators_stand_on_lines_with_their_costs(odd: Report) -> None:
     assert [odd.modules[place].path for place in data["ops"]["module"]] == [row.op.module for row in odd.rows]
 
 
+def test_edges_lead_from_who_makes_a_tensor_to_who_reads_it(plain: Report) -> None:
+    told = HtmlPage(plain.render("html")).data["graph"]
+    found = set(zip(told["from"], told["to"], values(told["shape"]), strict=True))
+    wanted = {
+        (made, read, str(plain.rows[made].outs[plain.rows[made].op.outputs.index(value)]))
+        for read, reader in enumerate(plain.rows)
+        for value in reader.op.inputs
+        for made, maker in enumerate(plain.rows[:read])
+        if value in maker.op.outputs
+    }
+    assert wanted
+    assert found == wanted
+
+
 def test_what_is_not_counted_stands_out(odd: Report, plain: Report) -> None:
     data = HtmlPage(odd.render("html")).data
     assert not odd.coverage.complete

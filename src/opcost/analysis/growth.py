@@ -107,14 +107,14 @@ def largest(
 
 def _told(samples: Mapping[int, Sample | None], limit: int, low: int, high: int | None) -> int | None:
     """The largest size that keeps to the limit as far as polynomials tell; None where there is nothing to go by."""
-    near = sorted((abs(size - low), size) for size, sample in samples.items() if sample is not None)[:NEAREST]
-    sizes = [size for _, size in near]
+    known = {size: sample for size, sample in samples.items() if sample is not None}
+    alike = [size for size, sample in known.items() if len(sample.curve) == len(known[low].curve)]
+    # Runs of other operators share no curve with these: without two that do, only the peaks are left.
+    longer = len(alike) < 2
+    sizes = sorted(known if longer else alike, key=lambda size: abs(size - low))[:NEAREST]
     if len(sizes) < 2:
         return None
-    curves: list[Sequence[int]] = [sample.curve for size in sizes if (sample := samples[size]) is not None]
-    longer = len(set(map(len, curves))) > 1
-    if longer:  # another run, whose operators are not these: only the peaks are left
-        curves = [(sample.peak_bytes,) for size in sizes if (sample := samples[size]) is not None]
+    curves = [(known[size].peak_bytes,) if longer else known[size].curve for size in sizes]
     places = set(zip(*curves, strict=True))
     end = FARTHEST if high is None else high - 1
     if longer:

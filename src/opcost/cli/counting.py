@@ -69,6 +69,8 @@ def asked_of(choice: CountChoice, runs_on: str | None = None) -> dict[str, Any]:
         "dtype": choice.model.dtype,
         "precision": parse_precision(choice.precision, autocasts_like(runs_on)),
         "checkpoint": choice.checkpoint,
+        "accumulate": choice.accumulate,
+        "zero_grad": choice.zero_grad,
         "backward": choice.backward or choice.optimizer is not None,
         "optimizer": choice.optimizer,
         "real": choice.real,

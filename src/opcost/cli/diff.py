@@ -16,6 +16,7 @@ from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
     from opcost.analysis.compare import Costs
+    from opcost.analysis.profile_diff import By
     from opcost.core.comparison import Comparison
     from opcost.core.limit import Limit
 
@@ -47,7 +48,12 @@ def diff(
     /,
     *,
     by: Annotated[
-        Literal["kind", "module"] | None, parameter(group=SHOWING, help="Only by kind of operator, or only by module.")
+        Literal["operator", "kind", "module", "kernel", "shape"] | None,
+        parameter(
+            group=SHOWING,
+            help="Only by kind of operator, or only by module; of profiles also by operator (usual), by kernel, or by module, "
+            "operator and shapes.",
+        ),
     ] = None,
     fail_if: FailIf = (),
     allow_uncounted: Annotated[
@@ -59,7 +65,7 @@ def diff(
 ) -> int:
     """Tell what differs between two models, or where the time of two profiles goes.
 
-    The exit code is 1 if anything differs or, with --fail-if, if one of the conditions holds.
+    The exit code is 1 if models differ or, with --fail-if, if one of the conditions holds; of profiles only then.
     """
     shown = shown or TableChoice()
     check_tables(shown)
@@ -68,7 +74,9 @@ def diff(
         only = before if new is None else after
         raise OpcostError(f"only {only} is a profile", hint="compare two profiles, or two models or reports")
     if old is not None and new is not None:
-        return _profiles(before, after, (old, new), fail_if, shown, top)
+        return _profiles(before, after, (old, new), by, fail_if, shown, top)
+    if by not in (None, "kind", "module"):
+        raise OpcostError(f"--by {by} is of profiles", hint="models are compared by kind or by module")
 
     from opcost.analysis.compare import costs_of
     from opcost.analysis.compare import diff as difference
@@ -108,19 +116,23 @@ def _percent(before: int, after: int) -> str:
 
 
 def _profiles(
-    before: str, after: str, both: tuple[Trace, Trace], fail_if: tuple[str, ...], shown: TableChoice, top: int
+    before: str,
+    after: str,
+    both: tuple[Trace, Trace],
+    by: By | None,
+    fail_if: tuple[str, ...],
+    shown: TableChoice,
+    top: int,
 ) -> int:
-    """One line per module, type and shapes whose time or number of executions is not the same."""
+    """One line for each operator, kind, module or kernel whose time or number of executions is not the same."""
     from opcost.analysis.profile_diff import TIME, diff_profiles
     from opcost.core.limit import parse_condition
 
     conditions = [parse_condition(text, {"time": TIME}) for text in fail_if]
     with working(f"reading {before} and {after}", quiet=shown.quiet):
         old, new = (trace.read() for trace in both)
-    found = diff_profiles(old, new, (before, after))
+    found = diff_profiles(old, new, (before, after), by)
     show_tables(found, shown, top=top)
-    if not conditions:
-        return 1 if found else 0
     held = [condition for condition in conditions if _holds(condition, found)]
     return 1 if held else 0
 

@@ -11,7 +11,7 @@ from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.quantity import Quantity, find_quantity
 from opcost.core.shown import Shown
 
-Part: TypeAlias = Literal["total", "kind", "module", "operator"]
+Part: TypeAlias = Literal["total", "kind", "module", "operator", "type", "kernel"]
 Change: TypeAlias = Literal["added", "removed", "changed", "same", "unknown"]
 
 

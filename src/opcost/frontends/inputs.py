@@ -307,7 +307,7 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
         )
     extents = {name: list(shape) for name, shape in stored.items()}
     for asked, size in sizes._asdict().items():
-        rank, places = _PLACES[asked]
+        rank, places = PLACES[asked]
         changed = [
             shape for shape in extents.values() if size is not None and (len(shape) == rank or (shape and not rank))
         ]
@@ -322,7 +322,7 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
     return {name: tuple(shape) for name, shape in extents.items()}
 
 
-_PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
+PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
 """Where a size stands in the shapes with so many extents; 0: of any number."""
 
 

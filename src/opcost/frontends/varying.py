@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core.graph import TensorSpec
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.input_data import InputArray
-from opcost.frontends.inputs import is_shape, spelled_out
+from opcost.frontends.inputs import PLACES, is_shape, spelled_out
 from opcost.frontends.options import Sizes, Text
 from opcost.wording import shortened, some
 
@@ -52,11 +52,11 @@ class Varied:
         """`probe` tells the inputs of the model where their names are needed, or nobody gave any."""
         self._told = told
         self._names = names
+        self._probe = probe
         places = [parse_vary(name) for name in names]
         given = _leaves(told)
         if not any(places) and not (given and "batch" in names):
             self._extents: list[list[tuple[int, int]]] = [[] for _ in names]
-            self.usual: tuple[int | None, ...] = tuple(told.get(name) for name in names)
             _check_free(given, names)
             return
         called: list[str] = []
@@ -80,7 +80,19 @@ class Varied:
             _named_extents(wanted, called, given) if wanted else _batch_extents(name, given)
             for name, wanted in zip(names, places, strict=True)
         ]
-        self.usual = tuple(given[extents[0][0]][extents[0][1]] for extents in self._extents)
+        self._given = given
+
+    def usual(self, place: int = 0) -> int | None:
+        """The size that the inputs have which were given, or which the model gets by itself."""
+        if self._extents[place]:
+            leaf, dim = self._extents[place][0]
+            return self._given[leaf][dim]
+        name = self._names[place]
+        if name not in PLACES:
+            return None
+        rank, places = PLACES[name]
+        shapes = [spec.shape for _, spec in self._probe(self._told)]
+        return next((shape[places[0]] for shape in shapes if shape and len(shape) == (rank or len(shape))), None)
 
     def told(self, sizes: Sequence[int]) -> Told:
         """What the count is told at these sizes."""

@@ -33,7 +33,8 @@ from opcost.frontends.torch.recording.gpu import as_on_a_gpu
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
-from opcost.frontends.torch.recording.run import Run, RunOptions
+from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.training import RunOptions
 from opcost.frontends.torch.tree import map_tensors
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
 from opcost.wording import shortened
@@ -101,6 +102,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
     if options.precision.autocast is not None:
         notes = (*notes, _told_of_autocast(options.precision, device))
+    if options.step.accumulate > 1:
+        notes = (*notes, Note("accumulate", _ACCUMULATED.format(options.step.accumulate)))
     return dataclasses.replace(graph, source=label, notes=notes)
 
 
@@ -130,6 +133,12 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
         said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()
         with said, sharing(run.share):
             return run(args, kwargs, inputs.names)
+
+
+_ACCUMULATED = (
+    "totals are those of a step of {} passes forward and backward and one update; memory is that of its later passes, which "
+    "find gradients there, and of the update"
+)
 
 
 def _told_of_autocast(precision: Precision, device: torch.device) -> Note:

@@ -20,6 +20,8 @@ from opcost.views.summary import Section, Summary
 
 MOST_OPERATORS = 200_000
 """Operators that a page lists one by one; of longer runs it has the modules, and the curve in so many steps."""
+MOST_IN_GRAPH = 50_000
+"""Operators of a graph that can still be laid out in a browser."""
 HOLDERS = 20
 _SIZES: dict[str, Callable[[Stats], int]] = {
     "params": lambda stats: stats.params,
@@ -52,6 +54,7 @@ def report_data(report: Report) -> Told:
         **said_of(summary.sections, notes),
         "tree": _tree(report),
         "ops": _operators(report.rows, places) if listed and len(report.rows) else None,
+        "graph": graph_of(report.rows) if listed and len(report.rows) <= MOST_IN_GRAPH else None,
         "memory": memory_of(report),
         "devices": devices_of(),
         "device": "h200",
@@ -173,6 +176,23 @@ def _operators(rows: Sequence[Row], places: Mapping[str, int]) -> Told:
         "count": len(found),
         "module": [places.get(row.op.module, 0) for row in found],
         "columns": columns,
+    }
+
+
+def graph_of(rows: Sequence[Row]) -> Told | None:
+    """Who reads what whom made: an edge for each tensor that one operator made and another reads, with its shape."""
+    maker: dict[int, tuple[int, str]] = {}
+    edges: list[tuple[int, int, str]] = []
+    for place, row in enumerate(rows):
+        edges += [(maker[value][0], place, maker[value][1]) for value in dict.fromkeys(row.op.inputs) if value in maker]
+        for value, spec in zip(row.op.outputs, row.outs, strict=False):
+            maker[value] = (place, shapes_of((spec,)))
+    if not edges:
+        return None
+    return {
+        "from": [edge[0] for edge in edges],
+        "to": [edge[1] for edge in edges],
+        "shape": words_of(edge[2] for edge in edges),
     }
 
 

@@ -4,6 +4,7 @@ import { data, ops, tree } from "./data.js";
 import { detailsPanel } from "./details.js";
 import { make } from "./dom.js";
 import { byteUnits } from "./format.js";
+import { graphPanel } from "./graph.js";
 import { headerOf, notesOf } from "./header.js";
 import { mapPanel } from "./map.js";
 import { memoryPanel } from "./memory.js";
@@ -18,6 +19,7 @@ import { usesPanel } from "./uses.js";
 
 const VIEWS = [
   ["map", "Map", () => tree, mapPanel],
+  ["graph", "Graph", () => data.graph, graphPanel],
   ["memory", "Memory", () => data.memory, memoryPanel],
   ["roofline", "Roofline", () => ops && data.devices, rooflinePanel],
   ["operators", "Operators", () => ops, operatorsPanel],

@@ -1,6 +1,7 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
+# make test-browser  the page in a real Chromium, where one is on the path; says so where none is
 # make test-pythons  tests without a framework on every Python from 3.10 on that is here
 #              (ARGS=--quick: the core of them; ARGS=--torch: and counts of PyTorch)
 # make test-peers    the peers' own test suites with only the import changed (ARGS="--sources FOLDER" for checkouts)
@@ -19,7 +20,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format bench bench-timm clean
+.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -30,6 +31,9 @@ demo: $(STAMPS)/torch
 
 test: $(STAMPS)/test  # one thread for each worker: workers and threads for every core would be slower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+test-browser: $(STAMPS)/test
+	tests/browser/run.sh $(BIN)/python $(ARGS)
 
 test-frameworks: test-megengine test-mxnet
 

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from opcost.api import count, load_report, profile, read_profile, recording, scan
     from opcost.comparing import check, compare
     from opcost.core.cost import Cost
-    from opcost.core.graph import Graph, Op, TensorSpec, Value
+    from opcost.core.graph import Graph, Op, TensorSpec
     from opcost.core.report import Report, Row, Stats
     from opcost.errors import OpcostError
-    from opcost.predicting import Prediction, calibrate, predict
+    from opcost.predicting import calibrate, predict
     from opcost.recorders.measure import measure
     from opcost.rules.registry import OpView
+    from opcost.sizing import fit, sweep
     from opcost.utilizing import StepMeter
 
 _HOMES = {
@@ -28,7 +29,6 @@ _HOMES = {
     "read_profile": "opcost.api",
     "calibrate": "opcost.predicting",
     "predict": "opcost.predicting",
-    "Prediction": "opcost.predicting",
     "profile": "opcost.api",
     "recording": "opcost.api",
     "scan": "opcost.api",
@@ -37,19 +37,20 @@ _HOMES = {
     "Graph": "opcost.core.graph",
     "Op": "opcost.core.graph",
     "TensorSpec": "opcost.core.graph",
-    "Value": "opcost.core.graph",
     "Report": "opcost.core.report",
     "Row": "opcost.core.report",
     "Stats": "opcost.core.report",
     "OpcostError": "opcost.errors",
     "OpView": "opcost.rules.registry",
+    "fit": "opcost.sizing",
+    "sweep": "opcost.sizing",
     "StepMeter": "opcost.utilizing",
 }
 
 __all__ = [
-    "Cost", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Report", "Row", "Stats", "StepMeter", "TensorSpec", "Value",
-    "__version__", "calibrate", "check", "compare", "count", "load_report", "measure", "predict", "profile", "query",
-    "read_profile", "recording", "scan",
+    "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "StepMeter", "TensorSpec", "__version__",
+    "calibrate", "check", "compare", "count", "fit", "load_report", "measure", "predict", "profile", "query", "read_profile",
+    "recording", "scan", "sweep",
 ]  # fmt: skip
 
 

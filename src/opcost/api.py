@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.core.report import Report
     from opcost.core.scan import Scan
-    from opcost.frontends.options import CountOptions, Mode
+    from opcost.frontends.options import CountOptions, Mode, Precision, ZeroGrad
     from opcost.frontends.registry import FrontEnd
     from opcost.frontends.source import Source
     from opcost.profiles import Profile
@@ -49,9 +49,13 @@ def count(
     static: int | None = None,
     cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
+    precision: str | Precision | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
+    checkpoint: str | Sequence[str] = (),
+    accumulate: int = 1,
+    zero_grad: ZeroGrad = "none",
     real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
@@ -70,30 +74,38 @@ def count(
     A language model of transformers is counted with `prefill=1024` on the first tokens of a text, with `decode=1, cache=4096` on
     the next one against a cache, which is an input and no work; `static` is the length of a static cache, `cache_dtype` the
     type that it is kept in, where that is not the model's: the report's `meta` tells what it takes. `dtype`
-    counts the model, and inputs made for it, in another floating type. `set` holds arguments of what makes the model that a
-    string names.
+    counts the model, and inputs made for it, in another floating type. `precision` does the same and casts inputs that were given
+    too ("float32", "bfloat16", "float16"), or runs forward under autocast: "bf16-mixed", "fp16-mixed". `set` holds arguments of
+    what makes the model that a string names.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. A count needs no
-    data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
-    that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
-    is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
-    counts only the unmasked half of causal attention. `device` tells memory as a GPU of the table of devices would hold it: in
-    blocks of its allocator, with what kernels take for themselves, its attention and updates of parameters. `rules` prices
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update.
+    `checkpoint="blocks.*"` keeps no activations of the modules whose path ends so, and computes them again. `accumulate=4`
+    counts a step of four passes forward and backward and one update, and tells memory of its later passes, which find
+    gradients there; `zero_grad="zero"` keeps gradients as zeros from step to step. A count needs no data; a model whose
+    control flow depends on float values is run on its own weights, and a note says why. `real=True` does that in any case,
+    `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it is, and one
+    that a string names as in inference, or as in training where the backward pass is counted. `causal="half"` counts only
+    the unmasked half of causal attention. `device` tells memory as a GPU of the table of devices would hold it: in blocks
+    of its allocator, with what kernels take for themselves, its attention and updates of parameters. `rules` prices
     operators that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this
     source has, by name; `opcost count --help` lists them.
     """
     from opcost.analysis.price import price
     from opcost.core.collector import without_collector
+    from opcost.core.devices import autocasts_like
     from opcost.core.reading import pipes_kept
-    from opcost.errors import UnknownName
-    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
-    from opcost.frontends.options import CountOptions, Sizes, Text
+    from opcost.errors import InputError, UnknownName
+    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
+    from opcost.frontends.options import CountOptions, Sizes, Step, Text
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
     check_not_a_shape(inputs)
+    numbers = parse_precision(precision, autocasts_like(device))
+    if numbers.dtype is not None and dtype is not None:
+        raise InputError("dtype and precision both name an element type", hint="give one of them")
     shapes, dtypes = spelled_out(shapes, dtypes)
     told = CountOptions(
         inputs=inputs,
@@ -102,9 +114,11 @@ def count(
         dtypes=dtypes,
         sizes=Sizes(batch, tokens, image),
         text=Text(prefill, decode, cache, static, None if cache_dtype is None else parse_dtype(cache_dtype)),
-        dtype=None if dtype is None else parse_dtype(dtype),
+        dtype=numbers.dtype if dtype is None else parse_dtype(dtype),
+        precision=numbers,
         backward=backward,
         optimizer=optimizer,
+        step=Step((checkpoint,) if isinstance(checkpoint, str) else tuple(checkpoint), accumulate, zero_grad),
         real=real,
         mode=mode,
         as_on_gpu=device is not None,
@@ -160,24 +174,33 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
             options = replace(options, remake=lambda: named.build(real=True))
         report = priced(_load(owner(model), model, options))
         report = replace(report, notes=(*report.notes, *named.notes)) if named.notes else report
+        if named.from_collection:  # a class of a collection makes many models, and the name tells which
+            report = replace(report, meta={**report.meta, "source": named.label})
         return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)
 
 
 @contextmanager
-def made_once(source: Any, settings: Mapping[str, object] | None = None) -> Iterator[tuple[Any, Mode | None]]:
-    """A model for several counts, made without weights where a string names it, and the mode that it is then counted in."""
+def made_once(
+    source: Any, settings: Mapping[str, object] | None = None, *, training: bool = False
+) -> Iterator[tuple[Any, Mode | None]]:
+    """A model for several counts, and the mode that it is then counted in, if it has none of its own.
+
+    One that code makes is made without weights; a file is read anew by every count.
+    """
     from opcost.errors import InputError
     from opcost.frontends.options import usual_mode
-    from opcost.frontends.source import PythonModel
+    from opcost.frontends.source import PythonModel, SavedReport
 
     named = _named(source, settings)
-    if named is None:
-        yield source, None
-        return
+    if isinstance(named, SavedReport):
+        raise InputError(
+            f"{named.label} is a saved report, and only a model can be counted at other sizes", hint="name the model"
+        )
     if not isinstance(named, PythonModel):
-        raise InputError(f"{named.label} is a file, and only code that makes a model can be counted on other tokens")
+        yield source if named is None else named, None
+        return
     with named.guard():
-        yield named.build(), usual_mode(training=False)
+        yield named.build(), usual_mode(training=training)
 
 
 def _held_against(report: Report, model: Any, checkpoint: Path) -> Report:
@@ -200,15 +223,10 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import InputError
-    from opcost.frontends.options import check_understood
+    from opcost.frontends.options import check_runs, check_understood
 
     check_understood(frontend, "front end", options)
-    if any(options.text) and "text" not in frontend.understands:
-        raise InputError(
-            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
-        )
+    check_runs(frontend, options)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 
@@ -226,6 +244,11 @@ class Recording:
         self._rules = rules
         self._convention = convention
         self._block = Block()
+
+    def __repr__(self) -> str:
+        from opcost.core.brief import brief
+
+        return brief(self, [f"{len(self.report.rows):,} operators"])
 
     def __enter__(self) -> Recording:  # noqa: PYI034 - it is made by `recording` alone
         self._block.enter()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
+from opcost.core.units import format_bytes, format_time
 from opcost.profiles import Profile
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from opcost.core.report import Report
     from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
-    from opcost.frontends.options import Mode
+    from opcost.frontends.options import Mode, ZeroGrad
     from opcost.rules.registry import Rule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction(Profile):
     """A profile of what was not run: each operator with the time it would take, and what they add up to."""
 
@@ -38,6 +39,39 @@ class Prediction(Profile):
     """The time of operators by what they wait for: compute, memory, launch, host."""
     text: TextTimes | None = None
     """Of a language model what prefill, decode or generate take."""
+
+    def _said(self) -> list[str]:
+        low, high = map(format_time, self.band_ns)
+        return [
+            f"{format_time(self.latency_ns)} on {self.meta['device']}",
+            f"{low} to {high}",
+            f"{len(self.rows):,} operators",
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.answer()), *self.lines, ""])
+
+    def _repr_html_(self) -> str:
+        return self.answer().render("notebook", said=self.lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """The latency, how sure that is, and what operators wait for, line by line."""
+        from opcost.core.devices import HOST
+
+        low, high = map(format_time, self.band_ns)
+        total = max(1, sum(self.bounds.values()))
+        shares = ", ".join(f"{name} {100 * taken / total:.0f} %" for name, taken in self.bounds.items())
+        # Nobody prints the peaks of a processor: they are the best that was seen of it.
+        peaks = "at the best that was timed" if self.meta["device"] == HOST else "at the printed peaks of the device"
+        lines = [
+            f"latency      {format_time(self.latency_ns)}, four of five between {low} and {high}",
+            f"             {self.meta['execution']}",
+            f"kernels      {format_time(self.kernel_ns)}; {peaks} {format_time(self.ideal_ns)}",
+            f"waits for    {shares}",
+            f"calibration  {self.meta['calibration']}",
+        ]
+        return lines if self.text is None else [*lines, *self.text.lines]
 
     def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
         """For each module, type, kind or name: its time, the same at the printed peaks, and what it waits for."""
@@ -65,6 +99,18 @@ class TextTimes:
     cache_bytes_per_token: int
     """What one more token of each text adds."""
 
+    @property
+    def lines(self) -> list[str]:
+        """The same in words, line by line."""
+        said = [f"throughput   {self.tokens_per_second:,.1f} tokens/s of {self.batch} at once"]
+        if self.first_token_ns is not None:
+            said.append(f"first token  after {format_time(self.first_token_ns)}")
+        if self.token_ns is not None:
+            said.append(f"each token   {format_time(self.token_ns)}")
+        size, more = format_bytes(self.cache_bytes), format_bytes(self.cache_bytes_per_token)
+        said.append(f"cache        {size} for {self.cache_tokens:,} tokens a text; one more of each takes {more}")
+        return said
+
 
 def predict(
     source: Any,
@@ -85,9 +131,13 @@ def predict(
     static: int | None = None,
     cache_dtype: Dtype | None = None,
     dtype: Dtype | None = None,
+    precision: str | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
+    checkpoint: str | Sequence[str] = (),
+    accumulate: int = 1,
+    zero_grad: ZeroGrad = "none",
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
@@ -106,12 +156,15 @@ def predict(
     to the first token, tokens per second and what the cache takes.
     """
     from opcost.api import count
+    from opcost.core.devices import autocasts_like
     from opcost.core.report import Report
+    from opcost.frontends.inputs import parse_precision
 
     asked: dict[str, Any] = {
         "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
         "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
-        "cache_dtype": cache_dtype,
+        "cache_dtype": cache_dtype, "precision": parse_precision(precision, autocasts_like(device)), "checkpoint": checkpoint,
+        "accumulate": accumulate, "zero_grad": zero_grad,
     }  # fmt: skip
     teller = _Teller(device, calibration, execution)
     if generate is not None:
@@ -128,7 +181,7 @@ class _Teller:
 
     def __init__(self, device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> None:
         from opcost.analysis.prediction.predict import Execution as Known
-        from opcost.devices.calibration import HOST
+        from opcost.core.devices import HOST
         from opcost.errors import InputError, UnknownName
 
         if execution is not None and execution not in get_args(Known):
@@ -222,7 +275,7 @@ def _cache_of(report: Report) -> dict[str, int]:
 
 
 def _held(found: Foretold, text: TextTimes | None) -> Prediction:
-    from opcost.devices.calibration import HOST
+    from opcost.core.devices import HOST
 
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
     if found.profile.meta["device"] == HOST:  # what a processor takes is the host's time, as in what is measured on one
@@ -249,8 +302,9 @@ _made: dict[tuple[str, str], Speeds] = {}
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, where they come from in words, and whether it was timed itself."""
     from opcost.analysis.prediction.speeds import Speeds
+    from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
-    from opcost.devices.calibration import DOCUMENT, HOST, SHIPPED, shipped
+    from opcost.devices.calibration import DOCUMENT, SHIPPED, shipped
     from opcost.errors import InputError
     from opcost.rules import default_rules
 
@@ -312,9 +366,10 @@ def calibrate(
     from datetime import datetime, timezone
     from pathlib import Path
 
+    from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
     from opcost.core.writing import check_writable, write_text
-    from opcost.devices.calibration import DOCUMENT, HOST, Calibration, Measured, dumps
+    from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
     from opcost.errors import InputError
     from opcost.recorders.calibration.run import device_of, machine, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opcost.core import profile as measured
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.core.answer import Answer
+    from opcost.core.sheet import Sheet
     from opcost.core.wishes import Wishes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile(measured.Profile):
     """What was measured, in the order of execution; it answers questions."""
 
@@ -25,8 +26,39 @@ class Profile(measured.Profile):
 
         return query(self, **wishes)
 
+    def breakdown(self) -> Sheet:
+        """Where the time of each device went: computing, communication, copies, idle by cause."""
+        from opcost.analysis.breakdown import breakdown
+
+        return breakdown(self)
+
+    def communication(self) -> Sheet:
+        """Collectives by sort, group and size, with their rates, and which ranks others waited for."""
+        from opcost.analysis.communication import communication
+
+        return communication(self)
+
+    def answer(self, **wishes: Unpack[Wishes]) -> Answer:
+        """What was asked; without a question what `str` shows: the operators, added up where they have no names."""
+        return self.query(**wishes) if wishes else self.query(aggregate_by=self.usual_keys)
+
     def __str__(self) -> str:
-        return str(self.query(aggregate_by=self.usual_keys))
+        return str(self.answer())
+
+    def _repr_html_(self) -> str:
+        return self.answer()._repr_html_()
+
+    def to_dict(self, **wishes: Unpack[Wishes]) -> dict[str, list[Any]]:
+        """What `query` answers to these wishes as columns, called as after `--columns`; times in nanoseconds."""
+        return self.answer(**wishes).to_dict()
+
+    def to_pandas(self, **wishes: Unpack[Wishes]) -> Any:
+        """The same as a `pandas.DataFrame`."""
+        return self.answer(**wishes).to_pandas()
+
+    def to_polars(self, **wishes: Unpack[Wishes]) -> Any:
+        """The same as a `polars.DataFrame`."""
+        return self.answer(**wishes).to_polars()
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the profile: to a `.json` all of it, for `opcost.read_profile`; to other files what `str` shows, by the suffix.
@@ -41,7 +73,22 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            write_text(path, view.render(self.query(aggregate_by=self.usual_keys)))
+            write_text(path, self._rendered(view))
+
+    def _rendered(self, view: Any) -> str:
+        """What `str` shows in another view; one that draws more of a profile gets all of it."""
+        from opcost.views.view import option_names
+
+        wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
+        return str(view.render(self.answer(), **wishes))
+
+
+def priced(found: measured.Profile) -> measured.Profile:
+    """The profile with a price on every row that can have one."""
+    from opcost.analysis.join import with_costs
+    from opcost.rules import default_rules
+
+    return with_costs(found, default_rules())
 
 
 def askable(found: measured.Profile) -> Profile:

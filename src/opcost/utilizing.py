@@ -105,6 +105,11 @@ class StepMeter:
         seconds = self.step_seconds
         return None if self.work is None or not seconds else self.work.used(seconds)
 
+    def __repr__(self) -> str:
+        from opcost.core.brief import brief
+
+        return brief(self, [str(self)])
+
     def __str__(self) -> str:
         if self.work is None or self.mfu is None or self.step_seconds is None:
             return "MFU is known when two steps have ended"

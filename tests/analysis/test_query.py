@@ -413,3 +413,26 @@ def test_operators_below_a_group_say_what_they_are(profile: Profile) -> None:
     lines = query(profile, group_by="kind").render(width=160).splitlines()
     (line,) = [line for line in lines if "b.fc" in line]
     assert line.split()[:3] == ["matmul", "b.fc", "aten::addmm"]
+
+
+@pytest.mark.parametrize("side", ["device", "host"])
+def test_every_header_is_a_name_that_columns_and_order_take(profile: Profile, side: str) -> None:
+    from opcost.analysis.order import sort_key
+    from opcost.views.answer_listing import answer_columns, list_answer
+
+    answer = query(profile, side=side, percentiles=(50,), device="h200")
+    for name, column in answer_columns(answer).items():
+        for spelt in filter(None, (name, column.title, column.title.upper())):
+            assert [each.name for each in list_answer(answer, [spelt]).columns] == [name]
+            sort_key(spelt, (50,))
+
+
+def test_columns_are_those_of_every_format(profile: Profile) -> None:
+    answer = query(profile, top=2)
+    wanted = "name,time,share,in_shapes"
+    (head, first, *_) = list(csv.reader(io.StringIO(answer.render("csv", columns=wanted))))
+    assert (head, first) == (wanted.split(","), ["b.fc", "50000", "0.4", "16x32 32x8"])
+    lines = json.loads(answer.render("json", columns=wanted))["lines"]
+    assert lines[0] == {"role": "row", "name": "b.fc", "time": 50000, "share": 0.4, "in_shapes": ["16x32", "32x8"]}
+    assert [line["role"] for line in lines] == ["row", "row", "rest", "unattributed", "total"]
+    assert "\n| name | device time | % | input |\n" in answer.render("md", columns=wanted)

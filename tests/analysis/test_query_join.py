@@ -8,11 +8,12 @@ import pytest
 
 from opcost.analysis.join import with_costs, with_modules
 from opcost.analysis.price import price
-from opcost.analysis.profile_diff import diff_profiles
+from opcost.analysis.profile_diff import By, diff_profiles
 from opcost.analysis.query import query
+from opcost.core.answer import Busy
 from opcost.core.cost import Cost
 from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
-from opcost.core.profile import Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.errors import UnknownName
 from opcost.rules import default_rules
@@ -167,7 +168,7 @@ def test_equal_profiles_do_not_differ(profile: Profile) -> None:
 
 def test_differences_go_by_module_type_and_shape_the_largest_first(profile: Profile) -> None:
     slower = profile.rows[0]._replace(device_ns=45_000)
-    found = diff_profiles(profile, replace(profile, rows=(slower, *profile.rows[1:2], *profile.rows[3:])))
+    found = diff_profiles(profile, replace(profile, rows=(slower, *profile.rows[1:2], *profile.rows[3:])), by="shape")
     times = [entry for entry in found.of_part("operator") if entry.quantity.name == "time"]
     assert [(entry.name, entry.difference) for entry in times] == [("b.fc", -50_000), ("a.conv", 15_000)]
     assert (times[0].change, times[1].change) == ("removed", "changed")
@@ -178,10 +179,62 @@ def test_differences_go_by_module_type_and_shape_the_largest_first(profile: Prof
 
 
 def test_unattributed_work_takes_part(profile: Profile) -> None:
-    found = diff_profiles(profile, replace(profile, unattributed=()))
+    found = diff_profiles(profile, replace(profile, unattributed=()), by="shape")
     (change,) = [entry for entry in found.of_part("operator") if entry.quantity.name == "time"]
     assert change.type == "(unattributed)"
     assert change.difference == -15_000
+
+
+def spent(time: int, **fields: object) -> ProfileRow:
+    kernels = (Kernel("gemm", "gpu:0", "7", 0, time - 1), Kernel("fill", "gpu:0", "7", 0, 1))
+    return ProfileRow(id=0, name="x", device_ns=time, kernels=kernels, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("by", "part", "changes"),
+    [
+        (None, "type", {"mm": (60, 90), "add": (10, 11)}),  # one line for the same operator of all layers
+        ("operator", "type", {"mm": (60, 90), "add": (10, 11)}),
+        ("kind", "kind", {"matmul": (60, 90), "add": (10, 11)}),
+        ("module", "module", {"a": (20, 30), "b": (40, 60), "(none)": (10, 11)}),
+        ("kernel", "kernel", {"gemm": (67, 98)}),
+    ],
+)
+def test_profiles_are_compared_by_what_is_asked_for(
+    by: By | None, part: str, changes: dict[str, tuple[int, int]]
+) -> None:
+    old, new = (
+        Profile(
+            meta={},
+            rows=(
+                spent(first, type="mm", kind="matmul", module="a"),
+                spent(second, type="mm", kind="matmul", module="b"),
+                spent(third, type="add"),
+            ),
+        )
+        for first, second, third in ((20, 40, 10), (30, 60, 11))
+    )
+    found = diff_profiles(old, new, by=by)
+    assert {entry.name: entry.amounts for entry in found.entries if entry.part == part} == changes
+    total = found.total("time")
+    assert total is not None
+    assert total.amounts == (70, 101)
+
+
+def test_profiles_with_steps_are_compared_step_by_step() -> None:
+    def of(steps: int, time: int) -> Profile:
+        use = Busy("gpu:0", 0, 10 * time, time, time, 1, 1, steps=steps)
+        return Profile(meta={}, rows=(spent(time, type="mm"),), extra={"devices": [use._asdict()]})
+
+    assert not diff_profiles(of(2, 100), of(5, 250))
+    found = diff_profiles(of(2, 100), of(5, 500))
+    amounts = {entry.quantity.name: entry.amounts for entry in found.of_part("total")}
+    assert amounts == {"time": (50, 100), "span": (500, 1000), "idle": (450, 900)}
+    assert "per step of 2" in str(found)
+    assert "the largest changes are 100 % of the whole: mm +50 ns" in str(found)
+    whole = diff_profiles(of(0, 100), of(5, 500)).total("time")  # one has no steps
+    assert whole is not None
+    assert whole.amounts == (100, 500)
 
 
 def attention(**fields: object) -> ProfileRow:

@@ -180,7 +180,7 @@ def test_no_option_of_a_front_end_can_take_the_name_of_a_flag(opcost_command: Ca
     from opcost.recorders.registry import recorders
 
     declared = {option.name for part in (*frontends(), *recorders()) for option in part.options}
-    for command in ("count", "check", "compare", "diff", "visualize", "profile"):
+    for command in ("count", "check", "compare", "diff", "visualize", "profile", "fit", "sweep"):
         told = opcost_command(command, "--help").out
         flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z_\d-]+)", told)}
         assert len(flags) > 10

@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from html_page import HtmlPage, column
 from onnx_making import helper, tensor, weight
 
 ROWS, WIDTH, CLASSES = 3, 8, 5
@@ -78,7 +79,9 @@ def test_every_form_has_the_same_numbers(opcost_command: Callable, linear: str, 
     ]  # fmt: skip
     assert (line[str(saved)], line[linear]) == tuple(map(str, macs))
     assert f"| matmul | {macs[0]} | {macs[1]} |" in text[".md"]
-    assert f'data-v="{macs[1]}"' in text[".html"]
+    kinds = HtmlPage(text[".html"]).data["tables"][1]
+    line = column(kinds, "kind").index("matmul")
+    assert [column(kinds, str(source))[line][0] for source in (saved, linear)] == list(macs)
     assert ["matmul", *map(str, macs)] in [line.split() for line in text[".txt"].splitlines()]
     lines = json.loads(text[".json"])["lines"]
     assert [line["amounts"] for line in lines if line["name"] == "matmul"] == [list(macs)]
@@ -89,7 +92,7 @@ def test_every_form_has_the_same_numbers(opcost_command: Callable, linear: str, 
     [
         ((), "name two or more"),
         (("a.json",), "name two or more"),
-        (("SAVED", "SAVED", "--view", "pdf"), "known: csv, html, json, md, table"),
+        (("SAVED", "SAVED", "--view", "pdf"), "known: columns, csv, html, json, md, notebook, table"),
         (("SAVED", "SAVED", "--format", "tabel"), "did you mean 'table'"),
         (("SAVED", "SAVED", "-o", "x.pdf"), ".csv, .html, .json, .md, .txt"),
         (("SAVED", "SAVED", "--by", "kinds"), "did you mean 'kind'"),

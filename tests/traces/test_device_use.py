@@ -14,6 +14,7 @@ from opcost.core.answer import Busy
 from opcost.traces.kineto.table import read_table
 
 US = 1000
+UPDATE = "Optimizer.step#SGD.step"
 
 
 def host(category: str, name: str, start: int, end: int, **args: object) -> dict[str, Any]:
@@ -100,7 +101,77 @@ def test_the_first_step_is_told_apart(tmp_path: Path) -> None:
     ]
     use = use_of([*steps, launch(1, 0), kernel(1, 1, 2)], tmp_path / "t.json")
     assert (use.steps, use.first_step_ns, use.step_ns) == (4, 90 * US, 20 * US)
-    assert "4 steps" in str(opcost.read_profile(tmp_path / "t.json"))
+    assert (use.least_step_ns, use.most_step_ns) == (10 * US, 30 * US)
+    assert "step 20.00 µs (4 steps, 10.00 µs to 30.00 µs, the first 90.00 µs)" in opcost.read_profile(
+        tmp_path / "t.json"
+    ).query().render(width=200).replace("\u00a0", " ")
+
+
+def test_what_does_not_begin_long_after_its_launch_waits_for_something_else(tmp_path: Path) -> None:
+    use = use_of([launch(1, 0), launch(2, 5), kernel(1, 10, 20), kernel(2, 100, 130)], tmp_path / "t.json")
+    assert (use.idle_launch_ns, use.idle_blocked_ns, use.idle_ns) == (50 * US, 30 * US, 80 * US)
+
+
+def test_what_runs_beside_other_work_is_told_too(tmp_path: Path) -> None:
+    events = [
+        kernel(1, 0, 10),
+        kernel(2, 5, 30, "ncclDevKernel_AllReduce", 20),
+        kernel(3, 20, 35, "Memcpy HtoD (Pinned -> Device)", 21),
+        kernel(4, 35, 38, "Memset (Device)", 21),
+        kernel(5, 6, 12, stream=8),
+    ]
+    use = use_of(events, tmp_path / "t.json")
+    assert (use.compute_ns, use.compute_work_ns) == (12 * US, 16 * US)
+    assert (use.communication_ns, use.all_communication_ns) == (18 * US, 25 * US)
+    assert (use.copies_ns, use.transfers_ns, use.all_copies_ns) == (8 * US, 5 * US, 18 * US)
+    assert use.busy_ns == (12 + 18 + 8) * US
+
+
+def test_work_is_fed_where_the_next_was_launched_before_it_began(tmp_path: Path) -> None:
+    events = [launch(1, 0), launch(2, 9), launch(3, 21), launch(4, 33)]
+    events += [kernel(1, 10, 20), kernel(2, 20, 27), kernel(3, 30, 32), kernel(4, 40, 41)]
+    use = use_of(events, tmp_path / "t.json")
+    assert use.fed_ns == 10 * US  # the third was launched at 21, after the second had begun, and the fourth at 33
+    assert use.launch_every_ns == 12 * US  # of 9, 12 and 12
+
+
+def test_the_forward_pass_in_a_backward_pass_is_recomputed(tmp_path: Path) -> None:
+    thread = {"Fwd thread id": 1, "Sequence number": 4}
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    events = [
+        host("cpu_op", "aten::mul", 0, 10, **{"Sequence number": 4, "Fwd thread id": 0}),
+        host("cpu_op", node, 20, 60, **thread),
+        host("cpu_op", "aten::mul", 21, 40, **{"Sequence number": 9, "Fwd thread id": 0}),
+        host("cpu_op", node, 30, 39, **thread),  # a checkpoint of the old sort runs a backward pass inside
+        host("cpu_op", "aten::mul", 41, 50),
+    ]
+    for number, at in enumerate((5, 25, 35, 45), 1):
+        events += [launch(number, at), kernel(number, 100 * number, 100 * number + 2**number)]
+    use = use_of(events, tmp_path / "t.json")
+    assert use.recomputed_ns == 4 * US
+    rows = opcost.read_profile(tmp_path / "t.json").rows
+    phases = [(row.phase, row.device_ns) for row in rows if row.device_ns]
+    assert phases == [("forward", 2 * US), ("recompute", 4 * US), ("backward", 8 * US), ("backward", 16 * US)]
+
+
+@pytest.mark.parametrize(
+    ("marks", "lengths"),
+    [
+        # From update to update; what came before the first was not all in the trace.
+        ([(UPDATE, 90, 100), (UPDATE, 190, 205), (UPDATE, 290, 300)], [105, 95]),
+        ([("iteration 1", 0, 40), ("iteration 2", 50, 80), ("loss", 10, 12), ("loss", 60, 61)], [40, 30]),
+        ([("work", 0, 10), ("work", 90, 100)], []),  # a fifth of the time
+        ([("outer", 0, 90), ("outer", 10, 20)], []),  # one in the other
+        ([("enumerate(DataLoader)#next", 0, 40), ("enumerate(DataLoader)#next", 40, 80)], []),
+        ([("once", 0, 90)], []),
+    ],
+)  # fmt: skip
+def test_steps_that_no_schedule_marked(tmp_path: Path, marks: list[tuple[str, int, int]], lengths: list[int]) -> None:
+    events = [host("user_annotation", *mark) for mark in marks]
+    use = use_of([*events, launch(1, 0), kernel(1, 1, 2)], tmp_path / "t.json")
+    assert use.steps == len(lengths)
+    if lengths:
+        assert (use.first_step_ns, use.step_ns) == (lengths[0] * US, lengths[1] * US)
 
 
 @pytest.mark.parametrize(

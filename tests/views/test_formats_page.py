@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
+from opcost.analysis.query import query
+from opcost.core.answer import OWN_LABELS, Busy, Gain
+from opcost.core.fit import Advice, Counted, Fit
 from opcost.core.plugin import OWN, VIEWS, load
+from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import STATS, Report
 from opcost.core.schema import SCHEMA
+from opcost.core.sweep import Point, Sweep
+from opcost.core.told import Copied, Exchanged, Waited
+from opcost.profiles import askable
 from opcost.views.report_columns import EVERY_BY, columns_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-NAMED = set(re.findall(r"`([a-z_]+)`", PAGE))
+NAMED = set(re.findall(r"`([a-z_0-9]+)`", PAGE))
 
 
 @pytest.mark.parametrize("by", EVERY_BY)
@@ -36,13 +43,48 @@ def test_every_view_and_its_suffix_is_described() -> None:
         assert f"| `{name}` | {f'`{view.suffix}`' if view.suffix else '–'} |" in PAGE
 
 
-def test_every_field_of_the_schema_is_described(odd: Report) -> None:
-    def names(data: Any) -> set[str]:
-        if isinstance(data, dict):
-            return set(data) | {name for key, value in data.items() if key != "attrs" for name in names(value)}
-        return {name for item in data for name in names(item)} if isinstance(data, list) else set()
+def names(data: Any) -> set[str]:
+    if isinstance(data, dict):
+        return set(data) | {name for key, value in data.items() if key != "attrs" for name in names(value)}
+    return {name for item in data for name in names(item)} if isinstance(data, list) else set()
 
+
+def test_every_field_of_an_answer_about_sizes_is_described() -> None:
+    advice, counted = (Advice("optimizer", "sgd", 3, 30),), (Counted(1, 10),)
+    fit = Fit(source="net", vary="batch", largest=2, peak_bytes=20, next_peak_bytes=30, limit_bytes=25, advice=advice,
+              counted=counted, parts={"weights": 20})  # fmt: skip
+    sweep = Sweep(source="net", variables=("batch",), points=(Point((1,), {"macs": 1}, True, 5, (4, 6)),))
+    for found in (fit, sweep):
+        data = json.loads(found.render("json"))
+        assert f'`"{data["schema"]}"`' in PAGE
+        assert names(data) <= NAMED
+
+
+def test_every_field_of_the_schema_is_described(odd: Report) -> None:
     found = json.loads(odd.render("json"))
     assert found["schema"] == SCHEMA
     assert f'`"{SCHEMA}"`' in PAGE
     assert names(found) <= NAMED
+
+
+def test_every_field_of_an_answer_is_described() -> None:
+    row = ProfileRow(id=0, name="a", type="aten::mm", device_ns=1, kernels=(Kernel("k", "gpu:0", "7", 0, 1),))
+    data = json.loads(query(Profile(meta={}, rows=(row,))).render("json"))
+    told = {*data, *data["lines"][0], *data["devices"][0], *Gain._fields, *data["lines"][0]["kernels"][0]}
+    assert told - set(OWN_LABELS) <= NAMED
+
+
+def test_every_field_of_a_sheet_is_described() -> None:
+    copied = Copied("gpu:0", 0, "Memcpy", 1, 1)
+    exchanged = Exchanged("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
+    use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1)
+    told = {"devices": [use], "copies": [copied], "collectives": [exchanged], "ranks": [Waited(0, 1, 1, 1, 1)]}
+    extra = {name: [entry._asdict() for entry in entries] for name, entries in told.items()}
+    profile = askable(Profile(meta={}, rows=(), extra=extra))
+    for sheet in (profile.breakdown(), profile.communication()):
+        data = json.loads(sheet.render("json"))
+        assert {*data, *data["tables"][0], *data["tables"][0]["fields"][0], *extra} <= NAMED
+        for table in sheet.tables:
+            row = f"| `{sheet.name}`: {table.title} | {', '.join(f'`{field.name}`' for field in table.fields)} |"
+            assert row in PAGE
+            assert table.lines

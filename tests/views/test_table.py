@@ -140,6 +140,7 @@ def test_wide_letters_keep_the_columns_straight(plain: Report) -> None:
 
     modules = [replace(module, type="卷积层" if module.type == "Linear" else module.type) for module in plain.modules]
     table = replace(plain, modules=tuple(modules)).render("table", width=80).split("\n\n")[1].splitlines()
+    assert table.pop().startswith("no room for ")
     assert {width_of(line) for line in table} == {width_of(table[0])}
 
 

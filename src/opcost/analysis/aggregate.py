@@ -82,7 +82,17 @@ def combine(
         launches=sum(part.launches for part in parts),
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
+        ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
+        bound=most_time(parts),
     )
+
+
+def most_time(parts: Sequence[Part]) -> str:
+    """What bounds parts for the longest time."""
+    spent: dict[str, int] = {}
+    for part in parts:
+        spent[part.bound] = spent.get(part.bound, 0) + part.time_ns
+    return max(spent, key=spent.__getitem__, default="")
 
 
 def _worked(part: Part) -> tuple[int | None, int, Sequence[int]]:
@@ -166,7 +176,7 @@ def _times(values: Sequence[tuple[int | None, int, Sequence[int]]], how: str) ->
     return _apply([*told, *((value, count) for value, count, singles in known if not singles)], executions, how)
 
 
-def _costs(values: Sequence[tuple[int | None, int]], how: str) -> float | None:
+def _costs(values: Sequence[tuple[float | None, int]], how: str) -> float | None:
     """The unknown adds nothing to a sum and a mean, and is greater than every number: no maximum where it takes part."""
     known = [(value, count) for value, count in values if value is not None]
     if not known or (how == "max" and len(known) < len(values)):
@@ -174,7 +184,7 @@ def _costs(values: Sequence[tuple[int | None, int]], how: str) -> float | None:
     return _apply(known, sum(count for _, count in values), how)
 
 
-def _apply(known: Sequence[tuple[int, int]], executions: int, how: str) -> float:
+def _apply(known: Sequence[tuple[float, int]], executions: int, how: str) -> float:
     if how in ("sum", "mean"):
         total = sum(value for value, _ in known)
         return total if how == "sum" else total / (executions or 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from opcost.analysis.aggregate import delays_of, percentile, union
 from opcost.core.answer import Busy
 from opcost.core.profile import Kernel, Profile
-from opcost.errors import SourceError
+from opcost.core.told import told
 
 
 def devices(profile: Profile) -> tuple[Busy, ...]:
@@ -17,9 +17,8 @@ def devices(profile: Profile) -> tuple[Busy, ...]:
     A profile whose rows stand for many executions has no start of each kernel; its reader says how devices were used in
     `extra["devices"]`, a list of the fields of `Busy`, and without that nothing is claimed.
     """
-    told = profile.extra.get("devices")
-    if isinstance(told, Sequence) and not isinstance(told, str):
-        return tuple(map(_told, told))
+    if "devices" in profile.extra:
+        return tuple(told(profile.extra, "devices", Busy))
     found: dict[tuple[int, str], list[Kernel]] = {}
     launching: dict[tuple[int, str], set[int]] = {}
     for place, row in enumerate(profile.rows):
@@ -39,21 +38,6 @@ def devices(profile: Profile) -> tuple[Busy, ...]:
         _busy(*key, kernels)._replace(operators=len(launching.get(key, ())), owned=owned.get(key, 0))
         for key, kernels in found.items()
     )
-
-
-def _told(entry: object) -> Busy:
-    """What a reader, or a file that nobody has vetted, says of one device."""
-    numbers = [name for name in Busy._fields if name != "device"]
-    if (
-        not isinstance(entry, Mapping)
-        or not {"device", "rank", "span_ns", "busy_ns", "work_ns", "kernels", "median_ns"}
-        <= set(entry)
-        <= set(Busy._fields)
-        or not isinstance(entry["device"], str)
-        or not all(entry.get(name) is None or type(entry[name]) in (int, float) for name in numbers)
-    ):
-        raise SourceError("what the profile says about its devices is damaged", hint="record the profile again")
-    return Busy(**entry)
 
 
 def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from opcost.analysis.where import Field
 from opcost.core.answer import SECOND_NS
 from opcost.core.graph import TensorSpec
+from opcost.core.kernel_names import is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.wishes import Measure, Side
 
@@ -37,6 +38,10 @@ class Part(NamedTuple):
     """Time, host and device time of each execution, of a part that stands for several and knows them."""
     waiting: tuple[int, int] | None = None
     """From when to when it waited, where one clock tells: waits of several operators overlap, and are no sum."""
+    ideal_ns: float | None = None
+    """The least time that it can take at the device's peaks; unknown without a price or a peak."""
+    bound: str = ""
+    """What bounds it, as far as it was judged or foretold."""
 
     @property
     def priced(self) -> bool:
@@ -123,6 +128,8 @@ def _part(row: ProfileRow, side: Side, measure: Measure) -> Part | None:
         computation = cost.flops * row.count
         memory = (cost.bytes_read + cost.bytes_written) * row.count
     part = Part(row, time, host, row.device_ns, wait, row.count, computation, memory, row.kernels, waiting=waiting)
+    if "bound" in row.attrs:
+        part = part._replace(bound=str(row.attrs["bound"]))
     if row.spread is None:
         return part
     spread = row.spread.host_self_ns, row.spread.device_ns
@@ -155,13 +162,9 @@ def _kernels(part: Part) -> list[Part]:
     ]
 
 
-_PREPARES = ("Memset", "Memcpy")
-"""How the profiler names what clears and moves memory for a kernel beside it."""
-
-
 def _shares(kernels: Sequence[Kernel]) -> list[int]:
     """How much of an operator's work each of its kernels does: as much as it takes of their time, and nothing to prepare it."""
-    works = [not kernel.name.startswith(_PREPARES) for kernel in kernels]
+    works = [not is_copy(kernel.name) for kernel in kernels]
     if not any(works):
         works = [True] * len(kernels)
     shares = [kernel.duration_ns if works[place] else 0 for place, kernel in enumerate(kernels)]
@@ -226,7 +229,7 @@ LABELS: dict[str, Callable[[Part], str]] = {
     "kind": _of_row(lambda row: row.kind),
     "module": _of_row(lambda row: row.module),
     "phase": _of_row(lambda row: row.phase),
-    "bound": _of_row(lambda row: str(row.attrs.get("bound", ""))),
+    "bound": lambda part: part.bound or ("" if part.row else _loose(part)),
     "shape": _of_row(lambda row: shapes_text(row.ins)),
     "out_shape": _of_row(lambda row: shapes_text(row.outs)),
     "dtype": _of_row(_dtype),
@@ -288,4 +291,15 @@ def fields(total_ns: float | None) -> dict[str, Field]:
         "kernel": Field("text", lambda part: tuple(kernel.name for kernel in part.kernels)),
         "input_dtype": Field("text", lambda part: tuple(spec.dtype for spec in part.row.ins) if part.row else ()),
     }
-    return {**texts, **numbers}
+    headers = {header: numbers[name] for header, name in _HEADERS.items()}
+    return {**texts, **numbers, **headers}
+
+
+_HEADERS = {
+    "calls": "count",
+    "kernels": "launches",
+    "bytes": "memory",
+    "host_time": "host",
+    "launch_delay": "delay",
+}
+"""What tables call some of them."""

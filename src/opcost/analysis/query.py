@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.analysis import busy
 from opcost.analysis.aggregate import check_how, check_keys, combine, group
+from opcost.analysis.bound import Judge
+from opcost.analysis.gains import gains_of
 from opcost.analysis.join import against_peak, is_causal, runs_tf32, with_costs
+from opcost.analysis.order import sort_key, sort_lines
 from opcost.analysis.part import (
     LABELS,
     Part,
@@ -25,9 +28,10 @@ from opcost.analysis.where import compile_where
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole, over_runs
 from opcost.core.devices import Device, named_by_driver
 from opcost.core.devices import device as find_device
-from opcost.core.graph import Note, TensorSpec
+from opcost.core.graph import Note
 from opcost.core.kinds import KINDS
 from opcost.core.profile import Profile
+from opcost.core.told import Waited, told
 from opcost.core.wishes import Causal, Measure, Side, Wishes
 from opcost.errors import OpcostError, UnknownName, nearest
 from opcost.rules.registry import Convention
@@ -83,6 +87,12 @@ class Question:
         if self.depth is not None and self.depth < 1:
             raise OpcostError(f"depth {self.depth} is not a whole number of at least 1")
 
+    @property
+    def filters(self) -> bool:
+        """Whether something of the profile may be left out."""
+        chosen = (self.where, self.type, self.kind, self.module, self.name, self.input_dtype)
+        return any(chosen) or (self.min_time_ns, self.max_time_ns) != (-math.inf, math.inf)
+
 
 def query(profile: Profile, **wishes: Unpack[Wishes]) -> Answer:
     """Ask a profile: `query(profile, kind="conv", order_by="-time", top=5, aggregate_by="type", aggregate="sum")`.
@@ -119,12 +129,18 @@ def ask(profile: Profile, question: Question) -> Answer:
     total = device_total if side == "device" else host_total
     keys = (*question.group_by, *question.aggregate_by)
     parts = parts_of(profile, side, question.measure, keys=keys)
+    devices = busy.devices(profile)
+    tf32 = profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
+    if side == "device" and question.measure == "time":
+        judge = Judge(question.device, devices, tf32=tf32)
+        parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
+    gains = () if question.filters or side == "host" else gains_of(devices, parts, told(profile.extra, "ranks", Waited))
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
     condition = compile_where(question.where, fields(total)) if question.where else lambda _: True
     parts, loose = ([part for part in each if _passes(part, question) and condition(part)] for each in (parts, loose))
-    asker = _Asker(question, total, tf32=profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes"))
+    asker = _Asker(question, total, tf32=tf32)
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
     for name, members in _named(loose, total, by_rank="rank" in keys).items():
         words = {"name": name, "type": "device work without an operator"}
@@ -134,7 +150,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     device = question.device
     runs = profile.runs
     is_per_run = runs > 1 and bool(keys or question.aggregate) and not _tells_runs_apart(question, keys)
-    told = runs if is_per_run else 1
+    divided = runs if is_per_run else 1
     if is_per_run:
         lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
     return Answer(
@@ -144,14 +160,15 @@ def ask(profile: Profile, question: Question) -> Answer:
         how=asker.how if keys or question.aggregate else "",
         lines=tuple(lines),
         percentiles=question.percentiles,
-        total_ns=over_runs(total, told),
-        host_ns=over_runs(host_total, told),
-        device_ns=over_runs(device_total, told),
-        unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), told) or 0,
-        wall_ns=over_runs(profile.wall_ns, told),
+        total_ns=over_runs(total, divided),
+        host_ns=over_runs(host_total, divided),
+        device_ns=over_runs(device_total, divided),
+        unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), divided) or 0,
+        wall_ns=over_runs(profile.wall_ns, divided),
         runs=runs,
         is_per_run=is_per_run,
-        devices=busy.devices(profile),
+        devices=devices,
+        gains=gains,
         peak=device.told if device else "",
         notes=(*profile.notes, *_convention(profile, question), *_absent(profile, question), *_peak_notes(lines)),
     )
@@ -355,81 +372,3 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise OpcostError(
             f"{text!r} is not a regular expression: {fault}", hint="put a backslash before ( [ { * + ? . \\"
         ) from None
-
-
-# -- order -------------------------------------------------------------------------------------------------------------
-
-
-def _labelled(key: str) -> Callable[[AnswerLine], str | None]:
-    return lambda line: line.labels.get(key)
-
-
-def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
-    """Shapes that can be compared: an extent that is not known comes before every other."""
-    return [[-1 if extent is None else extent for extent in spec.shape or ()] for spec in specs] or None
-
-
-SORTED: dict[str, Callable[[AnswerLine], Any]] = {
-    "time": lambda line: line.time_ns,
-    "host": lambda line: line.host_ns,
-    "device_time": lambda line: line.device_ns,
-    "wait": lambda line: line.wait_ns,
-    "count": lambda line: line.count,
-    "launches": lambda line: line.launches,
-    "per_call": lambda line: line.launches_per_call,
-    "delay": lambda line: line.delay_ns,
-    "delay_p90": lambda line: line.delay_p90_ns,
-    "mean": lambda line: line.time_ns / line.count if line.time_ns is not None and line.count else None,
-    "computation": lambda line: line.computation,
-    "flops": lambda line: line.flops,
-    "memory": lambda line: line.memory,
-    "unpriced": lambda line: line.unpriced_share,
-    "bandwidth": lambda line: line.bandwidth,
-    "intensity": lambda line: line.intensity,
-    "of_peak_flops": lambda line: line.of_peak_flops,
-    "of_peak_bandwidth": lambda line: line.of_peak_bandwidth,
-    "top_kernel": lambda line: line.kernels[0].name if line.kernels else None,
-    "opr_id": lambda line: line.id,
-    "in_shapes": lambda line: _extents(line.ins),
-    "out_shapes": lambda line: _extents(line.outs),
-    "note": lambda line: line.above_peak or None,
-    **{key: _labelled(key) for key in LABELS},
-}
-_ALIASES = {
-    "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
-    "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
-    "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
-    "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_of_peak": "of_peak_flops",
-    "%_of_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
-    "%_unpriced": "unpriced",
-}  # fmt: skip
-"""Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
-
-
-def sort_key(order_by: str, percentiles: Sequence[float] = ()) -> tuple[Callable[[AnswerLine], Any], bool]:
-    """What a wish sorts by, and whether the smallest comes first; `COL` and `-COL` are falling, `+COL` is rising."""
-    bare = order_by.strip()
-    name = bare.lstrip("+-").strip().lower().replace(" ", "_").replace("-", "_")
-    percent = re.fullmatch(r"p(\d{1,3}(?:\.\d+)?)", name)
-    if percent:
-        if float(percent[1]) not in percentiles:
-            raise OpcostError(
-                f"there is no column {name}: that percentile was not asked for", hint=f"add --percentiles {percent[1]}"
-            )
-        place = percentiles.index(float(percent[1]))
-        return (lambda line: line.percentiles[place] if line.percentiles else None), bare.startswith("+")
-    name = re.sub(r"^(mean|max|min|median|p[\d.]+)_(?=(device|host)_time$)", "", name)
-    name = _ALIASES.get(name, name)
-    if name not in SORTED:
-        raise UnknownName("column", order_by, [*SORTED, *_ALIASES])
-    return SORTED[name], bare.startswith("+")
-
-
-def sort_lines(
-    pairs: Sequence[tuple[AnswerLine, Sequence[Part]]], order_by: str, percentiles: Sequence[float] = ()
-) -> list[tuple[AnswerLine, Sequence[Part]]]:
-    """Sorted, equal ones in their old order; lines without a value come last in both directions."""
-    column, rising = sort_key(order_by, percentiles)
-    known = [pair for pair in pairs if column(pair[0]) is not None]
-    missing = [pair for pair in pairs if column(pair[0]) is None]
-    return [*sorted(known, key=lambda pair: column(pair[0]), reverse=not rising), *missing]

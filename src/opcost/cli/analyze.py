@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,11 @@ from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import Quiet
 from opcost.cli.question import question_of, split
 from opcost.cli.reading import read_profiles
-from opcost.cli.saying import warn
+from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import OpcostError
+from opcost.profiles import priced
 from opcost.wording import some
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _OURS = (
     "exact", "width", "causal", "by",
 )  # fmt: skip
 """Options that MegEngine's text has no place for."""
+_OF_SHEETS = ("view", "format", "columns", "order_by", "top", "exact", "width", "output")
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
 
@@ -46,24 +47,58 @@ def analyze(
     choice = choice or AnalyzeChoice()
     if not profiles:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
+    if choice.view != "operators":
+        _check_sheet(choice)
     question = question_of(choice, top=PAGE if _wanted(choice) == "html" else USUAL)
     if choice.output is not None:
         check_writable(choice.output)
     _wanted(choice)
     profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
-    written = _format(choice, profile)
-    text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
+    if choice.view != "operators":
+        text = _sheet(profile, choice)
+    else:
+        written = _format(choice, profile)
+        text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
     if choice.output is not None:
         write_text(choice.output, text)
     else:
-        sys.stdout.write(text)
+        put(text, written)
     return 0
+
+
+def _changed(choice: AnalyzeChoice) -> list[str]:
+    """The options that are not as usual."""
+    usual = AnalyzeChoice()
+    return [field.name for field in fields(choice) if getattr(choice, field.name) != getattr(usual, field.name)]
+
+
+def _check_sheet(choice: AnalyzeChoice) -> None:
+    """Raise for options that ask about operators, where tables about the whole are wanted."""
+    beyond = [name for name in _changed(choice) if name not in _OF_SHEETS]
+    if beyond or choice.format == "megengine":
+        option = f"--{beyond[0].replace('_', '-')}" if beyond else "--format megengine"
+        raise OpcostError(f"--view {choice.view} has no place for {option}", hint="leave one of them out")
+
+
+def _sheet(profile: Profile, choice: AnalyzeChoice) -> str:
+    """Tables about the profile as a whole."""
+    from opcost.core.plugin import COMPARISON_VIEWS, load
+    from opcost.profiles import askable
+    from opcost.views.view import option_names
+
+    sheet = getattr(askable(profile), choice.view)()
+    if choice.order_by != AnalyzeChoice().order_by:
+        sheet = sheet.sort(choice.order_by)
+    if choice.columns is not None:
+        sheet = sheet.select(choice.columns.split(","))
+    view = load(COMPARISON_VIEWS, _wanted(choice) or "table")
+    wishes = {"exact": choice.exact, "width": choice.width, "top": choice.top or None}
+    return str(view.render(sheet, **{name: wish for name, wish in wishes.items() if name in option_names(view)}))
 
 
 def _format(choice: AnalyzeChoice, profile: Profile) -> str:
     """How the answer is written: as wished, else as MegEngine does where the profile and every option are its own."""
-    usual = AnalyzeChoice()
-    changed = [field.name for field in fields(choice) if getattr(choice, field.name) != getattr(usual, field.name)]
+    changed = _changed(choice)
     ours = [name for name in changed if name in _OURS]
     beyond = [key for key in split(choice.aggregate_by) if key != "type"]
     if choice.aggregate not in (None, "sum", "mean", "max", "min"):
@@ -111,8 +146,8 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     view = load(PROFILE_VIEWS, written)
     known = option_names(view)
     wishes = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
-    if "others" in known:
-        return str(view.render(answers[0], others=answers[1:], **wishes))
+    if "profile" in known:
+        return str(view.render(answers[0], others=answers[1:], profile=priced(profile), **wishes))
     texts = [view.render(answer, **wishes) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

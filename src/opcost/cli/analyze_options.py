@@ -75,6 +75,14 @@ class AnalyzeChoice:
             help="Sort by a column, largest first; +COL for the smallest first. What is missing comes last.",
         ),
     ] = "time"
+    view: Annotated[
+        Literal["operators", "breakdown", "communication"],
+        parameter(
+            show_default=True,
+            help="What is shown: operators; where each device's time went, and what copies moved; or collectives with their "
+            "rates, and which ranks others waited for.",
+        ),
+    ] = "operators"
     by: Annotated[
         Literal["operator", "execution"],
         parameter(

@@ -222,6 +222,10 @@ _COUNTING: dict[str, Callable[[object], Any]] = {
     "train": _is(bool),
     "backward": _is(bool),
     "optimizer": _is(str),
+    "precision": _is(str),
+    "checkpoint": _texts,
+    "accumulate": _is(int),
+    "zero_grad": _is(str),
     "real": _is(bool),
     "causal": _is(str),
 }

@@ -126,7 +126,7 @@ def check(
     before = {} if baseline is None else load_baseline(baseline, tuple(model.name for model in models))
     judged, counted = [], {}
     for model in models:
-        (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet)
+        (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet, runs_on=model.place.device)
         costs, limited = with_latency(costs_of(held, model.name), held, model.limits, model.place)
         counted[model.name] = (model.source, costs.totals)
         judged.append(

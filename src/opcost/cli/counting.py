@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.cli.options import CountChoice, given_of
 from opcost.cli.settings import parse_settings
+from opcost.core.devices import autocasts_like
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.scan import Scan
 from opcost.errors import OpcostError
-from opcost.frontends.inputs import spelled_out
+from opcost.frontends.inputs import parse_precision, spelled_out
 from opcost.frontends.options import Mode, usual_mode
 
 if TYPE_CHECKING:
@@ -28,18 +29,19 @@ def report_of(
     quiet: bool,
     data: Mapping[str, Any] | None = None,
     device: str | None = None,
+    runs_on: str | None = None,
 ) -> Report:
     """The report of a SOURCE: read if it was saved, else counted. What the user's code prints goes to stderr.
 
     A source that was resolved before, with its settings, is not looked at again. `data` is what the library is told
-    of input data, in place of `--input`.
+    of input data, in place of `--input`. Memory is told as `device` would hold it; autocast casts as there, or as where it
+    `runs_on`.
     """
     from opcost.api import count, load_report
     from opcost.frontends.source import SavedReport, resolve
 
     name = source if isinstance(source, str) else source.label
-    shapes, dtypes = spelled_out(list(choice.model.inputs) or None, None)
-    arguments = parse_settings(choice.model.arguments, "--arg")
+    asked, shapes = asked_of(choice, device or runs_on), inputs_of(choice)
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.model.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
@@ -49,30 +51,50 @@ def report_of(
                     hint="count the model again with these options",
                 )
             return load_report(found.path)
-        return count(
-            found,
-            kwargs=arguments,
-            batch=choice.model.batch,
-            tokens=choice.model.tokens,
-            image=choice.model.image,
-            prefill=choice.prefill,
-            decode=choice.decode,
-            cache=choice.cache,
-            static=choice.static,
-            cache_dtype=choice.cache_dtype,
-            dtype=choice.model.dtype,
-            backward=choice.backward or choice.optimizer is not None,
-            optimizer=choice.optimizer,
-            device=device,
-            real=choice.real,
-            mode=mode_of(train=choice.train),
-            causal=choice.causal,
-            options=given_of(choice.frontend),
-            **(data or {"shapes": shapes, "dtypes": dtypes}),
-        )
+        return count(found, device=device, **asked, **(data or shapes))
 
 
-def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> list[Report | Scan]:
+def asked_of(choice: CountChoice, runs_on: str | None = None) -> dict[str, Any]:
+    """What `opcost.count` is told, but for the source, its settings, its inputs and a device; autocast as where it `runs_on`."""
+    return {
+        "kwargs": parse_settings(choice.model.arguments, "--arg"),
+        "batch": choice.model.batch,
+        "tokens": choice.model.tokens,
+        "image": choice.model.image,
+        "prefill": choice.prefill,
+        "decode": choice.decode,
+        "cache": choice.cache,
+        "static": choice.static,
+        "cache_dtype": choice.cache_dtype,
+        "dtype": choice.model.dtype,
+        "precision": parse_precision(choice.precision, autocasts_like(runs_on)),
+        "checkpoint": choice.checkpoint,
+        "accumulate": choice.accumulate,
+        "zero_grad": choice.zero_grad,
+        "backward": choice.backward or choice.optimizer is not None,
+        "optimizer": choice.optimizer,
+        "real": choice.real,
+        "mode": mode_of(train=choice.train),
+        "causal": choice.causal,
+        "options": given_of(choice.frontend),
+    }
+
+
+def inputs_of(choice: CountChoice) -> dict[str, Any]:
+    """The shapes and types that `--input` names."""
+    shapes, dtypes = spelled_out(list(choice.model.inputs) or None, None)
+    return {"shapes": shapes, "dtypes": dtypes}
+
+
+def told_of(choice: CountChoice) -> dict[str, Any]:
+    """All that doors which count a source several times are told of it."""
+    settings = parse_settings(choice.model.settings, "--set")
+    return {**asked_of(choice), "precision": choice.precision, **inputs_of(choice), "set": settings}
+
+
+def sources_of(
+    sources: Sequence[str], choice: CountChoice, *, quiet: bool, runs_on: str | None = None
+) -> list[Report | Scan]:
     """What is to be compared. Options about counting are for those that are counted; with none, they are refused."""
     from opcost.comparing import source_or_scan
     from opcost.frontends.source import SavedReport
@@ -89,7 +111,9 @@ def sources_of(sources: Sequence[str], choice: CountChoice, *, quiet: bool) -> l
         )
     usual = CountChoice()
     return [
-        source if isinstance(source, Scan) else report_of(source, choice if anew else usual, quiet=quiet)
+        source
+        if isinstance(source, Scan)
+        else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
         for source, anew in zip(found, counted, strict=True)
     ]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group
 
 from opcost.cli.counting import sources_of
 from opcost.cli.options import MODEL, SHOWING, CountChoice, parameter
+from opcost.cli.reading import Trace, trace_of
 from opcost.cli.saying import warn
 from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.core.progress import working
@@ -16,11 +16,9 @@ from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
     from opcost.analysis.compare import Costs
+    from opcost.analysis.profile_diff import By
     from opcost.core.comparison import Comparison
     from opcost.core.limit import Limit
-    from opcost.core.profile import Profile
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import Reader
 
 Top = Annotated[
     int,
@@ -50,7 +48,12 @@ def diff(
     /,
     *,
     by: Annotated[
-        Literal["kind", "module"] | None, parameter(group=SHOWING, help="Only by kind of operator, or only by module.")
+        Literal["operator", "kind", "module", "kernel", "shape"] | None,
+        parameter(
+            group=SHOWING,
+            help="Only by kind of operator, or only by module; of profiles also by operator (usual), by kernel, or by module, "
+            "operator and shapes.",
+        ),
     ] = None,
     fail_if: FailIf = (),
     allow_uncounted: Annotated[
@@ -62,16 +65,18 @@ def diff(
 ) -> int:
     """Tell what differs between two models, or where the time of two profiles goes.
 
-    The exit code is 1 if anything differs or, with --fail-if, if one of the conditions holds.
+    The exit code is 1 if models differ or, with --fail-if, if one of the conditions holds; of profiles only then.
     """
     shown = shown or TableChoice()
     check_tables(shown)
-    old, new = _trace(before), _trace(after)
+    old, new = trace_of(before), trace_of(after)
     if (old is None) != (new is None):
         only = before if new is None else after
         raise OpcostError(f"only {only} is a profile", hint="compare two profiles, or two models or reports")
     if old is not None and new is not None:
-        return _profiles(before, after, (old, new), fail_if, shown, top)
+        return _profiles(before, after, (old, new), by, fail_if, shown, top)
+    if by not in (None, "kind", "module"):
+        raise OpcostError(f"--by {by} is of profiles", hint="models are compared by kind or by module")
 
     from opcost.analysis.compare import costs_of
     from opcost.analysis.compare import diff as difference
@@ -110,40 +115,24 @@ def _percent(before: int, after: int) -> str:
     return f"{(after - before) / before:+.2%}" if before else "new"
 
 
-class _Trace(NamedTuple):
-    file: TraceFile
-    reader: Reader
-
-    def read(self) -> Profile:
-        return self.reader.read(self.file)
-
-
-def _trace(path: str) -> _Trace | None:
-    """A file that a reader of traces claims, and who it is; None for any other source."""
-    if not Path(path).exists() or Path(path).is_dir():
-        return None
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import claimant
-
-    file = TraceFile(path)
-    reader = claimant(file)
-    return None if reader is None else _Trace(file, reader)
-
-
 def _profiles(
-    before: str, after: str, both: tuple[_Trace, _Trace], fail_if: tuple[str, ...], shown: TableChoice, top: int
+    before: str,
+    after: str,
+    both: tuple[Trace, Trace],
+    by: By | None,
+    fail_if: tuple[str, ...],
+    shown: TableChoice,
+    top: int,
 ) -> int:
-    """One line per module, type and shapes whose time or number of executions is not the same."""
+    """One line for each operator, kind, module or kernel whose time or number of executions is not the same."""
     from opcost.analysis.profile_diff import TIME, diff_profiles
     from opcost.core.limit import parse_condition
 
     conditions = [parse_condition(text, {"time": TIME}) for text in fail_if]
     with working(f"reading {before} and {after}", quiet=shown.quiet):
         old, new = (trace.read() for trace in both)
-    found = diff_profiles(old, new, (before, after))
+    found = diff_profiles(old, new, (before, after), by)
     show_tables(found, shown, top=top)
-    if not conditions:
-        return 1 if found else 0
     held = [condition for condition in conditions if _holds(condition, found)]
     return 1 if held else 0
 

@@ -1,7 +1,7 @@
 """The `opcost` command: the list of commands, and what becomes of errors.
 
-Exit codes: 0 fine · 1 a budget is exceeded or a difference found · 2 bad usage or an unreadable source · 3 a framework
-is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away · 143 ended by a
+Exit codes: 0 fine · 1 a budget is exceeded, a difference found or nothing fits · 2 bad usage or an unreadable source · 3 a
+framework is missing · 70 a fault of opcost itself · 130 interrupted · 141 the reader of the output went away · 143 ended by a
 signal.
 """
 
@@ -14,11 +14,12 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import StringIO, TextIOWrapper
+from contextvars import ContextVar
+from io import StringIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from opcost.cli.saying import say, warn
+from opcost.cli.saying import escape_unknown, say, warn
 from opcost.core.reading import STDIN, pipes_kept
 from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
@@ -31,15 +32,20 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())
+"""The words of the command that is running."""
 COMMANDS = {
     "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
     "profile": "Where a model's time goes: run it and measure every operator.",
     "predict": "How long a model would take on a device, without running it.",
+    "fit": "The largest batch, or other size, that fits into memory.",
+    "sweep": "Cost, memory and latency at many sizes.",
     "calibrate": "Time single operators on the device at hand, for predict.",
     "mfu": "How much of a device's peak a step uses.",
     "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
+    "view": "Anything as a page in a browser: a model, a profile, a checkpoint, a comparison.",
     "analyze": "Where the time of a profile or trace goes.",
     "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",
     "compare": "What several models cost, side by side.",
@@ -54,8 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     if sys.stdout is None:  # closed by who started this process
         sys.stdout = StringIO()
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a letter that the terminal does not have is no error
+    escape_unknown()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
@@ -68,6 +73,7 @@ def run(argv: Sequence[str]) -> int:
     if words in (["--version"], ["-V"]):  # answered before the command-line library is loaded
         say(__version__)
         return 0
+    TYPED.set(words)
     try:
         with _plugin_warnings(), pipes_kept():
             code = _dispatch(words)

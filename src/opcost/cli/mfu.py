@@ -41,7 +41,7 @@ def mfu(
     known = find_device(device)
     choice = choice or CountChoice()
     training = not (inference or choice.prefill or choice.decode)
-    report = report_of(source, replace(choice, backward=True) if training else choice, quiet=quiet)
+    report = report_of(source, replace(choice, backward=True) if training else choice, quiet=quiet, runs_on=known.name)
     say(
         f"{report.meta['source']}, {'a training step' if training else 'a forward pass'} of {format_time(seconds * 1e9)}"
     )

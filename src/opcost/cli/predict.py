@@ -11,15 +11,12 @@ from cyclopts import Group
 
 from opcost.cli.counting import mode_of, report_of
 from opcost.cli.options import TEXT, CountChoice, Quiet, SourceArgument, parameter
-from opcost.cli.saying import say
+from opcost.cli.saying import put, say
 from opcost.cli.settings import parse_settings
 from opcost.cli.showing import check_file
 from opcost.core.plugin import PROFILE_VIEWS
 from opcost.core.progress import working
-from opcost.core.units import format_bytes, format_time
-from opcost.devices.calibration import HOST
 from opcost.errors import OpcostError
-from opcost.predicting import Prediction, TextTimes
 from opcost.predicting import predict as foretell
 
 PREDICTING = Group("What is predicted", sort_key=2)
@@ -78,7 +75,7 @@ def predict(
     choice = choice or CountChoice()
     asked: dict[str, Any] = {"device": device, "calibration": calibration, "execution": execution}
     if generate is None:
-        report = report_of(source, choice, quiet=quiet)
+        report = report_of(source, choice, quiet=quiet, runs_on=device)
         with working(f"predicting {source}", quiet=quiet):
             found = foretell(report, **asked)
     else:
@@ -87,8 +84,8 @@ def predict(
     if output is not None:
         found.save(output)
     if not (quiet and output is not None):
-        sys.stdout.write(f"{found.query(aggregate_by=by, order_by='time', top=top)}")
-        for line in _told(found):
+        put(found.query(aggregate_by=by, order_by="time", top=top).render("table"))
+        for line in ("", *found.lines):
             say(line)
     return 0
 
@@ -102,6 +99,7 @@ def _about(choice: CountChoice) -> dict[str, Any]:
         "kwargs": parse_settings(choice.model.arguments, "--arg"),
         "batch": choice.model.batch,
         "dtype": choice.model.dtype,
+        "precision": choice.precision,
         "prefill": choice.prefill,
         "decode": choice.decode,
         "static": choice.static,
@@ -109,31 +107,3 @@ def _about(choice: CountChoice) -> dict[str, Any]:
         "mode": mode_of(train=choice.train),
         "causal": choice.causal,
     }
-
-
-def _told(found: Prediction) -> list[str]:
-    low, high = map(format_time, found.band_ns)
-    total = max(1, sum(found.bounds.values()))
-    shares = ", ".join(f"{name} {100 * taken / total:.0f} %" for name, taken in found.bounds.items())
-    # Nobody prints the peaks of a processor: they are the best that was seen of it.
-    peaks = "at the best that was timed" if found.meta["device"] == HOST else "at the printed peaks of the device"
-    lines = [
-        "",
-        f"latency      {format_time(found.latency_ns)}, four of five between {low} and {high}",
-        f"             {found.meta['execution']}",
-        f"kernels      {format_time(found.kernel_ns)}; {peaks} {format_time(found.ideal_ns)}",
-        f"waits for    {shares}",
-        f"calibration  {found.meta['calibration']}",
-    ]
-    return lines if found.text is None else [*lines, *_text(found.text)]
-
-
-def _text(times: TextTimes) -> list[str]:
-    lines = [f"throughput   {times.tokens_per_second:,.1f} tokens/s of {times.batch} at once"]
-    if times.first_token_ns is not None:
-        lines.append(f"first token  after {format_time(times.first_token_ns)}")
-    if times.token_ns is not None:
-        lines.append(f"each token   {format_time(times.token_ns)}")
-    size, more = format_bytes(times.cache_bytes), format_bytes(times.cache_bytes_per_token)
-    lines.append(f"cache        {size} for {times.cache_tokens:,} tokens a text; one more of each takes {more}")
-    return lines

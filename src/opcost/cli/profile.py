@@ -14,7 +14,7 @@ from cyclopts import Group
 
 from opcost.cli.counting import mode_of
 from opcost.cli.options import MODEL, InputChoice, Quiet, flags_of, given_of, parameter
-from opcost.cli.saying import say
+from opcost.cli.saying import put, say
 from opcost.cli.settings import parse_settings
 from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
 from opcost.core.progress import working
@@ -123,7 +123,7 @@ def profile(
             write_text(output, _text(found, layout))
     if output is None or not (quiet or is_stream(output)):
         answer = found.query(aggregate_by=found.usual_keys, top=SHOWN)
-        sys.stdout.write(answer.render("table", columns=COLUMNS) + "\n")
+        put(answer.render("table", columns=COLUMNS) + "\n")
     if not quiet:
         _tell(found, output, layout)
     return 0

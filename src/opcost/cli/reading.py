@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.cli.analyze_options import ReadChoice
 from opcost.cli.options import CountChoice, InputChoice
@@ -13,9 +13,36 @@ from opcost.errors import OpcostError
 
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import Reader
 
 RANKS_TOLD = 8
 """Ranks that are told of one by one, the stragglers first."""
+
+
+class Trace(NamedTuple):
+    """A file that a reader of traces claims, and who that is."""
+
+    file: TraceFile
+    reader: Reader
+
+    def read(self) -> Profile:
+        return self.reader.read(self.file)
+
+
+def trace_of(path: str) -> Trace | None:
+    """The trace that a source is; None for any other source."""
+    try:
+        if not Path(path).is_file():
+            return None
+    except (OSError, ValueError):  # no file could have such a name
+        return None
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import claimant
+
+    file = TraceFile(path)
+    reader = claimant(file)
+    return None if reader is None else Trace(file, reader)
 
 
 def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:

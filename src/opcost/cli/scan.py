@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 import cyclopts
 
 from opcost.cli.options import MODEL, SHOWING, Columns, Exact, Outputs, Quiet, Sort, Width, parameter
+from opcost.cli.saying import put
 from opcost.core.writing import check_writable
 from opcost.errors import OpcostError
 
@@ -69,7 +69,7 @@ def scan(*paths: Checkpoints, shown: ScanChoice | None = None) -> int:
             found.save(path, **_wanted(shown, writer))
     if not (shown.quiet and shown.output):
         with answering_for(view, "drawing the scan"):
-            sys.stdout.write(view.render(found, **_wanted(shown, view)))
+            put(view.render(found, **_wanted(shown, view)), shown.view)
     return 0
 
 

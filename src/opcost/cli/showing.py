@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from opcost.cli.options import ShowChoice
-from opcost.cli.saying import warn
+from opcost.cli.saying import put, wants_color, warn
 from opcost.core.harmless import printable
 from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
 from opcost.core.report import Report
@@ -46,11 +45,11 @@ def show(report: Report, choice: ShowChoice) -> None:
     printed = not (choice.quiet and choice.output)
     if printed:
         view = load(VIEWS, _view(choice))
-        if "color" in option_names(view) and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        if "color" in option_names(view) and wants_color(sys.stdout):
             wanted["color"] = True
         with answering_for(view, "drawing the report"):
             text = view.render(report, **wanted)
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        put(text, _view(choice))
     if not (printed and _view(choice) in SAYS_WHAT_IS_MISSING):
         _warn_of_uncounted(report)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
 
 from opcost.cli.options import SHOWING, Exact, Outputs, Quiet, Width, parameter
+from opcost.cli.saying import put
 from opcost.cli.showing import check_file
 from opcost.core.plugin import COMPARISON_VIEWS, answering_for, load, view_for_suffix
 from opcost.core.writing import write_text
@@ -45,7 +45,7 @@ def show_tables(subject: Subject, choice: TableChoice, *, top: int | None = None
     for path in choice.output:
         write_text(path, _rendered(view_for_suffix(str(path), COMPARISON_VIEWS), subject, choice, None))
     if not (choice.quiet and choice.output):
-        sys.stdout.write(_rendered(load(COMPARISON_VIEWS, choice.view), subject, choice, top))
+        put(_rendered(load(COMPARISON_VIEWS, choice.view), subject, choice, top), choice.view)
 
 
 def _rendered(view: Any, subject: Subject, choice: TableChoice, top: int | None) -> str:

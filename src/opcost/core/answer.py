@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.graph import Note, TensorSpec
+from opcost.core.plugin import PROFILE_VIEWS
+from opcost.core.shown import Shown
+from opcost.core.units import format_count, format_time
 
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
 
@@ -65,6 +69,10 @@ class AnswerLine:
     of_peak_flops: float | None = None
     """Achieved FLOP/s as a part of the device's peak; above 1 the peak, or the price, does not apply."""
     of_peak_bandwidth: float | None = None
+    ideal_ns: float | None = None
+    """The least time of what has a price, at the peaks of the device: of FLOPs or of bytes, whichever takes longer."""
+    bound: str = ""
+    """What bounds it for most of its time: compute, memory, launch, latency, communication or transfer; empty is not known."""
 
     @property
     def flops(self) -> float | None:
@@ -94,10 +102,20 @@ class AnswerLine:
     def above_peak(self) -> bool:
         return max(self.of_peak_flops or 0.0, self.of_peak_bandwidth or 0.0) > 1.0
 
+    def __repr__(self) -> str:
+        time = "" if self.time_ns is None else format_time(round(self.time_ns))
+        share = "" if self.share is None else f"{self.share:.1%}"
+        work = "" if self.computation is None else f"{format_count(self.computation)}FLOPs"
+        return brief(
+            self,
+            [time, share, f"{self.count:,} times" if self.count != 1 else "", work],
+            " ".join(self.labels.values()),
+        )
+
 
 _SUMS = (
     "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "priced_ns", "unpriced", "launches",
-    "cumulative_ns",
+    "cumulative_ns", "ideal_ns",
 )  # fmt: skip
 
 
@@ -122,9 +140,20 @@ class Busy(NamedTuple):
     delay_ns: float | None = None
     """From launch to beginning: the median of them, and what nine of ten stay below."""
     delay_p90_ns: float | None = None
+    compute_ns: int | None = None
+    """Of the busy time that in which something computed; None where the reader does not tell kernels apart."""
     communication_ns: int = 0
-    """Of the busy time that in which nothing but collectives ran, and below that in which nothing but copies did."""
+    """Of the busy time that in which collectives ran and nothing computed, and below that in which nothing but copies did."""
     copies_ns: int = 0
+    transfers_ns: int = 0
+    """Of the last that in which one of them crossed the device's border."""
+    all_communication_ns: int = 0
+    """Time with a collective under way, and below with a copy, whatever else ran."""
+    all_copies_ns: int = 0
+    compute_work_ns: int = 0
+    """Durations of all kernels that compute."""
+    fed_ns: int = 0
+    """Durations of work whose successor was launched before it began: only there a shorter kernel lets the next begin sooner."""
     idle_host_ns: int = 0
     """Of the idle time that in which the host had not launched the next work yet, as far as launches are known."""
     idle_synchronised_ns: int = 0
@@ -132,11 +161,19 @@ class Busy(NamedTuple):
     idle_input_ns: int = 0
     """The same while the host waited for the next batch."""
     idle_launch_ns: int = 0
-    """Between the launch of the next work, or the end of the last, and its beginning."""
+    """Between the launch of the next work, or the end of the last, and its beginning, up to what a launch takes."""
+    idle_blocked_ns: int = 0
+    """The rest of that: the next work was launched long ago, and waited for another stream, an event or the memory."""
+    launch_every_ns: float | None = None
+    """From one launch to the next, the median: a shorter kernel ends before the host has launched another."""
+    recomputed_ns: int = 0
+    """Durations of kernels that ran the forward pass once more for a checkpoint, in the backward pass."""
     steps: int = 0
-    """Steps that the profiler's schedule marked; the first, which may warm up, and the median of the others."""
+    """Steps that are marked; the first, which may warm up, and of the others the median, the shortest and the longest."""
     first_step_ns: float | None = None
     step_ns: float | None = None
+    least_step_ns: float | None = None
+    most_step_ns: float | None = None
 
     @property
     def idle_ns(self) -> int:
@@ -146,10 +183,41 @@ class Busy(NamedTuple):
     def overlap_ns(self) -> int:
         return self.work_ns - self.busy_ns
 
+    @property
+    def idle_causes(self) -> dict[str, int]:
+        """Why the device was idle, as far as the trace tells."""
+        return {
+            "host-bound": self.idle_host_ns,
+            "after synchronisation": self.idle_synchronised_ns,
+            "waiting for input": self.idle_input_ns,
+            "launch latency": self.idle_launch_ns,
+            "blocked after launch": self.idle_blocked_ns,
+        }
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Gain(NamedTuple):
+    """Time that could be won back at the most."""
+
+    what: str
+    share: float
+    """Of the time from the first kernel of a device to its last, over all devices."""
+    time_ns: float
+    """In one step, or in the whole trace where no steps are marked."""
+    command: str
+    """Options of `opcost analyze` that show it."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Lines in the order asked for, and what they must be seen against."""
+class Answer(Shown):
+    """Lines in the order asked for, and what they must be seen against. Print it, save it, or hand it on as a data frame."""
+
+    views: ClassVar[str] = PROFILE_VIEWS
 
     meta: Mapping[str, str]
     side: Literal["device", "host"]
@@ -170,6 +238,8 @@ class Answer:
     is_per_run: bool = False
     """Whether everything but times of single executions is told of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    """The largest times that could be won back, of the whole profile; empty where something was filtered away."""
     peak: str = ""
     """The device whose peaks were used, with their source."""
     notes: tuple[Note, ...] = field(default=())
@@ -177,19 +247,18 @@ class Answer:
     @property
     def rows(self) -> tuple[AnswerLine, ...]:
         """The lines that were asked for, without sums and unattributed time."""
-        return tuple(line for line in self.lines if line.role == "row")
+        return Listed(line for line in self.lines if line.role == "row")
 
     def __iter__(self) -> Iterator[AnswerLine]:
         return iter(self.rows)
 
-    def __str__(self) -> str:
-        return self.render("table")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", Listed(self.lines))
 
-    def render(self, view: str = "table", **options: Any) -> str:
-        """The answer as text: table, json, csv, md, html."""
-        from opcost.core.plugin import PROFILE_VIEWS, load
-
-        return str(load(PROFILE_VIEWS, view).render(self, **options))
+    def __repr__(self) -> str:
+        total = "" if self.total_ns is None else f"{format_time(round(self.total_ns))} on the {self.side}"
+        by = f"by {', '.join(self.keys)}" if self.keys else ""
+        return brief(self, [total, f"{len(self.rows):,} lines {by}".rstrip()], self.meta.get("source", ""))
 
 
 def over_runs(total: float | None, runs: int) -> float | None:

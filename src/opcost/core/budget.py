@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
+from opcost.core.brief import brief, brief_record
 from opcost.core.limit import Limit
+from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.quantity import Quantity
 from opcost.core.report import Uncounted
 from opcost.core.shown import Shown
@@ -40,6 +42,9 @@ class Held:
         allowed = f"{self.limit.text} is allowed" if self.limit else "no limit"
         return f"{self.model}: {self.quantity.title} {told(self.amount)}, and {allowed}{was}"
 
+    def __repr__(self) -> str:
+        return brief(self, [str(self), self.word])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
@@ -55,10 +60,15 @@ class Judged:
     def kept(self) -> bool:
         return not self.missed and all(line.word in ("ok", "new", "") for line in self.lines)
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Shown):
     """Whether models keep to their budgets; it is true if all do. Print it, save it, or ask it."""
+
+    views: ClassVar[str] = COMPARISON_VIEWS
 
     models: tuple[Judged, ...]
     baseline: str = ""
@@ -78,6 +88,10 @@ class Verdict(Shown):
                 for missed in model.missed
             ]
         return tuple(said)
+
+    def __repr__(self) -> str:
+        names = " and ".join(model.name for model in self.models)
+        return brief(self, ["all limits are kept" if self else "exceeded", *self.offending[:1]], names)
 
     def __bool__(self) -> bool:
         return all(model.kept for model in self.models)

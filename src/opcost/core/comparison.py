@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
+from opcost.core.brief import Listed, brief, brief_record
+from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.quantity import Quantity, find_quantity
 from opcost.core.shown import Shown
 
-Part: TypeAlias = Literal["total", "kind", "module", "operator"]
+Part: TypeAlias = Literal["total", "kind", "module", "operator", "type", "kernel"]
 Change: TypeAlias = Literal["added", "removed", "changed", "same", "unknown"]
 
 
@@ -22,6 +24,9 @@ class Compared:
     facts: Mapping[str, str]
     """Framework, version, inputs, mode: what its numbers must be seen against."""
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +69,29 @@ class Entry:
         )
         return None if first is None or last is None else last - first
 
+    def __repr__(self) -> str:
+        amounts = " | ".join("?" if amount is None else f"{amount:,}" for amount in self.amounts)
+        return brief(self, [f"{self.quantity.name} {amounts}", self.change], f"{self.part} {self.name}".rstrip())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Shown):
     """What several models cost, one amount for each. Print it, save it, or ask it."""
 
+    views: ClassVar[str] = COMPARISON_VIEWS
+
     sources: tuple[Compared, ...]
     entries: tuple[Entry, ...]
     changes: bool = False
     """It tells what became of the first source in the last: of kinds and modules only what is not the same in both."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", Listed(self.entries))
+
+    def __repr__(self) -> str:
+        changed = sum(entry.changed for entry in self.entries)
+        said = f"{changed:,} of {len(self.entries):,} amounts differ" if len(self.sources) > 1 else ""
+        return brief(self, [said], " and ".join(source.label for source in self.sources))
 
     def total(self, quantity: str) -> Entry | None:
         """A quantity of the whole by its name; None where it was not compared."""

@@ -16,6 +16,8 @@ from opcost.errors import UnknownName
 
 TERA = 10**12
 GIGA = 10**9
+OUTSIDE = 1316 << 20
+"""Bytes of a device's memory that no tensor gets: what its driver keeps, and a process' context and libraries (H200, CUDA 13)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Device:
     """Its address, or that of a page that repeats its figures."""
     driver: str = ""
     """What its driver calls it, as a regular expression; empty where a driver tells only a part of it, as of two dies."""
+    memory: int | None = None
+    """Bytes of its memory as its driver tells them; None where it is sold with several sizes, or is two devices to a program."""
     halved: bool = False
     """The document prints rates of matrix units with sparsity, twice those here."""
 
@@ -68,6 +72,7 @@ def _read(
     source: str,
     url: str,
     tera: dict[str, float],
+    mebibytes: int | None = None,
     driver: str = "",
     halved: bool = False,
     bfloat16: bool = True,
@@ -77,7 +82,14 @@ def _read(
         tera["bfloat16"] = tera["float16"]
     flops = {dtype: round(peak * TERA) for dtype, peak in tera.items()}
     return Device(
-        name=name, flops=flops, bandwidth=round(bandwidth * GIGA), source=source, url=url, driver=driver, halved=halved
+        name=name,
+        flops=flops,
+        bandwidth=round(bandwidth * GIGA),
+        source=source,
+        url=url,
+        driver=driver,
+        memory=None if mebibytes is None else mebibytes << 20,
+        halved=halved,
     )
 
 
@@ -99,6 +111,15 @@ def device(name: str) -> Device:
         DEVICES,
         hint=f"known devices: {', '.join(DEVICES)}; measured peaks can be given instead: --peak-flops, --peak-bandwidth",
     )
+
+
+HOST = "cpu"
+"""What a processor is called; each is another, and only its own calibration tells of it."""
+
+
+def autocasts_like(name: str | None) -> str | None:
+    """The type of device by whose rules autocast casts on a device of this name, if one is named."""
+    return None if name is None else HOST if name == HOST else "cuda"
 
 
 def named_by_driver(name: str) -> Device | None:

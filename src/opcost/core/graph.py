@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.dtype import nbytes
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Lifetimes
 from opcost.errors import GraphError, OpcostError
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
-Phase: TypeAlias = Literal["forward", "backward", "update"]
+Phase: TypeAlias = Literal["forward", "backward", "update", "recompute"]
+"""The last is the forward pass run once more, in the backward pass of a trace, for what a checkpoint did not keep."""
 Attr: TypeAlias = "int | float | str | bool | tuple[Attr, ...] | None"
 Attrs: TypeAlias = Mapping[str, Attr]
 
@@ -70,6 +72,9 @@ class Value(NamedTuple):
     storage: int
     trainable: bool = False
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 class Op(NamedTuple):
     """One executed operator: `kind` is our word (see `core.kinds`), `raw` the framework's."""
@@ -91,6 +96,9 @@ class Op(NamedTuple):
         """All that is told of the operator: the framework's own parameters, and our attributes."""
         return {**self.native, **self.attrs} if self.native else self.attrs
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
@@ -110,6 +118,9 @@ class Module:
     """What the first call received."""
     outputs: tuple[TensorSpec, ...] = ()
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 class Call(NamedTuple):
     """One call of a module, in the order of entry; the operators it ran, also in modules below, are `ops[first:end]`."""
@@ -120,6 +131,9 @@ class Call(NamedTuple):
     first: int
     end: int
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -128,6 +142,9 @@ class Note:
     code: str
     text: str
     where: str = ""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +165,16 @@ class Graph:
     """When a run let its memory go; None of a model that did not run, where the last reader of a tensor frees it."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("values", "ops", "modules", "calls"):
+            found = getattr(self, name)
+            if isinstance(found, tuple):  # of a long run they are made when they are asked for
+                object.__setattr__(self, name, Listed(found))
+
+    def __repr__(self) -> str:
+        sizes = [f"{len(self.ops):,} operators", f"{len(self.values):,} tensors", f"{len(self.modules):,} modules"]
+        return brief(self, [self.framework, *sizes], self.source)
 
     def check(self) -> None:
         """Raise `GraphError` naming the first fault, if there is one."""

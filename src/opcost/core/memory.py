@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from opcost.core.brief import brief, brief_record
+from opcost.core.units import format_bytes
+
 Part: TypeAlias = Literal["weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"]
 How: TypeAlias = Literal["lifetimes", "last reader"]
 PARTS: dict[Part, str] = {
@@ -35,6 +38,11 @@ class Lifetimes:
     """Storages that hold the gradients of parameters and inputs."""
     state: frozenset[int] = frozenset()
     """Storages that an optimizer keeps for its next step."""
+    carried: frozenset[int] = frozenset()
+    """Storages that are there when the run begins, and not before the step to which it belongs: gradients of passes before."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ class Memory:
     peak_bytes: int
     """The highest sum of what is held at once."""
     base_bytes: int
-    """What is there before the pass or step: weights, buffers, inputs, the optimizer's state."""
+    """What is there before the pass or step: weights, buffers, inputs, the optimizer's state, gradients that are kept."""
     at: int
     """The index of the operator, among the rows, during which the peak is reached."""
     how: How
@@ -66,6 +74,18 @@ class Memory:
     """The modules whose results are held at the peak, the largest first."""
     curve: Sequence[int] = field(default=(), repr=False)
     """What is held during each operator."""
+
+    def __repr__(self) -> str:
+        on = f"as on {self.device}" if self.device else ""
+        before = f"{format_bytes(self.base_bytes)} before"
+        return brief(self, [f"peak {format_bytes(self.peak_bytes)}", before, f"at operator {self.at:,}", on])
+
+    def __str__(self) -> str:
+        """The peak and its parts, the largest first."""
+        lines = [("peak", self.peak_bytes), *sorted(self.parts.items(), key=lambda part: -part[1])]
+        return "\n".join(
+            f"{name:<10}{format_bytes(size):>12}  {size / max(1, self.peak_bytes):6.1%}" for name, size in lines
+        )
 
 
 def packed(numbers: Iterable[int], most: int) -> array[int] | list[int]:

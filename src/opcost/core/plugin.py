@@ -37,17 +37,20 @@ OWN: dict[str, dict[str, str]] = {
     },
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
-        **{name: f"opcost.views.{name}:REPORT" for name in ("table", "arch", "json", "csv", "tensorboard")},
+        **{
+            name: f"opcost.views.{name}:REPORT"
+            for name in ("table", "arch", "json", "csv", "html", "tensorboard", "notebook", "columns")
+        },
         "text": "opcost.views.table:TEXT",
         "memory": "opcost.views.table:MEMORY",
         "md": "opcost.views.markdown:REPORT",
     },
     PROFILE_VIEWS: {
-        **{name: f"opcost.views.{name}:ANSWER" for name in ("table", "json", "csv", "html")},
+        **{name: f"opcost.views.{name}:ANSWER" for name in ("table", "json", "csv", "html", "notebook", "columns")},
         "md": "opcost.views.markdown:ANSWER",
     },
     COMPARISON_VIEWS: {
-        **{name: f"opcost.views.{name}:COMPARISON" for name in ("table", "json", "csv", "html")},
+        **{name: f"opcost.views.{name}:COMPARISON" for name in ("table", "json", "csv", "html", "notebook", "columns")},
         "md": "opcost.views.markdown:COMPARISON",
     },
     TRACES: {
@@ -63,7 +66,7 @@ OWN: dict[str, dict[str, str]] = {
         "pickle": "opcost.frontends.checkpoint.megengine:PICKLE",
     },
     SCAN_VIEWS: {
-        **{name: f"opcost.views.{name}:SCAN" for name in ("table", "json", "csv", "html")},
+        **{name: f"opcost.views.{name}:SCAN" for name in ("table", "json", "csv", "html", "notebook", "columns")},
         "md": "opcost.views.markdown:SCAN",
     },
 }

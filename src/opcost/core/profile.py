@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.cost import Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
+from opcost.core.units import format_time
 
 
 class Spread(NamedTuple):
@@ -15,6 +17,9 @@ class Spread(NamedTuple):
 
     host_self_ns: Sequence[int]
     device_ns: Sequence[int]
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 class Kernel(NamedTuple):
@@ -35,6 +40,9 @@ class Kernel(NamedTuple):
     """Of work without an operator in a profile of many ranks; the other work is of its operator's rank."""
     spread: Sequence[int] = ()
     """Of work that stands for many executions the duration of each, where it is known."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 class ProfileRow(NamedTuple):
@@ -71,6 +79,9 @@ class ProfileRow(NamedTuple):
     """Executions that this row stands for."""
     spread: Spread | None = None
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -87,6 +98,19 @@ class Profile:
     notes: tuple[Note, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
     """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", Listed(self.rows))
+        object.__setattr__(self, "unattributed", Listed(self.unattributed))
+
+    def __repr__(self) -> str:
+        return brief(self, self._said(), self.meta.get("source", ""))
+
+    def _said(self) -> list[str]:
+        """What a prompt tells of it."""
+        wall = "" if self.wall_ns is None else f"{format_time(self.wall_ns)} wall time"
+        runs = f"{self.runs} runs" if self.runs > 1 else ""
+        return [self.meta.get("format", ""), f"{len(self.rows):,} operators", runs, wall]
 
     @property
     def runs(self) -> int:

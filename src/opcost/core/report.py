@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
 from opcost.core.memory import Memory
+from opcost.core.plugin import VIEWS
+from opcost.core.shown import Shown
+from opcost.core.units import format_count
 from opcost.errors import UnknownName
 
 
@@ -24,6 +28,11 @@ class Row(NamedTuple):
     activations: int = 0
     """Elements of new memory that this operator wrote."""
     activation_bytes: int = 0
+
+    def __repr__(self) -> str:
+        price = ["no price"] if self.cost is None else costs_said(self.cost.macs, self.cost.flops)
+        shapes = " ".join(map(str, self.outs))
+        return brief(self, [*price, f"in {self.op.module}" if self.op.module else "", shapes], self.op.raw)
 
 
 class Stats(NamedTuple):
@@ -47,6 +56,9 @@ class Stats(NamedTuple):
 
     def __add__(self, other: Stats) -> Stats:  # type: ignore[override]
         return Stats._make(map(int.__add__, self, other))
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 STATS: tuple[str, ...] = Stats._fields
@@ -79,6 +91,9 @@ class ModuleCost:
     def parent(self) -> str | None:
         return self.path.rpartition(".")[0] if self.path else None
 
+    def __repr__(self) -> str:
+        return brief(self, [self.type, *stats_said(self.total)], self.path)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
@@ -96,6 +111,10 @@ class Parameter:
     @property
     def name(self) -> str:
         return self.names[0]
+
+    def __repr__(self) -> str:
+        shared = f"shared by {len(self.names)} names" if len(self.names) > 1 else ""
+        return brief(self, [f"{self.spec} {self.spec.dtype}", shared, "" if self.used else "unused"], self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +138,10 @@ class Coverage:
     def complete(self) -> bool:
         return not self.uncounted
 
+    def __repr__(self) -> str:
+        missed = sum(entry.count for entry in self.uncounted)
+        return brief(self, [f"{self.counted:,} operators counted", f"{missed:,} not" if missed else ""])
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -128,10 +151,15 @@ class Group:
     stats: Stats
     count: int
 
+    def __repr__(self) -> str:
+        return brief(self, [f"{self.count:,} times", *stats_said(self.stats)], self.key)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Shown):
     """The cost of one model. Print it, save it, or ask it."""
+
+    views: ClassVar[str] = VIEWS
 
     meta: Mapping[str, str]
     """Where it came from and under which conventions: source, framework, version, device, mode, causal, ..."""
@@ -154,6 +182,17 @@ class Report:
     """Every call of every module in the order of entry."""
     notes: tuple[Note, ...] = ()
     _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "modules", "parameters", "calls"):
+            found = getattr(self, name)
+            if isinstance(found, tuple):  # of a long run rows are made when they are asked for
+                object.__setattr__(self, name, Listed(found))
+
+    def __repr__(self) -> str:
+        missed = self.totals.uncounted
+        uncounted = f"{missed:,} operators not counted" if missed else ""
+        return brief(self, [*stats_said(self.totals), uncounted], self.meta.get("source", "") or self.modules[0].type)
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -231,30 +270,9 @@ class Report:
 
     # -- pictures: every view is a plug-in, found by name or suffix ---------------------------------------------
 
-    def __str__(self) -> str:
-        return self.render("table")
-
-    def _repr_html_(self) -> str | None:
-        from opcost.core.plugin import VIEWS, find
-
-        return self.render("html") if "html" in find(VIEWS) else None
-
-    def render(self, view: str = "table", **options: Any) -> str:
-        """The report as text in a named view: table, text, arch, json, csv, md, ..."""
-        from opcost.core.plugin import VIEWS, load
-
-        return str(load(VIEWS, view).render(self, **options))
-
     def arch(self, **options: Any) -> str:
         """The module tree as its author wrote it, with params, FLOPs and activations beside each module."""
         return self.render("arch", **options)
-
-    def save(self, path: str | PathLike[str], **options: Any) -> None:
-        """Write the report to a file; the suffix chooses the view. Whatever goes wrong, the old file is as it was."""
-        from opcost.core.plugin import view_for_suffix
-        from opcost.core.writing import write_text
-
-        write_text(path, view_for_suffix(path).render(self, **options))
 
     def write(self, out: IO[str], view: str = "table", **options: Any) -> None:
         """Write a named view to an open text file."""
@@ -262,7 +280,7 @@ class Report:
 
     def to_tensorboard(self, log_dir: str | PathLike[str], **options: Any) -> str:
         """Write the graph and the totals for TensorBoard into a folder; returns the path of the new file."""
-        from opcost.core.plugin import VIEWS, load
+        from opcost.core.plugin import load
 
         return str(load(VIEWS, "tensorboard").save(self, log_dir, **options))
 
@@ -303,9 +321,25 @@ def cost_of(stats: Stats) -> Cost:
     return Cost(stats.macs, stats.flops, stats.bytes_read, stats.bytes_written)
 
 
+def stats_said(stats: Stats) -> list[str]:
+    """The sums that a reader looks for first."""
+    params = f"{format_count(stats.params)} params" if stats.params else ""
+    return [params, *costs_said(stats.macs, stats.flops, bound=">=" if stats.uncounted else "")]
+
+
+def costs_said(macs: int, flops: int, bound: str = "") -> list[str]:
+    """Multiply-accumulates and operations with their units."""
+    return [f"{bound}{format_count(macs)} MACs", f"{bound}{_joined(format_count(flops))}FLOPs"]
+
+
+def _joined(number: str) -> str:
+    """`8.21 G` as it stands before a unit, and `12 ` where there is no thousandfold."""
+    return number if number[-1].isalpha() else f"{number} "
+
+
 def _ranked(sums: dict[str, Stats], counts: dict[str, int]) -> tuple[Group, ...]:
     groups = [Group(key, stats, counts[key]) for key, stats in sums.items()]
-    return tuple(sorted(groups, key=lambda g: (-g.stats.macs, -g.stats.flops, -g.stats.bytes_read, g.key)))
+    return Listed(sorted(groups, key=lambda g: (-g.stats.macs, -g.stats.flops, -g.stats.bytes_read, g.key)))
 
 
 def _replace_own(module: ModuleCost) -> ModuleCost:

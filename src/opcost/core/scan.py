@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.graph import Note
 from opcost.core.patterns import natural, patterns_of
+from opcost.core.plugin import SCAN_VIEWS
+from opcost.core.shown import Shown
+from opcost.core.units import format_bytes, format_count
 
 Role: TypeAlias = Literal["weight", "scale", "optimizer", "copy", "constant"]
 """`scale` is whatever a quantization needs beside its weights: scales, zero points, maps, shapes."""
@@ -42,6 +45,9 @@ class StoredTensor(NamedTuple):
     def type(self) -> str:
         """What it is called by where tensors are grouped by their types."""
         return _type(self.role, self.dtype, self.scheme)
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 def _type(role: Role, dtype: str, scheme: str) -> str:
@@ -101,10 +107,15 @@ class Group:
         """Stored bits per parameter, with scales."""
         return 8 * self.bytes / self.params if self.params else None
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(Shown):
     """A checkpoint: `print` it, ask its totals, group its tensors, `render` or `save` it."""
+
+    views: ClassVar[str] = SCAN_VIEWS
 
     source: str
     format: str
@@ -132,7 +143,7 @@ class Scan:
         )
 
     def _in_order(self, groups: Iterable[Group]) -> tuple[Group, ...]:
-        return tuple(groups if self.ordered else sorted(groups, key=lambda group: natural(group.name)))
+        return Listed(groups if self.ordered else sorted(groups, key=lambda group: natural(group.name)))
 
     def by_layer(self, depth: int = 1) -> tuple[Group, ...]:
         """Layers that differ by their number on one line: `model.layers.{0..79}.mlp.*`, cut so many words after it."""
@@ -155,23 +166,15 @@ class Scan:
             kind = (tensor.role, tensor.dtype, tensor.scheme)
             return kinds.get(kind) or kinds.setdefault(kind, _type(*kind))
 
-        return tuple(sorted(_grouped(self.tensors, key), key=lambda group: -group.bytes))
+        return Listed(sorted(_grouped(self.tensors, key), key=lambda group: -group.bytes))
 
-    def __str__(self) -> str:
-        return self.render("table")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tensors", Listed(self.tensors))
 
-    def render(self, view: str = "table", **options: Any) -> str:
-        """The checkpoint as text: table, json, csv, md, html."""
-        from opcost.core.plugin import SCAN_VIEWS, load
-
-        return str(load(SCAN_VIEWS, view).render(self, **options))
-
-    def save(self, path: str | PathLike[str], **options: Any) -> None:
-        """Write it to a file; the suffix chooses the view."""
-        from opcost.core.plugin import SCAN_VIEWS, view_for_suffix
-        from opcost.core.writing import write_text
-
-        write_text(path, view_for_suffix(path, SCAN_VIEWS).render(self, **options))
+    def __repr__(self) -> str:
+        totals = self.totals
+        held = [f"{totals.tensors:,} tensors", f"{format_count(totals.params)} params", format_bytes(totals.bytes)]
+        return brief(self, [self.format, *held], self.source)
 
 
 def totals_of(tensors: Iterable[StoredTensor], experts: Experts | None = None) -> Totals:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar, overload
 
+from opcost.core.brief import brief_sequence
 from opcost.core.graph import Attrs, Op, Role, TensorSpec, Value
 
 
@@ -217,7 +218,7 @@ class Expanded(Sequence[T_co], Generic[T_co]):
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return repr(tuple(self))
+        return brief_sequence(self)
 
 
 class PatternedOps(Expanded[Op]):

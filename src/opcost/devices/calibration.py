@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcost.core import document
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.document import Number, entries, entry
 from opcost.core.graph import Attrs, TensorSpec
 
 SCHEMA = "opcost.calibration/1"
 
-HOST = "cpu"
-"""What a processor is called; each is another, and only its own calibration tells of it."""
 SHIPPED = ("h200",)
 """Devices whose calibration comes with the package."""
 
@@ -42,6 +41,9 @@ class Measured(NamedTuple):
     workspace: int = 0
     """Bytes taken while it runs, beyond what it hands back."""
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
@@ -54,6 +56,12 @@ class Calibration:
     position: int
     """How many cases of the plan are done: a calibration that was broken off goes on from here."""
     rows: tuple[Measured, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", Listed(self.rows))
+
+    def __repr__(self) -> str:
+        return brief(self, [f"{len(self.rows):,} operators timed", self.meta.get("made", "")], self.device)
 
 
 class _Rows(document.Columns):

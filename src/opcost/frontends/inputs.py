@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from opcost.core.dtype import BITS
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.options import Sizes
+from opcost.frontends.options import Precision, Sizes
 from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"
@@ -91,6 +91,24 @@ def parse_dtype(wanted: object) -> str:
     if name not in BITS:
         raise UnknownName("element type", name, (*BITS, *ALIASES))
     return name
+
+
+_WHOLE = ("float32", "bfloat16", "float16")
+_MIXED = {"bf16-mixed": "bfloat16", "fp16-mixed": "float16"}
+
+
+def parse_precision(wanted: object, like: str | None) -> Precision:
+    """A precision by its name, mixed ones as on this type of device; one that is known already stays as it is."""
+    if isinstance(wanted, Precision):
+        return wanted
+    if wanted is None:
+        return Precision()
+    if wanted in _MIXED:
+        return Precision(autocast=_MIXED[str(wanted)], like=like)
+    name = str(wanted).removeprefix("torch.")
+    if (dtype := ALIASES.get(name, name)) not in _WHOLE:
+        raise UnknownName("precision", name, (*_WHOLE, *_MIXED))
+    return Precision(dtype=dtype)
 
 
 def spelled_out(shapes: Any, dtypes: Any) -> tuple[Any, Any]:
@@ -289,7 +307,7 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
         )
     extents = {name: list(shape) for name, shape in stored.items()}
     for asked, size in sizes._asdict().items():
-        rank, places = _PLACES[asked]
+        rank, places = PLACES[asked]
         changed = [
             shape for shape in extents.values() if size is not None and (len(shape) == rank or (shape and not rank))
         ]
@@ -304,7 +322,7 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
     return {name: tuple(shape) for name, shape in extents.items()}
 
 
-_PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
+PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
 """Where a size stands in the shapes with so many extents; 0: of any number."""
 
 

@@ -76,6 +76,44 @@ class Text(NamedTuple):
         return f"decode of {self.decode} after {self.cache}{cache}"
 
 
+class Precision(NamedTuple):
+    """The numbers in which a model computes; None: those that it has."""
+
+    dtype: str | None = None
+    """The model and its floating inputs are of this element type."""
+    autocast: str | None = None
+    """The weights stay as they are, and forward runs under autocast to this type."""
+    like: str | None = None
+    """The type of device whose rules autocast follows; None: the one where the model lies."""
+
+
+ZeroGrad: TypeAlias = Literal["none", "zero"]
+
+
+class Step(NamedTuple):
+    """How a training step is run."""
+
+    checkpoint: tuple[str, ...] = ()
+    """Patterns of the paths of modules whose activations are not kept but computed again."""
+    accumulate: int = 1
+    """Passes forward and backward before the parameters are updated."""
+    zero_grad: ZeroGrad = "none"
+    """What becomes of gradients after the update: none, or zeros that stay."""
+
+    def check(self, *, backward: bool) -> None:
+        """Raise for a step that there is not."""
+        if not isinstance(self.accumulate, int) or isinstance(self.accumulate, bool) or self.accumulate < 1:
+            raise InputError(f"accumulate is {self.accumulate!r}; it must be a whole number above zero")
+        if self.zero_grad not in get_args(ZeroGrad):
+            raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
+        if self != Step() and not backward:
+            told = next(name for name, value in self._asdict().items() if value != getattr(Step(), name))
+            raise InputError(
+                f"{told} is about a training step, and no backward pass is counted",
+                hint="add backward=True or an optimizer (on the command line --backward, --optimizer)",
+            )
+
+
 def refuse_running(options: CountOptions, what: str) -> None:
     """Raise where something is asked that only a run of the model could tell; `what` says that it is a file, and which."""
     for asked, wanted in (
@@ -159,9 +197,12 @@ class CountOptions:
     """A pass of a language model that makes its own inputs."""
     dtype: str | None = None
     """To count the model, and inputs that are made for it, in this floating element type."""
+    precision: Precision = field(default_factory=Precision)
+    """Whether inputs that were given are of that type too, or autocast is at work."""
     backward: bool = False
     optimizer: Any = None
     """True for SGD, the name of a class in `torch.optim`, or a function of the parameters that makes one."""
+    step: Step = field(default_factory=Step)
     real: bool | None = None
     """Run the model on its own weights instead of without data; None: where it asks for values that only they could tell."""
     remake: Callable[[], Any] | None = None
@@ -177,3 +218,28 @@ class CountOptions:
         check_mode(self.mode)
         self.sizes.check()
         self.text.check()
+        self.step.check(backward=self.trains)
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a backward pass."""
+        return self.backward or bool(self.optimizer)
+
+    @property
+    def runs_otherwise(self) -> bool:
+        """Whether it is told of a run what no file could tell."""
+        return self.precision.autocast is not None or self.step != Step()
+
+
+def check_runs(frontend: Told, options: CountOptions) -> None:
+    """Raise for what only a run of a model could tell, where nothing is run."""
+    if any(options.text) and "text" not in frontend.understands:
+        raise InputError(
+            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
+        )
+    if options.runs_otherwise and "running" not in frontend.understands:
+        raise InputError(
+            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="count the code that makes the model: path/to/file.py:Net",
+        )

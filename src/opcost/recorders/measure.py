@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opcost.core.brief import brief
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError
 from opcost.recorders.allocated import allocated_by
@@ -44,6 +45,11 @@ class Measurement:
     def throughput_per_s(self) -> float:
         """Items per second, one call after the other."""
         return self.items * len(self.durations_ns) * 1e9 / max(sum(self.durations_ns), 1)
+
+    def __repr__(self) -> str:
+        memory = [f"{format_bytes(size)} on {device}" for device, size in self.memory_bytes.items()]
+        calls = f"{len(self.durations_ns):,} calls"
+        return brief(self, [format_time(self.latency_ns), f"{self.throughput_per_s:,.1f} per second", calls, *memory])
 
     def __str__(self) -> str:
         p10, p50, p90, p99 = (format_time(self.percentile_ns(p)) for p in (10, 50, 90, 99))

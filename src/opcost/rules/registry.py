@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from opcost.core.brief import brief_record
 from opcost.core.cost import FLOPS_PER_COMPLEX_MAC, FLOPS_PER_MAC, Cost
 from opcost.core.dtype import COMPLEX
 from opcost.core.graph import NO_ATTRS, Attr, Attrs, TensorSpec
@@ -36,6 +37,9 @@ class OpView:
     convention: Convention = DEFAULT
     reads: int | None = None
     """Bytes of the distinct inputs; worked out from `ins` where the caller knows no better."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
     def get(self, name: str, default: Attr = None) -> Attr:
         return self.attrs.get(name, default)

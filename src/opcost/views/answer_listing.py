@@ -12,13 +12,13 @@ _NAMES = ("name", "module", "kernel")
 NUMBERS = (
     "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
     "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "priced_ns", "unpriced", "unpriced_share", "launches",
-    "delay_ns", "delay_p90_ns",
+    "delay_ns", "delay_p90_ns", "ideal_ns",
 )  # fmt: skip
 """What programs are told of every line, nothing rounded."""
 RANKED = (
-    "time", "share", "count", "of_peak_flops", "of_peak_bandwidth", "flops", "unpriced", "bandwidth", "cumulative", "note",
-    "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches", "per_call",
-    "delay", "delay_p90", "top_kernel",
+    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "unpriced", "bandwidth", "cumulative",
+    "note", "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches",
+    "per_call", "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
 """Columns after the labels, in the order in which they are given room."""
 
@@ -57,6 +57,7 @@ def list_records(answer: Answer) -> Listing:
         Column(name="in_shapes", title="input", unit="shapes", of=_of("ins")),
         Column(name="out_shapes", title="output", unit="shapes", of=_of("outs")),
         Column(name="kernel", title="kernel", unit="text", of=_top_kernel),
+        *((_BOUND,) if "bound" not in labels else ()),
     )
     return Listing(columns=columns, lines=_lines(answer, columns))
 
@@ -83,7 +84,10 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
             Column(name=f"p{percent:g}", title=f"p{percent:g}", unit="time", of=_percentile(place))
             for place, percent in enumerate(answer.percentiles)
         ),
-        Column(name="computation", title="FLOPs", unit="count", of=_of("computation"), dull=(None, ""), priced=True),
+        *((_BOUND,) if "bound" not in labels else ()),
+        Column(
+            name="computation", title="computation", unit="count", of=_of("computation"), dull=(None, ""), priced=True
+        ),
         Column(name="flops", title="FLOP/s", unit="flop/s", of=_of("flops"), dull=(None, 0.0)),
         Column(name="of_peak_flops", title="% of peak", unit="share", of=_or_empty("of_peak_flops"), dull=("", None)),
         Column(name="unpriced", title="% unpriced", unit="share", of=_of("unpriced_share"), dull=(None, 0, 1)),
@@ -156,6 +160,14 @@ def _whole(value: Any) -> Any:
 def _is_percentile(name: str) -> bool:
     return name[:1] == "p" and name[1:2].isdecimal()
 
+
+_BOUND = Column(
+    name="bound",
+    title="bound",
+    unit="text",
+    of=lambda line: line.bound if line.role in ("row", "unattributed") else "",
+    dull=("",),
+)
 
 _ROLES: dict[str, Role] = {
     "row": "row",

@@ -7,7 +7,7 @@ from opcost.core.units import format_time
 from opcost.views.answer_listing import list_answer
 from opcost.views.options import AnswerOptions
 from opcost.views.page import Page
-from opcost.views.summary import LONG_LINE, Summary, held
+from opcost.views.summary import LONG_LINE, Section, Summary, held
 from opcost.wording import shortened, some
 
 MANY_SAID = 64
@@ -17,8 +17,25 @@ MANY_SAID = 64
 def answer_page(answer: Answer, options: AnswerOptions) -> Page:
     """The lines, where they are from, and what they must be seen against."""
     heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')}){runs_text(answer)}"
-    summary = Summary(heading=(heading, *verdict_lines(answer)), seen_against=tuple(summary_lines(answer)))
+    summary = Summary(
+        heading=(heading, *verdict_lines(answer)),
+        seen_against=tuple(summary_lines(answer)),
+        sections=gain_sections(answer),
+    )
     return Page(list_answer(answer, options.columns), summary)
+
+
+def gain_sections(answer: Answer) -> tuple[Section, ...]:
+    """What could be won back, the most first, and how to see it."""
+    if not answer.gains:
+        return ()
+    whole = "each step" if any(use.steps for use in answer.devices) else "the trace"
+    lines = tuple(
+        f"{number}. {held_time(gain.time_ns)} ({held(_percent(gain.share, 1))}) {gain.what}: "
+        f"{held(f'opcost analyze TRACE {gain.command}')}"
+        for number, gain in enumerate(answer.gains, 1)
+    )
+    return (Section(f"to be won back of {whole}, at the most", lines),)
 
 
 def summary_lines(answer: Answer) -> list[str]:
@@ -27,24 +44,24 @@ def summary_lines(answer: Answer) -> list[str]:
     totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
     known = [f"{name} time {held_time(value)}" for name, value in totals if value is not None]
     total = next((line for line in answer.lines if line.role == "total"), None)
+    if answer.unattributed_ns:
+        known.append(f"unattributed {held_time(answer.unattributed_ns)}")
     if total is not None and total.computation is not None and total.unpriced_share:
         known.append(f"{held(f'{100 * total.unpriced_share:.1f} %')} of the {answer.side} time without a price")
     if known:
         said.append(" · ".join(known))
-    if answer.unattributed_ns:
-        said.append(f"unattributed device time {held_time(answer.unattributed_ns)}")
-    uses: list[str] = []
-    for use in answer.devices:
-        overlap = f"overlap {held_time(use.overlap_ns)}"
-        kernels = f", {use.kernels:,} kernels, median {held_time(use.median_ns)}" if use.kernels else ""
-        uses.append(f"{_whose(use, answer)}: {overlap}{kernels}")
-        if use.launches:
-            uses.append(f"{_whose(use, answer)}: {launches_text(use)}")
-    said += some(uses, MANY_SAID, kind="lines about devices")
+    said += some([_kernels_text(use, answer) for use in answer.devices], MANY_SAID, kind="lines about devices")
     if answer.peak:
         said.append(f"peaks of {answer.peak}")
     said += some([shortened(note.text, LONG_LINE) for note in answer.notes], MANY_SAID, kind="notes")
     return said
+
+
+def _kernels_text(use: Busy, answer: Answer) -> str:
+    kernels = f"{use.kernels:,} kernels, median {held_time(use.median_ns)}"
+    overlap = f", overlap {held_time(use.overlap_ns)}" if use.overlap_ns else ""
+    launches = f", {launches_text(use)}" if use.launches else ""
+    return f"{_whose(use, answer)}: {kernels}{overlap}{launches}"
 
 
 def runs_text(answer: Answer) -> str:
@@ -62,19 +79,13 @@ def verdict_lines(answer: Answer) -> list[str]:
 def _verdict(use: Busy, answer: Answer) -> str:
     """How a device spent its time, and what it lost: each as a share of the time from its first kernel to its last."""
     busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
-    idle = _shares(
-        use,
-        {
-            "host-bound": use.idle_host_ns,
-            "after synchronisation": use.idle_synchronised_ns,
-            "waiting for input": use.idle_input_ns,
-            "launch latency": use.idle_launch_ns,
-        },
-    )
+    idle = _shares(use, use.idle_causes)
     said = f"{_whose(use, answer)}: busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}{busy}, idle "
     said += f"{held(_percent(use.idle_ns, use.span_ns))}{idle}"
     if use.step_ns is not None and use.first_step_ns is not None:
         first = f", the first {held_time(use.first_step_ns)}" if use.steps > 1 else ""
+        if use.steps > 2 and use.least_step_ns is not None and use.most_step_ns is not None:
+            first = f", {held_time(use.least_step_ns)} to {held_time(use.most_step_ns)}{first}"
         said += f"; step {held_time(use.step_ns)} ({use.steps} step{'s' * (use.steps > 1)}{first})"
     return said
 
@@ -106,5 +117,5 @@ def held_time(ns: float) -> str:
     return held(format_time(round(ns)))
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "0 %"

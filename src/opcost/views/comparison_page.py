@@ -9,7 +9,7 @@ from typing import Any
 from opcost.core.comparison import Comparison, Entry, Part
 from opcost.core.harmless import printable
 from opcost.core.quantity import QUANTITIES, Quantity
-from opcost.views.cell import width_of
+from opcost.views.cell import format_value, width_of
 from opcost.views.listing import Amount, Column, Line, Listing, Value
 from opcost.views.options import NumberOptions
 from opcost.views.page import Page, Titled
@@ -18,7 +18,13 @@ from opcost.wording import shortened, some
 
 LONGEST_TITLE = 18
 """Letters of a source's name above its column; the whole name stands in the heading."""
-_PARTS: dict[Part, str] = {"kind": "by kind", "module": "by module", "operator": "by module, type and shapes"}
+_PARTS: dict[Part, str] = {
+    "kind": "by kind",
+    "module": "by module",
+    "operator": "by module, type and shapes",
+    "type": "by operator",
+    "kernel": "by kernel",
+}
 _NO_LISTING = Listing(columns=(), lines=())
 
 
@@ -36,7 +42,7 @@ def comparison_page(comparison: Comparison, options: ComparisonOptions) -> Page:
         return _changes_page(comparison, options)
     totals = [entry for entry in comparison.of_part("total") if any(entry.amounts)]
     further = [
-        Titled(_PARTS[part], _limited(_side_by_side(comparison, found), options.top))
+        Titled(_PARTS[part], limited(_side_by_side(comparison, found), options.top))
         for part in _PARTS
         if (found := list(comparison.of_part(part)))
     ]
@@ -80,15 +86,41 @@ def _changes_page(comparison: Comparison, options: ComparisonOptions) -> Page:
         return Page(_NO_LISTING, Summary(heading=heading, seen_against=("no difference",)))
     totals = [entry for entry in comparison.of_part("total") if entry.changed]
     further = []
-    for part in ("kind", "module", "operator"):
+    for part, title in _PARTS.items():
         if found := list(comparison.of_part(part)):
-            table = _times(found) if part == "operator" else _differences(found)
+            table = _times(found) if found[0].quantity.name in ("time", "calls") else _differences(found)
             # Operators that were matched by their kind have no shapes to tell.
-            title = "by module and kind" if part == "operator" and not any(e.detail for e in found) else _PARTS[part]
-            further.append(Titled(title, _limited(table, options.top)))
+            by_kind = part == "operator" and not any(entry.detail for entry in found)
+            further.append(Titled("by module and kind" if by_kind else title, limited(table, options.top)))
     listing = listed([plain_column("quantity", "", of=lambda entry: entry.quantity.title), *_BOTH], totals)
-    summary = Summary(heading=heading, seen_against=() if totals else ("the totals are the same",))
+    summary = Summary(heading=heading, seen_against=_explained(comparison) if totals else ("the totals are the same",))
     return Page(listing if totals else _NO_LISTING, summary, tuple(further))
+
+
+LONG_NAME = 40
+EXPLAINING = 3
+"""The largest changes that are named beside what they are of the whole."""
+
+
+def _explained(comparison: Comparison) -> tuple[str, ...]:
+    """How much of a change in time the largest changes make up."""
+    whole = next((entry.difference for entry in comparison.of_part("total") if entry.quantity.name == "time"), None)
+    if not whole:
+        return ()
+    parts = [entry for part in _PARTS for entry in comparison.of_part(part) if entry.quantity.name == "time"]
+    largest = sorted(parts, key=lambda entry: -abs(entry.difference or 0))[:EXPLAINING]
+    named = ", ".join(f"{_begun(entry.type or _name(entry))} {_signed(entry)}" for entry in largest)
+    share = 100 * sum(entry.difference or 0 for entry in largest) / whole
+    return (f"the largest changes are {share:.0f} % of the whole: {named}",)
+
+
+def _begun(name: str) -> str:
+    return name if len(name) <= LONG_NAME else f"{name[:LONG_NAME]}…"
+
+
+def _signed(entry: Entry) -> str:
+    told = _difference(entry)
+    return format_value(told, _BOTH[2]) if told else ""
 
 
 def _differences(entries: Sequence[Entry]) -> Listing:
@@ -123,14 +155,17 @@ def _times(entries: Sequence[Entry]) -> Listing:
         read = column.of
         return replace(column, of=lambda line: read(line["time"]) if "time" in line else "")
 
+    part = entries[0].part
+    named = "module" if part == "operator" else part
+    typed = any(entry.type for entry in entries)
     columns = [
-        plain_column("module", unit="name", of=_of_first(_name)),
-        plain_column("type", of=_of_first(lambda entry: entry.type)),
+        plain_column(named, unit="name", of=_of_first(_name)),
+        *((plain_column("type", of=_of_first(lambda entry: entry.type)),) if named == "module" and typed else ()),
         plain_column("shapes", of=_of_first(lambda entry: entry.detail), dull=("",)),
         *map(of_time, _BOTH),
         plain_column("calls", unit="number", of=_difference_in("calls"), dull=("",)),
     ]
-    ranked = ("module", "difference", "type", "before", "after", "relative", "shapes", "calls")
+    ranked = (named, "difference", "type", "before", "after", "relative", "shapes", "calls")
     return replace(listed(columns, list(lines.values())), ranked=ranked)
 
 
@@ -211,12 +246,15 @@ def listed(columns: Sequence[Column], lines: Iterable[Any], remarks: tuple[str, 
     return Listing(columns=tuple(columns), lines=drawn, remarks=remarks)
 
 
-def _limited(listing: Listing, top: int | None) -> Listing:
-    more = 0 if top is None else len(listing.lines) - top
+def limited(listing: Listing, top: int | None) -> Listing:
+    """The first lines of a table, and how many more there are; what they add up to stays."""
+    rows = [line for line in listing.lines if line.role == "row"]
+    more = 0 if top is None else len(rows) - top
     if top is None or more <= 0:
         return listing
+    sums = [line for line in listing.lines if line.role != "row"]
     said = f"and {more:,} more {'line' if more == 1 else 'lines'}"
-    return replace(listing, lines=listing.lines[:top], remarks=(*listing.remarks, said))
+    return replace(listing, lines=(*rows[:top], *sums), remarks=(*listing.remarks, said))
 
 
 # -- around the tables ----------------------------------------------------------------------------------------------------

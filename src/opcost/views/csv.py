@@ -14,9 +14,9 @@ from opcost.core.answer import Answer
 from opcost.core.harmless import csv_cell
 from opcost.core.report import Report
 from opcost.core.scan import Scan
-from opcost.views.answer_listing import list_records
+from opcost.views.answer_listing import list_answer, list_records
 from opcost.views.compared import records_of
-from opcost.views.listing import Listing, Value
+from opcost.views.listing import Columns, Listing, Value
 from opcost.views.report_columns import By, columns_of
 from opcost.views.report_listing import ListingOptions, list_report
 from opcost.views.scan_listing import list_tensors
@@ -38,7 +38,8 @@ class RecordOptions:
     """There is nothing to choose: all lines with all that is known of them."""
 
 
-def _of_report(report: Report, options: CsvOptions) -> Listing:
+def records_of_report(report: Report, options: CsvOptions) -> Listing:
+    """All columns of every line, unless told otherwise."""
     # A path says what a label in a tree and a note say, and each of these can still be asked for.
     left_out = ("module", "note") if options.by == "module" else ()
     usual = [name for name in columns_of(options.by, 0) if name not in left_out]
@@ -47,8 +48,15 @@ def _of_report(report: Report, options: CsvOptions) -> Listing:
     return replace(listing, lines=tuple(line for line in listing.lines if line.role != "total"))
 
 
-def _of_answer(answer: Answer, options: RecordOptions) -> Listing:
-    return list_records(answer)
+@dataclass(frozen=True, kw_only=True)
+class AnswerRecordOptions:
+    """Which columns of an answer; without a word all that is known of every line."""
+
+    columns: Columns = None
+
+
+def _of_answer(answer: Answer, options: AnswerRecordOptions) -> Listing:
+    return list_records(answer) if options.columns is None else list_answer(answer, options.columns)
 
 
 def _of_comparison(subject: Subject, options: RecordOptions) -> Listing:
@@ -84,7 +92,7 @@ def _texts(values: Iterable[Value]) -> list[str]:
     return texts
 
 
-REPORT: ReportView = View(name="csv", suffix=".csv", options=CsvOptions, build=_of_report, write=_write)
-ANSWER: ProfileView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_answer, write=_write)
+REPORT: ReportView = View(name="csv", suffix=".csv", options=CsvOptions, build=records_of_report, write=_write)
+ANSWER: ProfileView = View(name="csv", suffix=".csv", options=AnswerRecordOptions, build=_of_answer, write=_write)
 COMPARISON: ComparisonView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_comparison, write=_write)
 SCAN: ScanView = View(name="csv", suffix=".csv", options=RecordOptions, build=_of_scan, write=_write)

@@ -13,8 +13,9 @@ from opcost.core.harmless import json_text
 from opcost.core.report import Report
 from opcost.core.scan import By, Scan
 from opcost.core.schema import to_dict
-from opcost.views.answer_listing import NUMBERS
+from opcost.views.answer_listing import NUMBERS, list_answer
 from opcost.views.compared import data_of
+from opcost.views.listing import Columns, Value
 from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, Subject, View
 
 ANSWER_SCHEMA = "opcost.answer/1"
@@ -41,7 +42,14 @@ def _of_report(report: Report, options: JsonOptions) -> dict[str, Any]:
     return to_dict(report)
 
 
-def _of_answer(answer: Answer, options: JsonOptions) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class AnswerJsonOptions(ShortJsonOptions):
+    """The same, and which columns of the lines; without a word all that is known of them."""
+
+    columns: Columns = None
+
+
+def _of_answer(answer: Answer, options: AnswerJsonOptions) -> dict[str, Any]:
     return {
         "schema": ANSWER_SCHEMA,
         "meta": dict(answer.meta),
@@ -57,10 +65,26 @@ def _of_answer(answer: Answer, options: JsonOptions) -> dict[str, Any]:
         "runs": answer.runs,
         "is_per_run": answer.is_per_run,
         "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
+        "gains": [gain._asdict() for gain in answer.gains],
         "peak": answer.peak,
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
-        "lines": [_line(line) for line in answer.lines],
+        "lines": [_line(line) for line in answer.lines]
+        if options.columns is None
+        else _chosen(answer, options.columns),
     }
+
+
+def _chosen(answer: Answer, columns: Columns) -> list[dict[str, Any]]:
+    listing = list_answer(answer, columns)
+    return [
+        {"role": line.role}
+        | {column.name: _plain(value) for column, value in zip(listing.columns, shown.values, strict=True)}
+        for line, shown in zip(answer.lines, listing.lines, strict=True)
+    ]
+
+
+def _plain(value: Value) -> Any:
+    return list(map(str, value)) if isinstance(value, tuple) else value
 
 
 def _of_comparison(subject: Subject, options: JsonOptions) -> dict[str, Any]:
@@ -74,6 +98,7 @@ def _line(line: AnswerLine) -> dict[str, Any]:
         **{name: getattr(line, name) for name in NUMBERS},
         "percentiles_ns": list(line.percentiles),
         "above_peak": line.above_peak,
+        "bound": line.bound,
         "in_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.ins],
         "in_dtypes": [spec.dtype for spec in line.ins],
         "out_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.outs],
@@ -115,7 +140,7 @@ def _write(data: dict[str, Any], options: JsonOptions) -> str:
 
 
 REPORT: ReportView = View(name="json", suffix=".json", options=JsonOptions, build=_of_report, write=_write)
-ANSWER: ProfileView = View(name="json", suffix=".json", options=ShortJsonOptions, build=_of_answer, write=_write)
+ANSWER: ProfileView = View(name="json", suffix=".json", options=AnswerJsonOptions, build=_of_answer, write=_write)
 COMPARISON: ComparisonView = View(
     name="json", suffix=".json", options=ShortJsonOptions, build=_of_comparison, write=_write
 )

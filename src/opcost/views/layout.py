@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from opcost.core.spelling import ASCII
 from opcost.views.cell import NOTHING, cut, cut_shapes, listing_texts, pad, width_of, wrap
 from opcost.views.listing import Column, Line, Listing
 
@@ -32,10 +33,6 @@ _COMFORT = {"name": 28, "text": 14, "shapes": 24}
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
 _STYLES: dict[str, Style] = {"name": "name", "text": "text", "shapes": "text"}
 
-_ASCII = str.maketrans(
-    {"│": "|", "├": "|", "└": "`", "─": "-", "…": "~", "·": "-", "×": "x", "≥": ">", "–": "-", "µ": "u", "\u00a0": " "}
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
@@ -50,7 +47,7 @@ class Drawing:
         """The text in the characters that are allowed, one for one."""
         if not self.ascii or text.isascii():
             return text
-        return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+        return text.translate(ASCII).encode("ascii", "replace").decode("ascii")
 
 
 class _Candidate(NamedTuple):
@@ -80,7 +77,8 @@ def draw_listing(listing: Listing, how: Drawing) -> Drawn:
     if totals:
         drawn += [rule, *totals]
     if left_out:
-        drawn += [[Piece(line, "warn")] for line in wrap(f"no room for {', '.join(left_out)}", how.width)]
+        asked: Style = "faint" if listing.ranked else "warn"
+        drawn += [[Piece(line, asked)] for line in wrap(f"no room for {', '.join(left_out)}", how.width)]
     return drawn
 
 
@@ -108,7 +106,7 @@ def _measure(listing: Listing, how: Drawing) -> list[_Candidate]:
 
 
 def _fit(measured: list[_Candidate], ranked: Sequence[str], width: int) -> tuple[list[_Candidate], list[str]]:
-    """The columns that have room, in their order, and the names of those that were asked for but have none."""
+    """The columns that have room, in their order, and the names of those that have none."""
     if not ranked:
         used = -len(GAP)
         for place, candidate in enumerate(measured):
@@ -125,7 +123,8 @@ def _fit(measured: list[_Candidate], ranked: Sequence[str], width: int) -> tuple
         if used + more <= width:
             used += more
             taken.add(name)
-    return [candidate for candidate in measured if candidate.column.name in taken], []
+    left_out = [name for name in order if name not in taken]
+    return [candidate for candidate in measured if candidate.column.name in taken], left_out
 
 
 def _share_room(chosen: list[_Candidate], width: int) -> list[int]:

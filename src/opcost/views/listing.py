@@ -105,8 +105,14 @@ def choose_columns(wanted: str | Sequence[str], known: Mapping[str, Column]) -> 
 
 
 def find_column(name: str, known: Mapping[str, Column]) -> Column:
-    """The column of this name, however it is spelt."""
-    key = name.strip().lower().replace(" ", "_").replace("-", "_")
+    """The column of this name, or with this header, however it is spelt."""
+    key = _spelt(name)
+    if key not in known:
+        key = next((each for each, column in known.items() if _spelt(column.title) == key), key)
     if key not in known:
         raise UnknownName("column", name.strip(), known)
     return known[key]
+
+
+def _spelt(name: str) -> str:
+    return name.strip().lower().replace(" ", "_").replace("-", "_")

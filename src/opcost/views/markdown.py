@@ -53,12 +53,12 @@ def _write(page: Page, options: NumberOptions) -> str:
         _table([("total", "", "exact"), *totals], "lrr") if totals else [],
         _table(phase_rows(summary.phases), "lrrrr") if summary.phases else [],
         [markdown_text(" · ".join(summary.conventions))] if summary.conventions else [],
-        _bullets(summary.seen_against),
     ]
     for section in summary.sections:
         parts.append([f"**{markdown_text(section.title)}**"])
         parts.append(_bullets(section.lines))
         parts.append([markdown_text(section.hint)] if section.hint else [])
+    parts.append(_bullets(summary.seen_against))
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 

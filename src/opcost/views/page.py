@@ -50,8 +50,8 @@ def draw_page(page: Page, how: Drawing) -> Drawn:
         _draw_totals(summary.quantities, width),
         _draw_phases(summary, width),
         _lines([" · ".join(map(held, summary.conventions))], width, "faint"),
-        _lines(summary.seen_against, width, "text", indent=2),
         *(_draw_section(section, width) for section in summary.sections),
+        _lines(summary.seen_against, width, "text", indent=2),
     ]
     drawn: Drawn = []
     for part in filter(None, parts):

@@ -10,8 +10,11 @@ from opcost.core.answer import Answer
 from opcost.core.budget import Verdict
 from opcost.core.collector import without_collector
 from opcost.core.comparison import Comparison
+from opcost.core.fit import Fit
 from opcost.core.report import Report
 from opcost.core.scan import Scan
+from opcost.core.sheet import Sheet
+from opcost.core.sweep import Sweep
 from opcost.errors import UnknownName
 
 Subject_contra = TypeVar("Subject_contra", contravariant=True)
@@ -41,9 +44,10 @@ class Renders(Protocol[Subject_contra]):
 ReportView: TypeAlias = Renders[Report]
 ProfileView: TypeAlias = Renders[Answer]
 """Shows what was asked of a profile."""
-Subject: TypeAlias = "Comparison | Verdict"
+Subject: TypeAlias = "Comparison | Verdict | Fit | Sweep | Sheet"
 ComparisonView: TypeAlias = Renders[Subject]
-"""Shows several models side by side, what differs between two, or whether models keep to their budgets."""
+"""Shows several models side by side, what differs between two, whether models keep to their budgets, what sizes do to one, or
+tables about a profile."""
 ScanView: TypeAlias = Renders[Scan]
 """Shows what a checkpoint holds."""
 
@@ -65,6 +69,10 @@ class View(Generic[Subject_contra, Options, Data]):
         chosen = self.choose(**options)
         with without_collector():
             return self.write(self.build(subject, chosen), chosen)
+
+    def data(self, subject: Subject_contra, /, **options: Any) -> Data:
+        """It as the plain data that is written."""
+        return self.build(subject, self.choose(**options))
 
     def choose(self, **options: Any) -> Options:
         """The options of this view with some of them set by name."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from opcost.analysis.growth import Weights, weights
 from opcost.core.cost import Cost
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
@@ -39,17 +39,17 @@ class Piece(NamedTuple):
 
     def at(self, tokens: int) -> Report:
         """The step against a cache of so many tokens."""
-        rows = _between(self.low.rows, self.high.rows, self._share(tokens))
+        rows = _between(self.low.rows, self.high.rows, self._weights(tokens))
         if rows is None:
             raise OpcostError(f"the step against {tokens} tokens is not between those of {self.first} and {self.last}")
         return replace(self.low, rows=tuple(rows))
 
-    def _share(self, tokens: int) -> Fraction:
-        return Fraction(tokens - self.first, max(1, self.last - self.first))
+    def _weights(self, tokens: int) -> Weights:
+        return weights((self.first, self.last) if self.first < self.last else (self.first, self.first + 1), tokens)
 
     def holds(self, tokens: int, report: Report) -> bool:
         """Whether a step that was counted is the one that the lines tell."""
-        rows = _between(self.low.rows, self.high.rows, self._share(tokens))
+        rows = _between(self.low.rows, self.high.rows, self._weights(tokens))
         return rows is not None and _alike(rows, report.rows)
 
     def samples(self, most: int) -> tuple[tuple[int, int], ...]:
@@ -116,13 +116,13 @@ def _alike(told: Sequence[Row], counted: Sequence[Row]) -> bool:
     )
 
 
-def _between(low: Sequence[Row], high: Sequence[Row], share: Fraction) -> list[Row] | None:
-    """The rows at this share of the way; None where both are not rows of the same operators."""
+def _between(low: Sequence[Row], high: Sequence[Row], on: Weights) -> list[Row] | None:
+    """The rows there; None where both are not rows of the same operators."""
     if len(low) != len(high):
         return None
     found = []
     for a, b in zip(low, high, strict=True):
-        row = a if _same(a, b) else _row(a, b, share)
+        row = a if _same(a, b) else _row(a, b, on)
         if row is None:
             return None
         found.append(row)
@@ -139,43 +139,43 @@ class _NoLine(Exception):
     """Two rows are not ends of a line of whole numbers."""
 
 
-def _row(a: Row, b: Row, share: Fraction) -> Row | None:
+def _row(a: Row, b: Row, on: Weights) -> Row | None:
     if (a.op.raw, a.op.kind, a.op.module, a.op.repeat) != (b.op.raw, b.op.kind, b.op.module, b.op.repeat):
         return None
     try:
-        attrs = {name: _number(value, b.op.attrs.get(name), share) for name, value in a.op.attrs.items()}
+        attrs = {name: _number(value, b.op.attrs.get(name), on) for name, value in a.op.attrs.items()}
         cost = None
         if a.cost is not None and b.cost is not None:
-            cost = Cost(*(_number(x, y, share) for x, y in zip(_parts(a.cost), _parts(b.cost), strict=True)))
+            cost = Cost(*(_number(x, y, on) for x, y in zip(_parts(a.cost), _parts(b.cost), strict=True)))
         return a._replace(
             op=a.op._replace(attrs=attrs),
-            ins=_specs(a.ins, b.ins, share),
-            outs=_specs(a.outs, b.outs, share),
+            ins=_specs(a.ins, b.ins, on),
+            outs=_specs(a.outs, b.outs, on),
             cost=cost,
         )
     except _NoLine:
         return None
 
 
-def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], share: Fraction) -> tuple[TensorSpec, ...]:
+def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], on: Weights) -> tuple[TensorSpec, ...]:
     if len(low) != len(high):
         raise _NoLine
-    return tuple(a if a == b else _spec(a, b, share) for a, b in zip(low, high, strict=True))
+    return tuple(a if a == b else _spec(a, b, on) for a, b in zip(low, high, strict=True))
 
 
-def _spec(low: TensorSpec, high: TensorSpec, share: Fraction) -> TensorSpec:
+def _spec(low: TensorSpec, high: TensorSpec, on: Weights) -> TensorSpec:
     if low.shape is None or high.shape is None or len(low.shape) != len(high.shape) or low.dtype != high.dtype:
         raise _NoLine
     extents = zip(low.shape, high.shape, strict=True)
-    return TensorSpec(tuple(_number(a, b, share) for a, b in extents), low.dtype)
+    return TensorSpec(tuple(_number(a, b, on) for a, b in extents), low.dtype)
 
 
-def _number(low: Any, high: Any, share: Fraction) -> Any:
+def _number(low: Any, high: Any, on: Weights) -> Any:
     if low == high:
         return low
     if isinstance(low, bool) or not (isinstance(low, int) and isinstance(high, int)):
         raise _NoLine
-    found = low + (high - low) * share
-    if found.denominator != 1:
+    found = on.of((low, high))
+    if found is None:
         raise _NoLine
-    return int(found)
+    return found

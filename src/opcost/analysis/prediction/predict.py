@@ -12,10 +12,10 @@ from opcost.analysis.prediction.merging import merged
 from opcost.analysis.prediction.speeds import Speeds, Told
 from opcost.analysis.prediction.work import work_of
 from opcost.core.cost import ZERO, Cost
+from opcost.core.devices import HOST
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
-from opcost.devices.calibration import HOST
 
 Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 
@@ -246,7 +246,9 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, Told]]:
         work = work_of(op.kind, op.raw, op.attrs, row.ins, row.outs, row.cost)
         if op.phase != "update":
             yield row, speeds.time(work)
-        elif op.kind != "create":  # the state of an optimizer is made in the first step and there in all others
+        elif op.kind != "create" or op.raw.endswith(
+            "_"
+        ):  # an optimizer's state is made in the first step, and there in others
             update.setdefault((op.raw, work.dtype), []).append((row, work.nbytes))
     for (_, dtype), found in update.items():
         moved = sum(nbytes for _, nbytes in found)

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.analysis.price import apply_rule
-from opcost.core.devices import TERA, Device, measured
+from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
-from opcost.devices.calibration import HOST, Calibration, Measured
+from opcost.devices.calibration import Calibration, Measured
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
 

@@ -62,7 +62,7 @@ def _contents(options: CountOptions, inputs: Sequence[Declared]) -> dict[str, Co
     ordered, named = arrays_in(options)
     found = {}
     for name, array in {**by_place(ordered, [declared.name for declared in inputs], "inputs"), **named}.items():
-        if hasattr(array, "reshape") and prod(array.shape) <= MOST_CONTENT:
+        if hasattr(array, "reshape") and not getattr(array, "is_meta", False) and prod(array.shape) <= MOST_CONTENT:
             items = array.reshape(-1).tolist()
             if all(isinstance(item, (int, float)) for item in items):
                 found[name] = Content(tuple(array.shape), tuple(items))

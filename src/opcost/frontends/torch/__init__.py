@@ -18,7 +18,7 @@ class TorchFrontEnd(FrontEnd):
 
     name = "torch"
     framework = "torch"
-    understands = frozenset({"sizes", "dtype", "text"})
+    understands = frozenset({"sizes", "dtype", "text", "running"})
 
     def owns(self, obj: object) -> bool:
         return is_countable(obj)

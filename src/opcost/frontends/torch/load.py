@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.graph import Graph
+from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
 from opcost.core.progress import working
 from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
-from opcost.frontends.options import CountOptions
+from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import Inputs, as_dtype, make_inputs
+from opcost.frontends.torch.models.inputs import Inputs, as_dtype, in_type, make_inputs
 from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
@@ -28,11 +28,13 @@ from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.text import text_of, with_cache
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.real_values import Question, obstacle, told
+from opcost.frontends.torch.recording.autocast import autocast_as
 from opcost.frontends.torch.recording.gpu import as_on_a_gpu
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
-from opcost.frontends.torch.recording.run import Run, RunOptions
+from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.training import RunOptions
 from opcost.frontends.torch.tree import map_tensors
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
 from opcost.wording import shortened
@@ -68,7 +70,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
         model = retyped(model, as_dtype(options.dtype), real=real)
-    passes = text_of(model, options, partial(_run_once, model)) if any(options.text) else None
+    passes = text_of(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
     if passes is None:
         inputs = make_inputs(model, options, device, partial(shapes_returned, real=options.real))
     else:
@@ -76,6 +78,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if is_exported(source):
         args, kwargs = by_position(source, inputs.args, inputs.kwargs)
         inputs = inputs._replace(args=args, kwargs=kwargs)
+    if (dtype := as_dtype(options.precision.dtype)) is not None:
+        inputs = in_type(inputs, dtype)
     attempts = (inputs, *inputs.others)
     fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
     for attempt in attempts:
@@ -96,27 +100,56 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if fault is not None and attempt.note:
         guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
+    if options.precision.autocast is not None:
+        notes = (*notes, _told_of_autocast(options.precision, device))
+    if options.step.accumulate > 1:
+        notes = (*notes, Note("accumulate", _ACCUMULATED.format(options.step.accumulate)))
     return dataclasses.replace(graph, source=label, notes=notes)
 
 
 def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.device, *, real: bool) -> Graph:
     """One run of the model on these inputs, written down."""
+    lower, like = as_dtype(options.precision.autocast), options.precision.like or device.type
     wanted = RunOptions(
-        backward=options.backward or bool(options.optimizer),
+        backward=options.trains,
         optimizer=_optimizer(options.optimizer, together=options.as_on_gpu),
+        autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
+        step=options.step,
     )
+    # A run on real values by the rules of its own device is left to PyTorch, which has them.
+    otherwise = lower is not None and device.type == "cpu" and not (real and like == "cpu")
     args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
     on_gpu = options.as_on_gpu and not real and device.type == "cpu"
-    with one_at_a_time, in_mode(model, options.mode), as_on_a_gpu() if on_gpu else nullcontext():
+    with ExitStack() as around:
+        around.enter_context(one_at_a_time)
+        around.enter_context(in_mode(model, options.mode))
+        if on_gpu:
+            around.enter_context(as_on_a_gpu())
+        if otherwise:
+            around.enter_context(autocast_as(like))
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
         with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
             return Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
 
 
-def _run_once(model: nn.Module, given: dict[str, Any]) -> None:
+_ACCUMULATED = (
+    "totals are those of a step of {} passes forward and backward and one update; memory is that of its later passes, which "
+    "find gradients there, and of the update"
+)
+
+
+def _told_of_autocast(precision: Precision, device: torch.device) -> Note:
+    like = precision.like or device.type
+    said = f"forward runs under autocast to {precision.autocast} by the rules that PyTorch has for {like}"
+    if precision.like is None:
+        said += ", where the model lies; device= (--device) tells it as on a GPU"
+    return Note("autocast", f"{said}; gradients are not scaled")
+
+
+def _run_once(model: nn.Module, precision: Precision, given: dict[str, Any]) -> None:
     """Run a model for what it does to its arguments."""
-    _ran(model, Inputs((), given, {}), CountOptions(), device_of(model), real=False)
+    _ran(model, Inputs((), given, {}), CountOptions(precision=precision), device_of(model), real=False)
 
 
 def shapes_returned(

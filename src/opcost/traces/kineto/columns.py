@@ -14,6 +14,7 @@ from math import floor
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opcost.core.kernel_names import is_collective
 from opcost.frontends.aten.known import known
 from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
 from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
@@ -27,6 +28,10 @@ _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES,
 
 MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
+SPEAKS = "record_param_comms"
+"""The operator around the launch of a collective, which bears what is told of it."""
+MESSAGE = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
+"""The fields of arguments that tell it."""
 APART = b"\0"
 """No JSON text has this byte in it."""
 LARGEST = 2**63
@@ -64,6 +69,9 @@ class _Spelled(dict[str, Callable[[Any], tuple[bytes, ...]]]):
 
     def __missing__(self, name: str) -> Callable[[Any], tuple[bytes, ...]]:
         told = known(name)
+        if name == SPEAKS:
+            found = self[name] = attrgetter("dims", "old_dims", "types", *MESSAGE)
+            return found
         values, strides = ("concrete",) * told.asks_values, ("strides",) * told.asks_strides
         found = self[name] = attrgetter("dims", "old_dims", "types", *values, *strides)
         return found
@@ -89,6 +97,8 @@ class _Numbers(dict[tuple[str, bytes], int]):
             return Signature(self.sort, name)
         told = known(name)
         dims, old_dims, types, *more = spelled.split(APART)
+        if name == SPEAKS:
+            return Signature(self.sort, name, dims or old_dims, types, APART.join(more))
         concrete = more.pop(0) if told.asks_values else b""
         return Signature(self.sort, name, dims or old_dims, types, concrete, more.pop() if told.asks_strides else b"")
 
@@ -106,8 +116,12 @@ class Columns:
         """Device and stream."""
         self.steps: list[tuple[int, int, int]] = []
         """Start, end and number of each step that the profiler's schedule marked."""
-        self.collectives: dict[int, tuple[str, str]] = {}
-        """Of device events that are collectives: name and process group, by their place in the device columns."""
+        self.collectives: dict[int, int] = {}
+        """Of device events that are collectives: the number of what is told of them, by their place in the device columns."""
+        self.messages: dict[tuple[bytes, ...], int] = {}
+        """What is told of collectives, as the trace spells it, and its number."""
+        self.moved: dict[tuple[int, int], int] = {}
+        """Bytes that copies of one queue and name moved, where the trace tells."""
         self.negative = 0
         """Events with a duration below zero, which counts as none."""
         self.untimed = 0
@@ -115,6 +129,7 @@ class Columns:
         self.beyond = 0
         """Events with times that no column holds, which are left out."""
         self._spelled = _Spelled()
+        self._spoken = attrgetter(*MESSAGE)
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
@@ -152,7 +167,7 @@ class Columns:
     @property
     def library_kernels(self) -> set[int]:
         """The numbers of kernels that bear the name of a library of collectives."""
-        return {number for name, number in self.kernel_names.items() if name.lower().startswith(("nccl", "rccl"))}
+        return {number for name, number in self.kernel_names.items() if is_collective(name)}
 
     def fits(self, event: Event) -> bool:
         """Whether the times of an event are such as columns hold; those that are not are counted."""
@@ -218,7 +233,7 @@ class Columns:
                 self.steps.append((start, start + duration, int(number) % LARGEST))
 
     def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        from opcost.traces.kineto.event import NO_ARGS
+        from opcost.traces.kineto.event import NO_ARGS, NOTHING
 
         columns, names, queues = self.device, self.kernel_names, self.queues
         arguments = [event.args or NO_ARGS for event in bucket]
@@ -226,10 +241,14 @@ class Columns:
         for place, (event, args) in enumerate(zip(bucket, arguments, strict=True), len(columns.start)):
             device = event.pid if args.device is None else args.device
             stream = event.tid if args.stream is None else args.stream
-            columns.queue.append(queues.setdefault((device, stream), len(queues)))
-            if args.collective is not None:
-                group = "" if args.group_name is None else str(args.group_name)
-                self.collectives[place] = str(args.collective), group
+            queue = queues.setdefault((device, stream), len(queues))
+            columns.queue.append(queue)
+            if args.collective is not NOTHING:
+                message = tuple(map(bytes, self._spoken(args)))
+                self.collectives[place] = self.messages.setdefault(message, len(self.messages))
+            if args.bytes is not None:
+                key = queue, columns.name[place]
+                self.moved[key] = self.moved.get(key, 0) + max(_small(args.bytes), 0)
         columns.correlation.extend(_identifiers([args.correlation for args in arguments]))
         columns.external.extend(_identifiers([args.external for args in arguments]))
         columns.start.extend(starts)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import pairwise
 from statistics import median, quantiles
+from typing import Any
 
 from opcost.core.answer import Busy
+from opcost.core.kernel_names import is_copy, is_transfer
 from opcost.core.spans import covered
+from opcost.core.told import Copied, Exchanged
 from opcost.traces.kineto.columns import DeviceColumns
 from opcost.traces.kineto.idle import Causes
 from opcost.traces.kineto.launches import GRAPH
+from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.rows import Translated
-
-COPIES = ("Memcpy", "Memset", "Copy")
-"""How profilers name what moves and clears memory."""
+from opcost.traces.kineto.training import RECOMPUTE
 
 
 def device_uses(translated: Translated) -> dict[str, Busy]:
@@ -29,17 +32,50 @@ def device_uses(translated: Translated) -> dict[str, Busy]:
     return {device: _use(translated, causes, device, own) for device, own in places.items() if own}
 
 
+def extra_of(
+    uses: Iterable[Busy], copies: Iterable[Copied], collectives: Iterable[Exchanged]
+) -> dict[str, list[dict[str, Any]]]:
+    """What a profile says of its devices beside its rows; nothing is said of what there is none of."""
+    parts: dict[str, Iterable[Any]] = {"devices": uses, "copies": copies, "collectives": collectives}
+    told = {name: [entry._asdict() for entry in entries] for name, entries in parts.items()}
+    return {name: entries for name, entries in told.items() if entries or name == "devices"}
+
+
+def copies_of(translated: Translated) -> tuple[Copied, ...]:
+    """What copies of each sort moved on each device, in the order of the file."""
+    columns = translated.linked.columns
+    work, names = columns.device, translated.kernel_names
+    moves = {number for number, name in enumerate(names) if is_copy(name)}
+    if not moves:
+        return ()
+    times: dict[tuple[str, int], list[int]] = {}
+    for name, queue, duration in zip(work.name, work.queue, work.duration, strict=True):
+        if name in moves:
+            entry = times.setdefault((translated.queues[queue][0], name), [0, 0])
+            entry[0] += 1
+            entry[1] += duration
+    moved: dict[tuple[str, int], int] = {}
+    for (queue, name), count in columns.moved.items():
+        key = translated.queues[queue][0], name
+        moved[key] = moved.get(key, 0) + count
+    return tuple(
+        Copied(device, translated.rank, names[name], number, time, moved.get((device, name)))
+        for (device, name), (number, time) in times.items()
+    )
+
+
 def _use(translated: Translated, causes: Causes, device: str, places: array[int]) -> Busy:
     linked = translated.linked
-    work = linked.columns.device
+    work, phases = linked.columns.device, linked.rows.phase
     ordered = sorted(places, key=work.start.__getitem__)
     durations = [work.duration[place] for place in places]
     owners = [owner for owner in [linked.owner[place] for place in places] if owner >= 0]
     delays = sorted(_delays(translated, places))
     busy = _covered(work, ordered)
-    computing, communicating = _computing(translated, ordered)
+    classes = _Classes(translated, ordered)
     idle = causes.of(ordered)
-    steps = [end - start for start, end, _ in sorted(linked.columns.steps)]
+    steps = [step.end - step.start for step in translated.steps]
+    later_steps = steps[1:] or steps
     return Busy(
         device=device,
         rank=translated.rank,
@@ -53,34 +89,79 @@ def _use(translated: Translated, causes: Causes, device: str, places: array[int]
         launches=len(delays),
         delay_ns=median(delays) if delays else None,
         delay_p90_ns=_ninth_decile(delays) if delays else None,
-        communication_ns=communicating - computing,
-        copies_ns=busy - communicating,
+        compute_ns=classes.computing,
+        communication_ns=classes.working - classes.computing,
+        copies_ns=busy - classes.working,
+        transfers_ns=classes.transferring - classes.working,
+        all_communication_ns=_covered(work, classes.collectives),
+        all_copies_ns=_covered(work, classes.copies),
+        compute_work_ns=sum([work.duration[place] for place in classes.computes]),
+        fed_ns=_fed(linked, ordered),
+        launch_every_ns=_launch_every(linked, ordered),
+        recomputed_ns=sum(
+            [
+                work.duration[place]
+                for place in places
+                if (owner := linked.owner[place]) >= 0 and phases[owner] == RECOMPUTE
+            ]
+        ),
         idle_host_ns=idle.host,
         idle_synchronised_ns=idle.synchronised,
         idle_input_ns=idle.input,
         idle_launch_ns=idle.launch,
+        idle_blocked_ns=idle.blocked,
         steps=len(steps),
         first_step_ns=steps[0] if steps else None,
-        step_ns=median(steps[1:] or steps) if steps else None,
+        step_ns=median(later_steps) if steps else None,
+        least_step_ns=min(later_steps, default=None),
+        most_step_ns=max(later_steps, default=None),
     )
 
 
-def _computing(translated: Translated, ordered: list[int]) -> tuple[int, int]:
-    """The time in which something computed, and that in which something computed or communicated."""
-    columns = translated.linked.columns
-    work = columns.device
-    collectives = columns.library_kernels | {work.name[place] for place in columns.collectives}
-    copies = {number for number, name in enumerate(translated.kernel_names) if name.startswith(COPIES)}
-    both = [place for place in ordered if work.name[place] not in copies] if copies else ordered
-    computes = [place for place in both if work.name[place] not in collectives] if collectives else both
-    with_both = _covered(work, both)
-    return (with_both if computes is both else _covered(work, computes)), with_both
+class _Classes:
+    """The work of a device by what it does, each in the order of starts, and the time in which one of several was under way."""
+
+    def __init__(self, translated: Translated, ordered: list[int]) -> None:
+        columns = translated.linked.columns
+        work, names = columns.device, translated.kernel_names
+        speaks = columns.library_kernels | {work.name[place] for place in columns.collectives}
+        moves = {number for number, name in enumerate(names) if is_copy(name)}
+        crosses = {number for number in moves if is_transfer(names[number])}
+        others = [place for place in ordered if work.name[place] not in moves] if moves else ordered
+        self.copies = [place for place in ordered if work.name[place] in moves] if moves else []
+        self.computes = [place for place in others if work.name[place] not in speaks] if speaks else others
+        self.collectives = [place for place in others if work.name[place] in speaks] if speaks else []
+        self.working = _covered(work, others)
+        """Something computed or communicated."""
+        self.computing = _covered(work, self.computes) if speaks else self.working
+        with_transfers = [place for place in ordered if work.name[place] not in moves - crosses]
+        self.transferring = _covered(work, with_transfers) if crosses else self.working
+        """Something computed, communicated or crossed the border."""
 
 
 def _covered(work: DeviceColumns, ordered: Iterable[int]) -> int:
     """The time in which at least one of these, which are ordered by their starts, was under way."""
     starts, durations = work.start, work.duration
     return covered((starts[place], starts[place] + durations[place]) for place in ordered)
+
+
+def _fed(linked: Linked, ordered: list[int]) -> int:
+    """The time of work whose successor on the device had been launched before it began."""
+    work, launch_of = linked.columns.device, linked.launched.get
+    starts, correlations = work.start, work.correlation
+    found = 0
+    for place, following in pairwise(ordered):
+        launch = launch_of(correlations[following])
+        if launch is not None and launch <= starts[place]:
+            found += work.duration[place]
+    return found
+
+
+def _launch_every(linked: Linked, ordered: list[int]) -> float | None:
+    """From one launch to the next, the median of them."""
+    launched, correlations = linked.launched, linked.columns.device.correlation
+    times = sorted({launched[number] for place in ordered if (number := correlations[place]) in launched})
+    return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 
 def _delays(translated: Translated, places: array[int]) -> list[int]:

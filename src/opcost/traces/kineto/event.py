@@ -30,6 +30,10 @@ _NAMES = {
     "old_dims": "Input dims",
     "collective": "Collective name",
     "group_name": "Process Group Name",
+    "in_elements": "In msg nelems",
+    "out_elements": "Out msg nelems",
+    "group_size": "Group size",
+    "element": "dtype",
 }
 
 
@@ -44,6 +48,12 @@ class OperatorArgs(msgspec.Struct, gc=False, rename=_NAMES):
     strides: Raw = NOTHING
     dims: Raw = NOTHING
     old_dims: Raw = NOTHING
+    collective: Raw = NOTHING
+    group_name: Raw = NOTHING
+    in_elements: Raw = NOTHING
+    out_elements: Raw = NOTHING
+    group_size: Raw = NOTHING
+    element: Raw = NOTHING
 
 
 class CallArgs(msgspec.Struct, gc=False):
@@ -59,8 +69,13 @@ class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
     device: Number = None
     stream: Number = None
     correlation: Number = ABSENT
-    collective: Number = None
-    group_name: Number = None
+    bytes: Number = None
+    collective: Raw = NOTHING
+    group_name: Raw = NOTHING
+    in_elements: Raw = NOTHING
+    out_elements: Raw = NOTHING
+    group_size: Raw = NOTHING
+    element: Raw = NOTHING
 
 
 class Args(OperatorArgs, gc=False, rename=_NAMES):
@@ -69,8 +84,7 @@ class Args(OperatorArgs, gc=False, rename=_NAMES):
     device: Number = None
     stream: Number = None
     correlation: Number = ABSENT
-    collective: Number = None
-    group_name: Number = None
+    bytes: Number = None
 
 
 class Event(msgspec.Struct, gc=False):

@@ -1,7 +1,8 @@
 """Why a device of a trace had nothing to do: what its next piece of work waited for.
 
 Where the host launched that work only after the device had run dry, the host was behind: because it had waited for the device
-itself (synchronisation), for the next batch (input), or for its own code. From the launch on it is the launch that took time.
+itself (synchronisation), for the next batch (input), or for its own code. From the launch on it is the launch that took time, and
+where that is longer than launches take, whatever else the work waited for: an event, another stream.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from opcost.traces.kineto.link import Linked
+from opcost.traces.kineto.steps import LOADS
 
 SYNCHRONISES = "Synchronize"
-LOADS = "enumerate(DataLoader)"
 
 
 class Idle(NamedTuple):
@@ -24,6 +25,11 @@ class Idle(NamedTuple):
     synchronised: int = 0
     input: int = 0
     launch: int = 0
+    blocked: int = 0
+
+
+LONGEST_LAUNCH = 50_000
+"""Nanoseconds; work that was launched and does not begin within them waits for something else than its launch."""
 
 
 class Causes:
@@ -41,16 +47,16 @@ class Causes:
         work, launch_of = self._linked.columns.device, self._linked.launched.get
         starts, durations, correlations = work.start, work.duration, work.correlation
         loads = bool(self._load_starts)
-        host = synchronised = loading = launch = 0
+        host = synchronised = loading = launch = blocked = 0
         reached = starts[ordered[0]]
         for place in ordered:
             start = starts[place]
             if start > reached and (began := launch_of(correlations[place])) is not None:
-                if began <= reached:
-                    launch += start - reached
-                else:
-                    fed = min(start, began)
-                    launch += start - fed
+                fed = min(start, max(reached, began))
+                launching = min(start - fed, LONGEST_LAUNCH)
+                launch += launching
+                blocked += start - fed - launching
+                if fed > reached:
                     waited = self._loading(reached, fed) if loads else 0
                     loading += waited
                     if self._synchronised(reached, fed):
@@ -59,7 +65,7 @@ class Causes:
                         host += fed - reached - waited
             end = start + durations[place]
             reached = max(reached, end)
-        return Idle(host, synchronised, loading, launch)
+        return Idle(host, synchronised, loading, launch, blocked)
 
     def _synchronised(self, start: int, end: int) -> bool:
         """Whether the host came back from waiting for the device in this time."""

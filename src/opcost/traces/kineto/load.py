@@ -13,6 +13,7 @@ from opcost.traces.kineto.categories import CATEGORIES
 from opcost.traces.kineto.columns import Columns
 from opcost.traces.kineto.link import Linked, link
 from opcost.traces.kineto.rows import Translated
+from opcost.traces.kineto.steps import steps_of
 from opcost.traces.kineto.stream import KinetoStream
 from opcost.wording import some
 
@@ -50,7 +51,9 @@ def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, 
         raise SourceError(f"{file.path}: {_nothing(stream, columns)}", hint=_EXPORT_AGAIN)
     fields = stream.fields
     base = fields.get("baseTimeNanoseconds")
-    return stream, Translated(link(columns), base if type(base) is int else 0, rank_of(fields) or 0)
+    steps = steps_of(columns)  # the lanes are used up by what follows
+    base_ns = base if type(base) is int else 0
+    return stream, Translated(link(columns), base_ns, rank_of(fields) or 0, steps)
 
 
 _EXPORT_AGAIN = "export the trace again, from a run in which operators or kernels were recorded"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from opcost.core.collector import without_collector
 from opcost.core.profile import Profile
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import device_uses
+from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
 from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, translate, wall_of
+from opcost.traces.kineto.messages import collectives_of, exchanges
 from opcost.traces.kineto.table import table_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ class KinetoReader:
                 unattributed=translated.unattributed(),
                 wall_ns=wall_of(linked),
                 notes=fault_notes(stream, linked.columns) + translated.notes(),
-                extra={"devices": [use._asdict() for use in device_uses(translated).values()]},
+                extra=extra_of(
+                    device_uses(translated).values(),
+                    copies_of(translated),
+                    exchanges(collectives_of(translated), translated.rank),
+                ),
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 
@@ -16,6 +16,7 @@ from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.launches import GRAPH, OUTSIDE
 from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.meaning import Meaning, meaning
+from opcost.traces.kineto.steps import Step
 from opcost.traces.kineto.training import PHASES
 
 UNTOLD = Meaning("", ())
@@ -27,8 +28,10 @@ REASONS = {GRAPH: "graph", OUTSIDE: "outside"}
 class Translated:
     """A linked trace with every signature in our words; which of nested operators bear their meaning, `bearing` tells."""
 
-    def __init__(self, linked: Linked, base_ns: int = 0, rank: int = 0) -> None:
+    def __init__(self, linked: Linked, base_ns: int = 0, rank: int = 0, steps: Sequence[Step] = ()) -> None:
         self.linked = linked
+        self.steps = steps
+        """From those of the profiler's schedule rows have their numbers; others are only told of as a whole."""
         self.base_ns = base_ns
         self.rank = rank
         self.queues = [(f"gpu:{device}", str(stream)) for device, stream in linked.columns.queues]

@@ -18,13 +18,15 @@ from opcost.core.answer import Busy
 from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
+from opcost.core.told import Copied
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.categories import PROVIDERS
-from opcost.traces.kineto.device_use import device_uses
+from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, rank_of, translate, wall_of
 from opcost.traces.kineto.meaning import Meaning
+from opcost.traces.kineto.messages import Collective, collectives_of, exchanges
 from opcost.traces.kineto.rows import REASONS, Translated
 from opcost.traces.kineto.stream import KinetoStream
 from opcost.traces.kineto.training import PHASES
@@ -101,8 +103,9 @@ class Table:
     groups: tuple[Group, ...]
     unattributed: Mapping[tuple[Queue, str], Times]
     """Device work that no operator launched, and why: "graph", "outside" the window, or in "none"."""
-    collectives: tuple[tuple[str, str, int, int], ...]
-    """Name, process group, start and duration of every collective on a device, by start."""
+    collectives: tuple[Collective, ...]
+    """Every collective on a device, by start."""
+    copies: tuple[Copied, ...]
     devices: Mapping[str, Busy]
     wall_ns: int | None
     notes: tuple[Note, ...] = ()
@@ -152,7 +155,7 @@ class Table:
             unattributed=lost,
             wall_ns=self.wall_ns,
             notes=notes,
-            extra={"devices": [use._asdict() for use in self.devices.values()]},
+            extra=extra_of(self.devices.values(), self.copies, exchanges(self.collectives, rank)),
         )
 
 
@@ -182,7 +185,8 @@ def table_of(file: TraceFile, stream: KinetoStream, translated: Translated) -> T
         rank=rank_of(stream.fields),
         groups=_groups(translated),
         unattributed=_unattributed(translated),
-        collectives=_collectives(translated),
+        collectives=collectives_of(translated),
+        copies=copies_of(translated),
         devices=device_uses(translated),
         wall_ns=wall_of(translated.linked),
         notes=fault_notes(stream, translated.linked.columns) + translated.notes(),
@@ -257,17 +261,3 @@ def _unattributed(translated: Translated) -> dict[tuple[Queue, str], Times]:
             queue = Queue(translated.kernel_names[work.name[place]], *translated.queues[work.queue[place]])
             found.setdefault((queue, REASONS.get(owner, "none")), Times()).values.append(work.duration[place])
     return found
-
-
-def _collectives(translated: Translated) -> tuple[tuple[str, str, int, int], ...]:
-    """Kernels that the profiler marked as collectives, or that bear the library's name."""
-    columns = translated.linked.columns
-    work = columns.device
-    library = columns.library_kernels
-    found = []
-    for place, name in enumerate(work.name):
-        marked = columns.collectives.get(place)
-        if marked is not None or name in library:
-            word, group = marked or (translated.kernel_names[name].partition("(")[0], "")
-            found.append((word, group, translated.base_ns + work.start[place], work.duration[place]))
-    return tuple(sorted(found, key=lambda each: each[2]))

@@ -11,8 +11,8 @@ from opcost.traces.kineto.categories import ANNOTATION, OPERATOR
 from opcost.traces.kineto.columns import Signature
 from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
 
-PHASES: tuple[Phase, ...] = ("forward", "backward", "update")
-FORWARD, BACKWARD, UPDATE = range(3)
+PHASES: tuple[Phase, ...] = ("forward", "backward", "update", "recompute")
+FORWARD, BACKWARD, UPDATE, RECOMPUTE = range(4)
 
 ENGINE = "autograd::engine::evaluate_function"
 OPTIMIZER = "Optimizer."
@@ -44,7 +44,12 @@ class Training:
             zip(parents, calls.start, calls.signature, calls.link, calls.backward, strict=True)
         ):
             phase, node = phases[parent], nodes[parent]
-            if phase == FORWARD and (backward or signature in beginnings):
+            if phase == BACKWARD and link >= 0 and not backward and signature not in beginnings:
+                # The backward pass records nothing for a gradient, so it has no sequence numbers but those of its nodes.
+                phase = RECOMPUTE
+            elif phase == RECOMPUTE and (backward or beginnings.get(signature) == BACKWARD):
+                phase = BACKWARD
+            elif phase == FORWARD and (backward or signature in beginnings):
                 phase = BACKWARD if backward else beginnings[signature]
                 if phase == BACKWARD:
                     node = len(self.nodes)

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
+from opcost.core.answer import Busy
 from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.told import Copied, Exchanged
 from opcost.traces.file import TraceFile
+from opcost.traces.kineto.device_use import extra_of
+from opcost.traces.kineto.messages import Collective, Message, exchanges
 from opcost.traces.kineto.reader import KinetoReader
 from opcost.traces.kineto.rows import REASONS
 from opcost.traces.kineto.table import Group, Table, Times, tabulate
 from opcost.traces.registry import reader_of
 
-CACHE_VERSION = "6"
+T = TypeVar("T")
+
+CACHE_VERSION = "7"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
@@ -78,10 +84,21 @@ def _parts(table: Table) -> Iterator[dict[str, Any]]:
         spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
         yield {"what": "device", "device": device, **spent, "attrs": json.dumps(use._asdict())}
     seen: Counter[tuple[str, str]] = Counter()
-    for name, group_name, _, duration in table.collectives:
-        place = seen[name, group_name]
-        seen[name, group_name] += 1
-        yield {"what": "collective", "type": name, "stream": group_name, "place": place, "device_ns": duration}
+    for device, _, duration, message in table.collectives:
+        key = message.name, message.group
+        place = seen[key]
+        seen[key] += 1
+        yield {
+            "what": "collective",
+            "type": message.name,
+            "stream": message.group,
+            "device": device,
+            "place": place,
+            "device_ns": duration,
+            "attrs": json.dumps(message._asdict()),
+        }
+    for copied in table.copies:
+        yield {"what": "copy", "device": copied.device, "attrs": json.dumps(copied._asdict())}
 
 
 def _of_group(group: Group, *, has_device: bool) -> dict[str, Any]:
@@ -172,8 +189,21 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         unattributed=tuple(_read_lost(row) for row in of["unattributed"]),
         wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
         notes=(*notes, *faults),
-        extra={"devices": [{**json.loads(row["attrs"]), "rank": row["rank"]} for row in of["device"]]},
+        extra=extra_of(_whole(of["device"], Busy), _whole(of["copy"], Copied), _exchanged(of["collective"])),
     )
+
+
+def _whole(rows: Iterable[Mapping[str, Any]], shape: Callable[..., T]) -> list[T]:
+    """Rows that hold an entry of a profile's `extra` whole, but for the rank."""
+    return [shape(**json.loads(row["attrs"]) | {"rank": row["rank"]}) for row in rows]
+
+
+def _exchanged(rows: Iterable[Mapping[str, Any]]) -> list[Exchanged]:
+    ranks: defaultdict[int, list[Collective]] = defaultdict(list)
+    for row in rows:
+        message = Message(**json.loads(row["attrs"]))
+        ranks[row["rank"]].append(Collective(row["device"], 0, row["device_ns"], message))
+    return [each for rank, found in ranks.items() for each in exchanges(found, rank)]
 
 
 def _read_row(number: int, row: Mapping[str, Any], kernels: list[Kernel]) -> ProfileRow:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial as partial_of
 from io import BytesIO
 from multiprocessing import get_context
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.core.reading import opened
+from opcost.core.told import Waited
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, SourceError, WriteError
 from opcost.traces.ranks.columns import CACHE_VERSION, is_partial, profile_of, reduce_file
@@ -55,8 +56,22 @@ class Ranks:
     """Ranks whose collectives are not held against those of the others: a part of them is missing, or they are another run's."""
 
     def profile(self) -> Profile:
-        """All ranks as one profile whose rows stand for many executions each."""
-        return profile_of(self.frame.to_dicts(), self.notes)
+        """All ranks as one profile whose rows stand for many executions each, with who waited for whom."""
+        found = profile_of(self.frame.to_dicts(), self.notes)
+        waited = [entry._asdict() for entry in self.waits()]
+        return replace(found, extra={**found.extra, "ranks": waited}) if waited else found
+
+    def waits(self) -> list[Waited]:
+        """Of each rank its time in collectives, how long it waited, and how long others for it; nothing of a single rank."""
+        import polars as pl
+
+        waits = self.collectives().filter((pl.col("wait_ns") == 0) & (pl.col("others_ns") > 0))
+        last = dict(waits.group_by("rank").len().iter_rows())
+        told = self.summary().to_dicts()
+        if len(told) < 2 or not any(rank["collective_ns"] for rank in told):
+            return []
+        names = ("rank", "collective_ns", "wait_ns", "held_up_ns")
+        return [Waited(**{name: rank[name] for name in names}, last=last.get(rank["rank"], 0)) for rank in told]
 
     def summary(self) -> pl.DataFrame:
         """The times of each rank.

@@ -14,7 +14,7 @@ from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, pa
 from opcost.frontends.torch.guessing.families import guess
 from opcost.frontends.torch.guessing.guess import Guess, Maker, Probe
 from opcost.frontends.torch.models.unwrap import type_name
-from opcost.frontends.torch.tree import tensors_in
+from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.wording import some
 
 
@@ -57,6 +57,22 @@ def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Pr
         )
     _check_fit(model, args, kwargs)
     return Inputs(args, kwargs, input_names(model, args, kwargs), guessed, others)
+
+
+def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    """The same inputs with their floats in this type."""
+    names: dict[int, str] = {}
+
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        made = tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
+        if id(tensor) in inputs.names:
+            names[id(made)] = inputs.names[id(tensor)]
+        return made
+
+    args, kwargs = map_tensors((inputs.args, inputs.kwargs), cast)
+    return inputs._replace(
+        args=args, kwargs=kwargs, names=names, others=tuple(in_type(other, dtype) for other in inputs.others)
+    )
 
 
 def _other(model: nn.Module, kwargs: dict[str, Any], guessed: str, note: str) -> Inputs:

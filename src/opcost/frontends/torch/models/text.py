@@ -61,7 +61,7 @@ class Held(NamedTuple):
 class CachedText:
     """The passes of one language model over `batch` texts at once."""
 
-    def __init__(self, model: nn.Module, batch: int, static: int | None, run: Run) -> None:
+    def __init__(self, model: nn.Module, options: CountOptions, run: Run) -> None:
         names = argument_names(model)
         config: Any = getattr(model, "config", None)
         kind = type_name(model)
@@ -77,7 +77,9 @@ class CachedText:
                 f"{kind} reads one text and writes another; prefill and decode are those of models of a single text",
                 hint="count it on inputs of your own",
             )
-        self.model, self.batch, self.static, self.names, self.config = model, batch, static, names, config
+        self.model, self.names, self.config = model, names, config
+        self.batch, self.static = options.sizes.batch or 1, options.text.static
+        self._autocast = options.precision.autocast
         self._cache_name, self._run = cache, run
 
     def inputs(self, text: Text, more: Mapping[str, Any]) -> Inputs:
@@ -134,8 +136,8 @@ class CachedText:
                         f"{tokens} were asked for"
                     )
 
-    def _key(self) -> tuple[str, int, bool]:
-        return (self.config.to_json_string(), self.batch, self.static is not None)
+    def _key(self) -> tuple[Any, ...]:
+        return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast)
 
     def _handed(self) -> list[_Handed]:
         known = _seen.setdefault(self.model, {})
@@ -155,7 +157,7 @@ class CachedText:
         return cache
 
 
-_seen: WeakKeyDictionary[nn.Module, dict[tuple[str, int, bool], list[_Handed]]] = WeakKeyDictionary()
+_seen: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], list[_Handed]]] = WeakKeyDictionary()
 """What models hand to their caches: many lengths of one model are counted one after another."""
 
 
@@ -199,7 +201,7 @@ def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
             raise InputError(f"prefill or decode was asked for, and {name} were given too", hint="give one of them")
     if options.sizes.tokens is not None or options.sizes.image is not None:
         raise InputError("prefill and decode say how many tokens there are", hint="leave tokens and image out")
-    return CachedText(model, options.sizes.batch or 1, options.text.static, run)
+    return CachedText(model, options, run)
 
 
 def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from opcost.frontends.torch.recording.autocast import lowered
+
 aten: Any = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
 _WIDEST = 256
@@ -34,6 +36,7 @@ def _attention(
     """Attention by the kernel that a GPU takes: flash, the one that saves memory, or by products."""
     if not all(map(_is_plain, (query, key, value))):
         return NotImplemented
+    query, key, value, attn_mask = lowered(query, key, value, attn_mask)
     if all(part.dim() == 4 for part in (query, key, value)) and query.shape[-1] <= _WIDEST:
         if query.dtype in _HALF and attn_mask is None and query.shape[-1] == value.shape[-1]:
             debug = False

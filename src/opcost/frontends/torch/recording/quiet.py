@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -10,7 +11,14 @@ from typing import Any
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import (
+    CheckpointFunction,
+    checkpoint,
+    set_checkpoint_early_stop,
+)
+from torch.utils.checkpoint import (
+    _allowed_determinism_checks_to_fns as _CHECKS,
+)
 
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.lazy import settling_unseen
@@ -42,6 +50,7 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(reading_contents())
         undo.enter_context(settling_unseen())
         undo.enter_context(checkpoints_for_grad())
+        undo.enter_context(_checkpoints_anywhere())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
         undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))
         undo.enter_context(no_sharing())
@@ -67,6 +76,22 @@ def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
             return function(*args)
     with set_checkpoint_early_stop(False):
         return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
+
+
+@contextmanager
+def _checkpoints_anywhere() -> Iterator[None]:
+    """Let checkpoints compare what they recompute but for where it lies: a weight without memory lies nowhere."""
+    before, here = _CHECKS["default"], threading.get_ident()
+
+    def told(tensor: torch.Tensor) -> Any:
+        found = before(tensor)
+        return {**found, "device": None} if threading.get_ident() == here else found
+
+    _CHECKS["default"] = told
+    try:
+        yield
+    finally:
+        _CHECKS["default"] = before
 
 
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:

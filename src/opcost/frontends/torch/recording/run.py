@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.checkpoint import _StopRecomputationError
 
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
-from opcost.core.memory import Lifetimes
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch.ledger.journal import Journal
@@ -27,26 +26,19 @@ from opcost.frontends.torch.models import lazy
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.jagged import STRIDED
 from opcost.frontends.torch.operators.recurrent import whole_layers
+from opcost.frontends.torch.recording.checkpoints import Checkpoints
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
 from opcost.frontends.torch.recording.scripted import marked, markers
-from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of, shared_gradients
+from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
+from opcost.frontends.torch.recording.training import RunOptions, Training
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What to run besides the forward pass."""
-
-    backward: bool = False
-    optimizer: Callable[[list[torch.Tensor]], Any] | None = None
-
 
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
 
@@ -71,11 +63,8 @@ class Run:
         """How many parameters each module had when it was registered."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
-        self._seeds: frozenset[int] = frozenset()
-        """Storages of the gradients from which the backward pass begins."""
-        self._gradients: frozenset[int] = frozenset()
-        self._state: frozenset[int] = frozenset()
-        """Storages of what the optimizer remembers."""
+        self._training = Training(recorder, options, self._rebuilt)
+        self._checkpoints: Checkpoints | None = None
         recorder.where = self._where_forward
         if options.backward:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
@@ -127,7 +116,8 @@ class Run:
             else:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
-            if self.failed is None or self.failed.exc is not exc:
+            # A checkpoint that has recomputed enough raises too; to keep that would keep what it has computed.
+            if not isinstance(exc, _StopRecomputationError) and (self.failed is None or self.failed.exc is not exc):
                 self.failed = Place(exc, path, module, call[1])
             raise
         finally:
@@ -214,7 +204,9 @@ class Run:
             if (ranks := note_of(self.model)) is not None:
                 recorder.note("ranks", ranks)
             undo.callback(recorder.restore)
-            undo.enter_context(intercept_calls(self.enter))
+            if self.options.step.checkpoint:
+                self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
+            undo.enter_context(intercept_calls(self._checkpoints or self.enter))
             undo.enter_context(recorder)
             try:
                 with let_through():
@@ -238,7 +230,10 @@ class Run:
         if self.options.backward:
             self.recorder.where = self.where_graded
         shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
-        result = self.model(*args, **kwargs)
+        with self.options.autocast():
+            result = self.model(*args, **kwargs)
+        if self._checkpoints is not None:
+            self._checkpoints.check()
         if self.options.backward:
             self._backward(result, tensors_in((args, kwargs)), shards)
         return result
@@ -248,10 +243,10 @@ class Run:
 
         `shards` are the parameters of a fully sharded model before it gathered them.
         """
-        recorder = self.recorder
         outputs = [t for t in tensors_in(result) if t.requires_grad]
-        weights = [p for p in (self.model.parameters() if shards is None else shards) if p.requires_grad]
-        leaves = [*weights, *(t for t in given if t.requires_grad)]
+        named = self.model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
+        weights = {name: parameter for name, parameter in named if parameter.requires_grad}
+        leaves = [*weights.values(), *(t for t in given if t.requires_grad)]
         if not outputs or not leaves:
             raise ForwardError(
                 "there is nothing to differentiate: "
@@ -259,55 +254,14 @@ class Run:
                 + " requires a gradient",
                 hint="count without backward, or unfreeze a parameter",
             )
-        recorder.phase = "backward"
-        recorder.where = self._where_forward
-        given_grads = [torch.ones_like(t) for t in outputs]
-        recorder.where = self.where_backward
-        with torch.autograd.set_multithreading_enabled(False):
-            if shards is not None:
-                grads: Any = shared_gradients(outputs, leaves, given_grads)
-            else:
-                grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
-        self._seeds = self._storages(given_grads)
-        self._gradients = self._storages(grads)
-        if self.options.optimizer is not None:
-            recorder.phase = "update"
-            recorder.where = self._where_forward
-            with torch.no_grad():
-                self._update([(w, g) for w, g in zip(weights, grads, strict=False) if g is not None])
-
-    def _update(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """One step of the optimizer, on stand-ins of the parameters."""
-        assert self.options.optimizer is not None
-        stand_ins = []
-        for weight, grad in pairs:
-            twin = self._rebuilt(weight, lambda part, _: self.recorder.twin(part))
-            twin.grad = grad
-            stand_ins.append(twin)
-        optimizer = self.options.optimizer(stand_ins)
-        optimizer.step()
-        self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
-
-    def _storages(self, tree: Any) -> frozenset[int]:
-        """The memory in which tensors lie that the run made."""
-        recorder = self.recorder
-        found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
-        return frozenset([recorder.storages[recorder.state(part).vid] for part in found])
-
-    def _lifetimes(self) -> Lifetimes | None:
-        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
-        lives = self.recorder.lives
-        if isinstance(self.recorder.ops, Journal):
-            return None
-        if not self._seeds:
-            return Lifetimes(lives.storages[:], lives.times[:])  # what is let go from here on is held to the end
-        gone = dict(zip(lives.storages, lives.times, strict=True))
-        # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
-        for index, record in enumerate(self.recorder.ops):
-            for vid in record.inputs:
-                if (storage := self.recorder.storages[vid]) in self._seeds:
-                    gone[storage] = index + 1
-        return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state)
+        self._training.backward(
+            outputs,
+            leaves,
+            weights,
+            forward=self._where_forward,
+            backward=self.where_backward,
+            sharded=shards is not None,
+        )
 
     # -- the graph ----------------------------------------------------------------------------------------------
 
@@ -362,7 +316,8 @@ class Run:
             values = PatternedValues(recorder.specs, recorder.storages, roles)
             ops = PatternedOps(recorder.ops.steps)
         else:
-            values, ops = _listed(recorder)
+            values, listed = _listed(recorder)
+            ops = self._training.repeated(listed)
         calls = tuple([Call(*call) for call in self.calls])
         return Graph(
             source=type(self.model).__name__,
@@ -373,12 +328,13 @@ class Run:
             calls=calls,
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
-            lifetimes=self._lifetimes(),
+            lifetimes=self._training.lifetimes(),
             notes=tuple(recorder.notes),
             meta={
                 "version": torch.__version__,
                 "device": str(recorder.device),
                 "mode": "train" if getattr(self.model, "training", False) else "eval",
+                **({"accumulate": str(passes)} if (passes := self.options.step.accumulate) > 1 else {}),
             },
         )
 
@@ -397,7 +353,7 @@ class Run:
                 type=type_name(module),
                 parameters=tuple(params),
                 buffers=tuple(buffers),
-                calls=count.get(path, 0),
+                calls=count.get(path, 0) * self.options.step.accumulate,
                 extra=extra_of(module),
                 same_as=None if (known := seen.setdefault(id(module), path)) == path else known,
                 inputs=opening.inputs if opening else (),

@@ -1,0 +1,205 @@
+"""Whole numbers that grow with a size: polynomials through a few counted ones, and the largest size that keeps to a limit.
+
+What a model costs is made of products of its sizes, so what belongs to the same place of two runs (bytes held during one
+operator, products of one row) lies on a polynomial in the size that differs. The highest of many places does not, so a peak is
+told from the whole curve: at another size it may be reached in another operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from math import isqrt, lcm, prod
+from typing import NamedTuple
+
+NEAREST = 3
+"""Counted sizes that a polynomial goes through: no tensor has more than the square of one size."""
+FARTHEST = 2**31
+"""No larger size is tried."""
+PATIENCE = 3
+"""How often polynomials may tell a size that leaves more than half of those between, before these are halved instead."""
+HOP = 4
+"""How many times the largest known size is tried at most, where a run gets longer with the size."""
+
+
+class Weights(NamedTuple):
+    """How much each of some sizes has to say about another one, over a common denominator."""
+
+    shares: tuple[int, ...]
+    denominator: int
+
+    def of(self, numbers: Sequence[int]) -> int | None:
+        """The number there; None where the polynomial through these has no whole number there."""
+        found, rest = divmod(sum(map(int.__mul__, self.shares, numbers)), self.denominator)
+        return None if rest else found
+
+    def near(self, numbers: Sequence[int]) -> int:
+        """The number there, rounded down."""
+        return sum(map(int.__mul__, self.shares, numbers)) // self.denominator
+
+
+def weights(sizes: Sequence[int], size: int) -> Weights:
+    """Of the polynomial through as many points as there are sizes, all of them different."""
+    tops = [prod(size - other for other in sizes if other != each) for each in sizes]
+    bottoms = [prod(each - other for other in sizes if other != each) for each in sizes]
+    whole = lcm(*bottoms)
+    return Weights(tuple(top * (whole // bottom) for top, bottom in zip(tops, bottoms, strict=True)), whole)
+
+
+class Sample(NamedTuple):
+    """What was counted at a size."""
+
+    peak_bytes: int
+    curve: Sequence[int]
+    """What is held during each operator; its highest is the peak."""
+
+
+class Found(NamedTuple):
+    """The largest size that keeps to a limit."""
+
+    largest: int
+    following: int
+    """The next larger one, which was counted too and does not."""
+
+
+def largest(
+    counted: Callable[[int], Sample | None],
+    limit: int,
+    known: Mapping[int, Sample],
+    lowest: int = 1,
+) -> Found | None:
+    """The largest size whose peak is within the limit, such that the next one's is above; None where all sizes keep to it.
+
+    `counted` counts a size, None where the model does not run at it; `known` are sizes that were counted before, and `lowest` is
+    among them and within the limit. Where to count next follows from polynomials; where these tell wrongly, the sizes between
+    are halved, so that the answer rests on counts alone.
+    """
+    samples: dict[int, Sample | None] = dict(known)
+
+    def sample(size: int) -> Sample | None:
+        if size not in samples:
+            samples[size] = counted(size)
+        return samples[size]
+
+    def fits(size: int) -> bool:
+        found = sample(size)
+        return found is not None and found.peak_bytes <= limit
+
+    low = max(size for size in samples if size >= lowest and fits(size))
+    high = min((size for size in samples if size > low), default=None)
+    misses = 0
+    while high is None or high - low > 1:
+        refused = high is not None and samples[high] is None  # which no polynomial tells
+        told = None if refused or misses > PATIENCE else _told(samples, limit, low, high)
+        if told is None:
+            told, misses = _middle(low, high), 0
+        size = max(told, low + 1) if high is None else min(max(told, low + 1), high - 1)
+        before = FARTHEST if high is None else high - low
+        if fits(size):
+            if size >= FARTHEST:
+                return None
+            low = size
+        else:
+            high = size
+        misses = 0 if high is not None and 2 * (high - low) <= before else misses + 1
+    return Found(low, high)
+
+
+def _told(samples: Mapping[int, Sample | None], limit: int, low: int, high: int | None) -> int | None:
+    """The largest size that keeps to the limit as far as polynomials tell; None where there is nothing to go by."""
+    known = {size: sample for size, sample in samples.items() if sample is not None}
+    alike = [size for size, sample in known.items() if len(sample.curve) == len(known[low].curve)]
+    # Runs of other operators share no curve with these: without two that do, only the peaks are left.
+    longer = len(alike) < 2
+    sizes = sorted(known if longer else alike, key=lambda size: abs(size - low))[:NEAREST]
+    if len(sizes) < 2:
+        return None
+    curves = [(known[size].peak_bytes,) if longer else known[size].curve for size in sizes]
+    places = set(zip(*curves, strict=True))
+    end = FARTHEST if high is None else high - 1
+    if longer:
+        end = min(end, HOP * low)
+    while end > low:
+        at = weights(sizes, end)
+        heights = max(places, key=at.near)
+        if at.near(heights) <= limit:
+            break
+        end = _within(sizes, heights, limit, low, end)
+    return end
+
+
+def _middle(low: int, high: int | None) -> int:
+    """Between two sizes: of the same order as both, or halfway."""
+    if high is None:
+        return min(2 * low, FARTHEST)
+    return isqrt(low * high) if high > 4 * low else (low + high) // 2
+
+
+def _within(sizes: Sequence[int], heights: Sequence[int], limit: int, low: int, high: int) -> int:
+    """The largest size from `low` on and below `high` at which one polynomial is within the limit."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if weights(sizes, middle).near(heights) <= limit:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+# -- many sizes ------------------------------------------------------------------------------------------------------------
+
+Sizes = tuple[int, ...]
+
+
+def over_grid(
+    axes: Sequence[Sequence[int]], counted: Callable[[Sizes], Sequence[int] | None]
+) -> Iterator[tuple[Sizes, Sequence[int] | None]]:
+    """The numbers at each combination of sizes, None where the model does not run.
+
+    Three sizes of each axis are counted, with all of the others', and one more of each to check what polynomials tell. Where
+    these hold to the last number, they tell the rest; else every combination is counted.
+    """
+    known: dict[Sizes, Sequence[int] | None] = {}
+
+    def number(sizes: Sizes) -> Sequence[int] | None:
+        if sizes not in known:
+            known[sizes] = counted(sizes)
+        return known[sizes]
+
+    # Of an axis of four there is nothing to save: three and a check are all.
+    ends = [axis if len(axis) <= NEAREST + 1 else (axis[0], axis[len(axis) // 2], axis[-1]) for axis in axes]
+    between = [axis[len(axis) // 4] if len(axis) > NEAREST + 1 else axis[-1] for axis in axes]
+    polynomial = any(len(end) < len(axis) for axis, end in zip(axes, ends, strict=True)) and _holds(
+        ends, between, number
+    )
+    for sizes in product(*axes):
+        told = _at(ends, sizes, known) if polynomial and sizes not in known else None
+        yield sizes, number(sizes) if told is None else told
+
+
+def _holds(
+    ends: Sequence[Sequence[int]], between: Sequence[int], number: Callable[[Sizes], Sequence[int] | None]
+) -> bool:
+    """Whether polynomials through the ends tell what is counted between them: on each axis alone, and on all."""
+    length = None
+    for sizes in product(*ends):
+        found = number(sizes)
+        if found is None or len(found) != (len(found) if length is None else length):
+            return False
+        length = len(found)
+    checks = {tuple(between)} | {
+        tuple(
+            middle if other == place else end[-1] for other, (middle, end) in enumerate(zip(between, ends, strict=True))
+        )
+        for place in range(len(ends))
+    }
+    return all(_at(ends, sizes, {each: number(each) for each in product(*ends)}) == number(sizes) for sizes in checks)
+
+
+def _at(ends: Sequence[Sequence[int]], sizes: Sizes, known: Mapping[Sizes, Sequence[int] | None]) -> list[int] | None:
+    """What the polynomials through the ends tell; None where that is not whole."""
+    each = [weights(end, size) for end, size in zip(ends, sizes, strict=True)]
+    joint = Weights(tuple(map(prod, product(*(one.shares for one in each)))), prod(one.denominator for one in each))
+    columns = [found for corner in product(*ends) if (found := known[corner]) is not None]
+    told = [joint.of(numbers) for numbers in zip(*columns, strict=True)]
+    return None if None in told else [one for one in told if one is not None]

@@ -1,0 +1,211 @@
+"""Mixed precision as the device that is meant has it: which operators cast their arguments, and which casts are kept.
+
+PyTorch's own autocast casts tensors of one device, by the rules of that device. A model that is counted lies on a processor or
+nowhere, and is to be told as on a GPU, whose rules are others. So the rules stand here, and are entered for a key of the
+dispatcher that no tensor has: a run takes it in for its thread alone, and everybody else's autocast is PyTorch's. Whether
+autocast is on, and in which type, PyTorch itself keeps, so that what models and checkpoints say about it holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from opcost.frontends.torch.unchanged.replaced import replaced
+
+How: TypeAlias = Literal["lower", "float32", "float32 result", "float32 norm", "widest", "refused", "as it is"]
+"""What becomes of an operator's arguments: all in the lower type; all in float32; its result asked in float32, where it asks for
+no other (norms by another overload); all in float32 where one is; an error."""
+
+RULES: dict[str, dict[How, str]] = {
+    "cuda": {
+        "lower": "_convolution _convolution.deprecated _scaled_dot_product_flash_attention _thnn_fused_gru_cell "
+        "_thnn_fused_lstm_cell addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d "
+        "conv_transpose2d.input conv_transpose3d.input convolution cudnn_convolution cudnn_convolution_transpose einsum gru_cell "
+        "linalg_multi_dot linalg_vecdot linear lstm_cell matmul mm mv prelu rnn_relu_cell rnn_tanh_cell "
+        "scaled_dot_product_attention",
+        "float32": "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d "
+        "_upsample_nearest_exact3d acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss "
+        "cosine_similarity dist erfinv exp expm1 frobenius_norm.dim group_norm hinge_embedding_loss huber_loss kl_div l1_loss "
+        "layer_norm log log10 log1p log2 logsumexp margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss "
+        "native_layer_norm nll_loss nll_loss2d nuclear_norm nuclear_norm.dim pdist poisson_nll_loss pow.Scalar pow.Tensor_Scalar "
+        "pow.Tensor_Tensor reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss softplus tan "
+        "triplet_margin_loss upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d "
+        "upsample_nearest3d upsample_trilinear3d",
+        "float32 result": "cumprod cumsum linalg_matrix_norm linalg_matrix_norm.str_ord linalg_vector_norm log_softmax.int prod "
+        "prod.dim_int softmax.int sum sum.dim_IntList",
+        "float32 norm": "norm.Scalar norm.ScalarOpt_dim",
+        "widest": "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot",
+        "refused": "binary_cross_entropy",
+    },
+    "cpu": {
+        "lower": "_addmm_activation _convolution.deprecated _native_multi_head_attention addbmm addmm baddbmm bmm conv1d "
+        "conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_tbc conv_transpose1d conv_transpose2d.input "
+        "conv_transpose3d.input linalg_vecdot linear matmul mkldnn_rnn_layer mm prelu scaled_dot_product_attention",
+        "float32": "_grid_sampler_2d_cpu_fallback _lu_with_info adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d "
+        "binary_cross_entropy binary_cross_entropy_with_logits cdist cholesky cholesky_inverse cholesky_solve "
+        "cosine_embedding_loss cross_entropy_loss ctc_loss.IntList ctc_loss.Tensor fake_quantize_per_tensor_affine fft_fft "
+        "fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 "
+        "fft_rfftn fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler grid_sampler_2d grid_sampler_3d "
+        "hinge_embedding_loss huber_loss inverse kl_div l1_loss linalg_cholesky linalg_cholesky_ex linalg_cond linalg_cond.p_str "
+        "linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq "
+        "linalg_matrix_rank linalg_matrix_rank.atol_rtol_float linalg_matrix_rank.atol_rtol_tensor "
+        "linalg_matrix_rank.tol_tensor linalg_qr linalg_solve linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve "
+        "lu_solve margin_ranking_loss max_pool3d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss "
+        "multilabel_margin_loss_forward nanquantile nanquantile.scalar nll_loss nll_loss2d orgqr ormqr pinverse "
+        "poisson_nll_loss polar prod prod.dim_int qr quantile quantile.scalar reflection_pad1d reflection_pad2d "
+        "replication_pad1d replication_pad2d replication_pad3d smooth_l1_loss soft_margin_loss stft stft.center svd trace "
+        "triangular_solve triplet_margin_loss view_as_complex",
+        "widest": "cat index_copy stack",
+    },
+}
+"""PyTorch's rules by the type of a device: the names of operators of aten, with their overloads."""
+
+_KEY = torch._C.DispatchKey.AutocastIPU
+_KEY_OF = "ipu"
+_KEYS = torch._C.DispatchKeySet(_KEY) | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+_here = threading.local()
+
+
+class _Casting:
+    """What casts in one run: the rules of a device, and the casts that are kept until the region ends."""
+
+    def __init__(self, like: str) -> None:
+        self.on_gpu = like == "cuda"
+        self.rules = {name: how for how, names in RULES[like].items() for name in names.split()}
+        self.kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def cast(self, tree: Any, to: torch.dtype, lower: torch.dtype) -> Any:
+        """Arguments with their floats in this type; of weights the cast to the lower type is kept, for other uses."""
+        if isinstance(tree, (list, tuple)):
+            return [self.cast(item, to, lower) for item in tree]
+        if not _is_castable(tree) or tree.dtype is to:
+            return tree
+        if not (
+            to is lower
+            and tree.dtype is torch.float32
+            and tree.requires_grad
+            and tree.is_leaf
+            and not tree._is_view()
+            and torch.is_autocast_cache_enabled()
+        ):
+            return tree.to(to)
+        if id(tree) not in self.kept:
+            with torch.enable_grad():  # it may be used again where gradients are needed
+                self.kept[id(tree)] = tree, tree.to(to)
+        return self.kept[id(tree)][1]
+
+    def __call__(self, op: Any, name: str, keys: Any, args: Any, kwargs: Any) -> Any:
+        how = self.rules.get(name, "as it is")
+        if how == "as it is" or not torch.is_autocast_enabled("cpu"):
+            return op.redispatch(keys - _KEYS, *args, **kwargs)  # what it calls is again asked for its rule
+        lower = torch.get_autocast_dtype("cpu")
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            if how == "refused":
+                raise RuntimeError(f"{name} is unsafe to autocast, and PyTorch refuses it on this device")
+            if how == "float32 result":
+                return self._asked_in_float32(op, args, kwargs)
+            if how == "float32 norm":
+                return _norm(*args)
+            to = lower if how == "lower" else torch.float32
+            if how == "widest" and not any(_floats((args, tuple(kwargs.values())), torch.float32)):
+                to = lower
+            return op(*self.cast(args, to, lower), **{key: self.cast(arg, to, lower) for key, arg in kwargs.items()})
+
+    def _asked_in_float32(self, op: Any, args: Any, kwargs: Any) -> Any:
+        names = [argument.name for argument in op._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if given.get("dtype") is None and _is_castable(args[0]):
+            given["dtype"] = torch.float32
+            halves = {"softmax": torch.ops.aten._softmax, "log_softmax": torch.ops.aten._log_softmax}
+            kernel = halves.get(op._schema.name.removeprefix("aten::"))
+            if self.on_gpu and kernel is not None and args[0].dtype is torch.float16 and not _has_data(args[0]):
+                return kernel(args[0], given["dim"], True)  # noqa: FBT003 - a GPU reads halves and writes float32 at once
+        return op(**given)
+
+
+def _norm(x: torch.Tensor, p: Any = None, dim: Any = (), keepdim: bool = False) -> torch.Tensor:  # noqa: FBT001, FBT002 - as the operator
+    dtype = torch.float32 if _is_castable(x) else x.dtype
+    if dim == ():
+        return torch.ops.aten.norm.ScalarOpt_dtype(x, p, dtype=dtype)  # type: ignore[no-any-return]
+    return torch.ops.aten.norm.ScalarOpt_dim_dtype(x, p, dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+
+
+def _is_castable(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.is_floating_point() and item.dtype is not torch.float64
+
+
+def _has_data(tensor: torch.Tensor) -> bool:
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
+
+
+def _floats(tree: Any, dtype: torch.dtype) -> Iterator[bool]:
+    """Of each tensor among arguments whether it is of this type."""
+    if isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from _floats(item, dtype)
+    elif isinstance(tree, torch.Tensor):
+        yield tree.dtype is dtype
+
+
+def lowered(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
+    """Arguments of an operator of the lower type, where rules of a device are at work and autocast is on."""
+    casting: _Casting | None = getattr(_here, "casting", None)
+    if casting is None or not torch.is_autocast_enabled("cpu"):
+        return tensors
+    lower = torch.get_autocast_dtype("cpu")
+    with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+        return tuple(casting.cast(tensor, lower, lower) for tensor in tensors)
+
+
+@cache
+def _enter_rules() -> tuple[torch.library.Library, ...]:
+    """Enter every operator that some device has a rule for; they stay, since nobody else's tensors have that key."""
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, _KEY.name)
+    library = torch.library.Library("aten", "IMPL")
+    for name in sorted({name for rules in RULES.values() for names in rules.values() for name in names.split()}):
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+        if op is not None:  # another version may lack it
+            library.impl(name, _kernel(op, name), _KEY.name, with_keyset=True)
+    return others, library
+
+
+def _kernel(op: Any, name: str) -> Callable[..., Any]:
+    def cast(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        return _here.casting(op, name, keys, args, kwargs)
+
+    return cast
+
+
+@contextmanager
+def autocast_as(like: str) -> Iterator[None]:
+    """In this thread, regions of autocast cast as on a device of this type; those of a GPU are heeded too."""
+    _enter_rules()
+    casting = _Casting(like)
+    clear = torch.clear_autocast_cache
+    begin = torch.autocast.__init__
+
+    def forget() -> None:
+        casting.kept.clear()
+        clear()
+
+    def on_the_processor(region: torch.autocast, device_type: str, *args: Any, **kwargs: Any) -> None:
+        begin(region, "cpu" if device_type == like else device_type, *args, **kwargs)
+
+    with ExitStack() as undo:
+        undo.callback(setattr, _here, "casting", getattr(_here, "casting", None))
+        _here.casting = casting
+        undo.callback(casting.kept.clear)
+        undo.enter_context(replaced(torch, "clear_autocast_cache", forget))
+        undo.enter_context(replaced(torch.autocast, "__init__", on_the_processor))
+        undo.callback(torch.set_autocast_enabled, _KEY_OF, torch.is_autocast_enabled(_KEY_OF))
+        torch.set_autocast_enabled(_KEY_OF, True)  # noqa: FBT003 - a switch
+        undo.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
+        yield

@@ -1,0 +1,225 @@
+"""What a model is counted on at other sizes: by options of the count, or by other shapes of the inputs that were given."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.core.graph import TensorSpec
+from opcost.errors import InputError, UnknownName
+from opcost.frontends.input_data import InputArray
+from opcost.frontends.inputs import PLACES, is_shape, spelled_out
+from opcost.frontends.options import Sizes, Text
+from opcost.wording import shortened, some
+
+Told: TypeAlias = "dict[str, Any]"
+"""Arguments of `opcost.count` by name, with the positional ones as `inputs`."""
+Named: TypeAlias = "Sequence[tuple[str, TensorSpec]]"
+"""The inputs of a model as a report names them."""
+
+OPTIONS = (*Sizes._fields, *Text._fields[:4])
+"""Sizes that a count has an option for."""
+GRAMMAR = f"write one of {', '.join(OPTIONS)}, or NAME=DIMENSION of an input, several with commas: x=2,x=3"
+_PLACE = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(-?\d{1,2})\s*")
+
+
+class Place(NamedTuple):
+    """One extent of an input."""
+
+    name: str
+    dim: int
+
+
+def parse_vary(text: str) -> tuple[Place, ...]:
+    """What varies: nothing for a size that a count has an option for, else extents of inputs by their names."""
+    if text in OPTIONS:
+        return ()
+    found = [_PLACE.fullmatch(part) for part in text.split(",")]
+    places = tuple(Place(match[1], int(match[2])) for match in found if match is not None)
+    if "=" not in text:
+        raise UnknownName("size to vary", text, OPTIONS, hint=GRAMMAR)
+    if len(places) != len(found):
+        raise InputError(f"{shortened(repr(text))} does not say what varies", hint=GRAMMAR)
+    return places
+
+
+class Varied:
+    """What a count is told at other sizes of what varies."""
+
+    def __init__(self, told: Told, names: Sequence[str], probe: Callable[[Told], Named]) -> None:
+        """`probe` tells the inputs of the model where their names are needed, or nobody gave any."""
+        self._told = told
+        self._names = names
+        self._probe = probe
+        places = [parse_vary(name) for name in names]
+        given = _leaves(told)
+        if not any(places) and not (given and "batch" in names):
+            self._extents: list[list[tuple[int, int]]] = [[] for _ in names]
+            _check_free(given, names)
+            return
+        called: list[str] = []
+        if any(places):
+            inputs = probe(told)
+            if not given:
+                self._told = {
+                    **{name: value for name, value in told.items() if name not in Sizes._fields},
+                    "shapes": {name: list(spec.shape or ()) for name, spec in inputs},
+                    "dtypes": {name: spec.dtype for name, spec in inputs},
+                }
+                given = _leaves(self._told)
+            called = [name for name, _ in inputs]
+            if len(called) != len(given):
+                raise InputError(
+                    f"the model has the inputs {', '.join(some(called))}, and {len(given)} tensors were given, so that none of "
+                    "them is known by its name",
+                    hint="give inputs by their names: shapes={name: shape}",
+                )
+        self._extents = [
+            _named_extents(wanted, called, given) if wanted else _batch_extents(name, given)
+            for name, wanted in zip(names, places, strict=True)
+        ]
+        self._given = given
+
+    def usual(self, place: int = 0) -> int | None:
+        """The size that the inputs have which were given, or which the model gets by itself."""
+        if self._extents[place]:
+            leaf, dim = self._extents[place][0]
+            return self._given[leaf][dim]
+        name = self._names[place]
+        if name not in PLACES:
+            return None
+        rank, places = PLACES[name]
+        shapes = [spec.shape for _, spec in self._probe(self._told)]
+        return next((shape[places[0]] for shape in shapes if shape and len(shape) == (rank or len(shape))), None)
+
+    def told(self, sizes: Sequence[int]) -> Told:
+        """What the count is told at these sizes."""
+        told = dict(self._told)
+        wanted: dict[int, dict[int, int]] = {}
+        for name, extents, size in zip(self._names, self._extents, sizes, strict=True):
+            if not extents:
+                told[name] = size
+            for leaf, dim in extents:
+                wanted.setdefault(leaf, {})[dim] = size
+        return _resized(told, wanted) if wanted else told
+
+
+def _check_free(given: Sequence[Sequence[int]], names: Iterable[str]) -> None:
+    """Tokens and image sizes are of inputs that nobody gave."""
+    for name in names:
+        if given and name in Sizes._fields:
+            raise InputError(
+                f"{name} is a size of inputs that the model itself names, and inputs were given",
+                hint="say which of their dimensions varies: NAME=DIMENSION, such as input_ids=1",
+            )
+
+
+def _batch_extents(name: str, given: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """The first extent of every input that has as many there as the first one."""
+    if name != "batch":
+        _check_free(given, [name])
+        raise InputError(f"{name} cannot be varied together with dimensions of inputs", hint=GRAMMAR)
+    first = next((shape[0] for shape in given if len(shape)), None)
+    if first is None:
+        raise InputError("no input has a dimension that could be a batch")
+    return [(leaf, 0) for leaf, shape in enumerate(given) if len(shape) and shape[0] == first]
+
+
+def _named_extents(
+    places: Iterable[Place], called: Sequence[str], given: Sequence[Sequence[int]]
+) -> list[tuple[int, int]]:
+    found = []
+    for name, dim in places:
+        if name not in called:
+            raise UnknownName("input to vary", name, called)
+        leaf = called.index(name)
+        rank = len(given[leaf])
+        if not -rank <= dim < rank:
+            raise InputError(
+                f"the input {name} has the shape {'x'.join(map(str, given[leaf])) or 'scalar'}, and no dimension {dim}",
+                hint=f"dimensions are counted from 0 to {rank - 1}" if rank else "",
+            )
+        found.append((leaf, dim % rank))
+    return found
+
+
+# -- shapes and arrays inside of what was given --------------------------------------------------------------------------
+
+
+def _leaves(told: Told) -> list[Sequence[int]]:
+    """The shapes of all that was given, in order."""
+    found: list[Sequence[int]] = []
+
+    def keep(leaf: Any, shape: Sequence[int]) -> Any:
+        found.append(shape)
+        return leaf
+
+    _mapped(told, keep)
+    return found
+
+
+def _resized(told: Told, wanted: Mapping[int, Mapping[int, int]]) -> Told:
+    """The same with other extents, by the number of the tensor and the dimension."""
+    seen = -1
+
+    def change(leaf: Any, shape: Sequence[int]) -> Any:
+        nonlocal seen
+        seen += 1
+        new = [wanted.get(seen, {}).get(dim, extent) for dim, extent in enumerate(shape)]
+        return leaf if new == list(shape) else _like(leaf, new)
+
+    return _mapped(told, change)
+
+
+def _like(leaf: Any, shape: Sequence[int]) -> Any:
+    if isinstance(leaf, (tuple, list)):
+        return tuple(shape)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(leaf, torch.Tensor):
+        from opcost.frontends.torch.models.resize import resized
+
+        return resized(leaf, shape)
+    return InputArray(tuple(shape), str(leaf.dtype))
+
+
+def _mapped(told: Told, change: Callable[[Any, Sequence[int]], Any]) -> Told:
+    """What was given with every shape and every array changed."""
+    shapes, dtypes = spelled_out(told.get("shapes"), told.get("dtypes"))
+    made = dict(told)
+    if shapes is not None:
+        made |= {"shapes": _map_shapes(shapes, change), "dtypes": dtypes}
+    inputs, kwargs = _map_arrays((told.get("inputs"), dict(told.get("kwargs") or {})), change)
+    several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
+    return {**made, "inputs": several, "kwargs": kwargs}
+
+
+def _map_shapes(shapes: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:
+    if is_shape(shapes):
+        return change(shapes, shapes)
+    if isinstance(shapes, Mapping):
+        return {name: _map_shapes(inner, change) for name, inner in shapes.items()}
+    if isinstance(shapes, (list, tuple)):
+        return [_map_shapes(inner, change) for inner in shapes]
+    return shapes  # what it is, the count will ask
+
+
+def _map_arrays(tree: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:
+    if "torch" in sys.modules:
+        from opcost.frontends.torch.tree import map_tensors
+
+        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
+    return _map_others(tree, change)
+
+
+def _map_others(tree: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:
+    """Arrays of other frameworks, in the plain containers that they come in."""
+    if type(tree) in (tuple, list):
+        return type(tree)(_map_others(item, change) for item in tree)
+    if type(tree) is dict:
+        return {name: _map_others(item, change) for name, item in tree.items()}
+    torch = sys.modules.get("torch")
+    is_tensor = torch is not None and isinstance(tree, torch.Tensor)
+    is_array = not is_tensor and hasattr(tree, "shape") and hasattr(tree, "dtype")
+    return change(tree, tuple(tree.shape)) if is_array else tree

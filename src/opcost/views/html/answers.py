@@ -1,0 +1,289 @@
+"""An answer about a profile as the page has it: its lines, how devices were used, and with the profile who took the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opcost.core.answer import Answer, Busy
+from opcost.core.devices import named_by_driver
+from opcost.core.harmless import printable
+from opcost.core.profile import Profile, ProfileRow
+from opcost.core.timeline import Drawn, Span, drawn, nested
+from opcost.version import __version__
+from opcost.views.answer_listing import list_answer
+from opcost.views.answer_page import held_time, launches_text, verdict_lines
+from opcost.views.html.columns import Told, numbers_of, shapes_of, table_of, words_of
+from opcost.views.html.path_tree import PathTree
+from opcost.views.html.reports import devices_of
+from opcost.views.listing import Columns
+
+MOST_NAMES = 30_000
+"""Operators that the tree tells by their own names; more are told by their types."""
+_FACTS = (
+    "format",
+    "framework",
+    "version",
+    "torch",
+    "device",
+    "gpu",
+    "precision",
+    "threads",
+    "execution",
+    "calibration",
+)
+"""What a profile says of itself that stands in the header, in this order; the rest stands below."""
+NO_OPERATOR = "(no operator)"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The answers that are shown as tables, and the columns that were asked for."""
+
+    answers: Sequence[Answer]
+    columns: Columns = None
+
+
+def profile_data(lines: Lines, profile: Profile | None) -> Told:
+    """All that the page shows of answers about one profile."""
+    answer = lines.answers[0]
+    meta = {key: printable(value) for key, value in answer.meta.items()}
+    facts = [(key, meta[key]) for key in _FACTS if meta.get(key)]
+    runs = (
+        [("runs", f"{answer.runs:,}, told {'per run' if answer.is_per_run else 'together'}")] if answer.runs > 1 else []
+    )
+    further = [f"{key}: {value}" for key, value in meta.items() if key not in (*_FACTS, "source")]
+    peak = [f"peaks of {answer.peak}"] if answer.peak else []
+    notes = [*peak, *(note.text for note in answer.notes)]
+    return {
+        "title": meta.get("source") or "profile",
+        "facts": [*facts, *runs, ("opcost", __version__)],
+        "totals": _totals(answer),
+        "alerts": [],
+        "notes": [
+            {"title": title, "lines": [*map(printable, said)], "hint": ""}
+            for title, said in (("notes", notes), ("recorded with", further))
+            if said
+        ],
+        "verdict": [printable(line.replace("\u00a0", " ")) for line in verdict_lines(answer)],
+        "uses": [_use(use) for use in answer.devices],
+        "tables": [_table(each, lines.columns) for each in lines.answers],
+        **({} if profile is None else _whole(profile, answer)),
+    }
+
+
+def _totals(answer: Answer) -> list[Told]:
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    known = {
+        "device time": answer.device_ns,
+        "host time": answer.host_ns,
+        "wall time": answer.wall_ns,
+        "unattributed device time": answer.unattributed_ns or None,
+    }
+    times = [
+        {"label": name, "value": ns, "unit": "time", "partial": False, "remark": ""} for name, ns in known.items() if ns
+    ]
+    if total is None or total.computation is None:
+        return times
+    partial = bool(total.unpriced)
+    work = [
+        ("FLOPs", total.computation, "count"),
+        ("bytes moved", total.memory, "bytes"),
+        ("FLOP/s", total.flops, "flop/s"),
+    ]
+    return times + [
+        {
+            "label": name,
+            "value": value,
+            "unit": unit,
+            "partial": partial and unit != "flop/s",
+            "remark": "of what is priced",
+        }
+        for name, value, unit in work
+        if value
+    ]
+
+
+def _use(use: Busy) -> Told:
+    """How a device spent its time, in parts that add up to the span."""
+    known = {
+        "communication alone": use.communication_ns,
+        "copies alone": use.copies_ns,
+        "idle: host-bound": use.idle_host_ns,
+        "idle: after synchronisation": use.idle_synchronised_ns,
+        "idle: waiting for input": use.idle_input_ns,
+        "idle: launch latency": use.idle_launch_ns,
+    }
+    idle = sum(time for name, time in known.items() if name.startswith("idle"))
+    parts = {"computing": use.busy_ns - use.communication_ns - use.copies_ns, **known, "idle": use.idle_ns - idle}
+    kernels = f"{use.kernels:,} kernels, median {held_time(use.median_ns)}, side by side {held_time(use.overlap_ns)}"
+    said = [kernels, *([launches_text(use)] if use.launches else [])] if use.kernels else []
+    return {
+        "title": printable(f"{use.device or 'device'}{f', rank {use.rank}' if use.rank else ''}"),
+        "span": use.span_ns,
+        "parts": [(name, time) for name, time in parts.items() if time > 0],
+        "said": [printable(text.replace("\u00a0", " ")) for text in said],
+    }
+
+
+def _table(answer: Answer, columns: Columns) -> Told:
+    listing = list_answer(answer, columns)
+    if listing.ranked:
+        kept = [place for place, column in enumerate(listing.columns) if column.name != "top_kernel"]
+        kept.sort(key=lambda place: listing.ranked.index(listing.columns[place].name))
+        told = table_of("", listing)
+        order = {listing.columns[place].name: number for number, place in enumerate(kept)}
+        told["columns"] = sorted((c for c in told["columns"] if c["name"] in order), key=lambda c: order[c["name"]])
+    else:
+        told = table_of("", listing)
+    keys = f" by {', '.join(answer.keys)}" if answer.keys else ""
+    told["title"] = f"{answer.side} time{keys}"
+    told["roles"] = [(row, line.role) for row, line in enumerate(answer.lines) if line.role != "row"]
+    told["kernels"] = [[(use.count, printable(use.name), use.time_ns) for use in line.kernels] for line in answer.lines]
+    return told
+
+
+# -- the whole profile -------------------------------------------------------------------------------------------------
+
+
+def _whole(profile: Profile, answer: Answer) -> Told:
+    runs = answer.runs if answer.is_per_run else 1
+    named = len({row.name for row in profile.rows}) <= MOST_NAMES
+    tree = PathTree(("device", "host", "calls", "flops", "bytes"))
+    leaves = [_leaf(tree, row, named=named) for row in profile.rows]
+    lost = tree.child(0, NO_OPERATOR) if profile.unattributed else 0
+    for row, leaf in zip(profile.rows, leaves, strict=True):
+        own = tree.own
+        own["calls"][leaf] += row.count / runs
+        own["host"][leaf] += (row.host_self_ns or 0) / runs
+        if row.cost is not None:
+            own["flops"][leaf] += row.cost.flops * row.count / runs
+            own["bytes"][leaf] += (row.cost.bytes_read + row.cost.bytes_written) * row.count / runs
+        own["device"][leaf] += ((row.device_ns or 0) - sum(kernel.duration_ns for kernel in row.kernels)) / runs
+        for kernel in row.kernels:
+            own["device"][tree.child(leaf, kernel.name, "kernel")] += kernel.duration_ns / runs
+    for kernel in profile.unattributed:
+        tree.own["device"][tree.child(lost, kernel.name, "kernel")] += kernel.duration_ns / runs
+    quantities: list[Told] = [
+        {"name": "device", "title": "device time", "unit": "time", "usual": answer.side == "device"},
+        {"name": "host", "title": "host time", "unit": "time", "usual": answer.side == "host"},
+        {"name": "calls", "title": "calls", "unit": "number"},
+        {"name": "flops", "title": "FLOPs", "unit": "count"},
+        {"name": "bytes", "title": "bytes moved", "unit": "bytes"},
+    ]
+    told = tree.told("module", profile.meta.get("source", "") or "profile", quantities)
+    device = next((d for key in ("gpu", "device") if (d := named_by_driver(profile.meta.get(key, "")))), None)
+    return {
+        "tree": told,
+        "ops": _operators(profile.rows, leaves, answer.side),
+        "timeline": timeline_of(profile),
+        "devices": devices_of(),
+        "device": device.name if device else profile.meta.get("device", ""),
+    }
+
+
+def _leaf(tree: PathTree, row: ProfileRow, *, named: bool) -> int:
+    module = tree.walk(row.module.split(".")) if row.module else 0
+    name = row.name if named and row.name else row.type
+    if row.module:  # which need not be said again
+        name = row.type if name == row.module else name.removeprefix(f"{row.module}.")
+    return tree.child(module, name, row.kind or row.type)
+
+
+def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> Told | None:
+    """One line for all executions of an operator with the same shapes, each amount that of one execution."""
+    found: dict[tuple[int, Any], list[Any]] = {}
+    for row, leaf in zip(rows, leaves, strict=True):
+        key = (leaf, row.ins)
+        line = found.get(key)
+        if line is None:
+            line = found[key] = [row, leaf, 0, 0, 0]
+        line[2] += row.count
+        line[3] += row.device_ns or 0
+        line[4] += row.host_self_ns or 0
+    lines = list(found.values())
+    if not lines:
+        return None
+    place = 3 if side == "device" else 4
+    costs = [line[0].cost for line in lines]
+    return {
+        "count": len(lines),
+        "module": [line[1] for line in lines],
+        "columns": [
+            {"name": "raw", "title": "operator", "unit": "text"} | words_of(line[0].type for line in lines),
+            {"name": "kind", "title": "kind", "unit": "text", "width": "92px"}
+            | words_of(line[0].kind for line in lines),
+            {"name": "repeat", "title": "calls", "unit": "number"} | numbers_of([line[2] for line in lines]),
+            {"name": "whole", "title": f"{side} time", "unit": "time"} | numbers_of([line[place] for line in lines]),
+            {"name": "time", "title": "of one call", "unit": "time"}
+            | numbers_of([line[place] / line[2] for line in lines]),
+            {"name": "flops", "title": "FLOPs of one", "unit": "count"}
+            | numbers_of([None if cost is None else cost.flops for cost in costs]),
+            {"name": "bytes", "title": "bytes of one", "unit": "bytes"}
+            | numbers_of([None if cost is None else cost.bytes_read + cost.bytes_written for cost in costs]),
+            {"name": "ins", "title": "input", "unit": "shapes"} | words_of(shapes_of(line[0].ins) for line in lines),
+            {"name": "dtype", "title": "", "unit": "text"}
+            | words_of(line[0].ins[0].dtype if line[0].ins else "" for line in lines),
+        ],
+    }
+
+
+def timeline_of(profile: Profile) -> Told | None:
+    """Host and streams on lanes; None where nobody knows when anything began."""
+    if any(row.count > 1 for row in profile.rows):
+        return None
+    lanes: dict[str, list[Span]] = {}
+    host: dict[int, list[Span]] = {}
+    several = len({row.rank for row in profile.rows}) > 1
+    for row in profile.rows:
+        if row.host_start_ns is not None and row.host_ns is not None:
+            host.setdefault(row.rank, []).append(Span(row.host_start_ns, row.host_ns, row.name or row.type))
+        for kernel in row.kernels:
+            rank = f"rank {row.rank} " if several else ""
+            lanes.setdefault(f"{rank}{kernel.device} stream {kernel.stream}", []).append(
+                Span(kernel.start_ns, kernel.duration_ns, kernel.name)
+            )
+    for kernel in profile.unattributed:
+        rank = f"rank {kernel.rank} " if several and kernel.rank is not None else ""
+        lanes.setdefault(f"{rank}{kernel.device} stream {kernel.stream}", []).append(
+            Span(kernel.start_ns, kernel.duration_ns, kernel.name)
+        )
+    levels = {
+        f"{f'rank {rank} ' if several else ''}host{f' {level + 1}' if level else ''}": spans
+        for rank, found in host.items()
+        for level, spans in enumerate(nested(found))
+    }
+    every = {**levels, **dict(sorted(lanes.items()))}
+    starts = [span.start_ns for spans in every.values() for span in spans]
+    if len(starts) < 2 or not any(starts):
+        return None
+    return timeline_told(drawn(every))
+
+
+def timeline_told(lanes: dict[str, list[Drawn]]) -> Told:
+    """Lanes as the page has them: starts as steps from one to the next, names once."""
+    words: dict[str, int] = {}
+    first = min(events[0].start_ns for events in lanes.values() if events)
+    told = []
+    for title, events in lanes.items():
+        before = first
+        steps = []
+        for event in events:
+            steps.append(event.start_ns - before)
+            before = event.start_ns
+        many = any(event.count > 1 for event in events)
+        told.append(
+            {
+                "title": printable(title),
+                "step": steps,
+                "length": [event.duration_ns for event in events],
+                "name": [words.setdefault(event.name, len(words)) for event in events],
+            }
+            | (
+                {"count": [event.count for event in events], "busy": [event.busy_ns for event in events]}
+                if many
+                else {}
+            )
+        )
+    return {"words": list(map(printable, words)), "lanes": told}

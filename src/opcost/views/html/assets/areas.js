@@ -1,0 +1,81 @@
+// Where the areas of a treemap or an icicle stand: plain numbers, no drawing.
+
+const LEAST = 3;
+const TITLE = 15;
+
+// Squarified: rows of areas whose sides are as alike as can be (Bruls, Huizing and van Wijk, 2000).
+export function squarify(sizes, x, y, width, height) {
+  const sum = sizes.reduce((total, size) => total + size, 0);
+  const boxes = new Array(sizes.length);
+  const order = sizes.map((_, place) => place).sort((a, b) => sizes[b] - sizes[a]);
+  const scale = sum > 0 ? (width * height) / sum : 0;
+  let start = 0;
+  while (start < order.length) {
+    const side = Math.min(width, height);
+    let end = start;
+    let area = 0;
+    let worst = Infinity;
+    while (end < order.length) {
+      const next = area + sizes[order[end]] * scale;
+      const largest = sizes[order[start]] * scale;
+      const smallest = sizes[order[end]] * scale;
+      const ratio = Math.max((side * side * largest) / (next * next), (next * next) / (side * side * smallest));
+      if (!(ratio <= worst) && end > start) break;
+      worst = ratio;
+      area = next;
+      end += 1;
+    }
+    const thick = side > 0 ? area / side : 0;
+    let along = 0;
+    for (let place = start; place < end; place += 1) {
+      const length = thick > 0 ? (sizes[order[place]] * scale) / thick : 0;
+      boxes[order[place]] = width >= height ? [x, y + along, thick, length] : [x + along, y, length, thick];
+      along += length;
+    }
+    if (width >= height) [x, width] = [x + thick, width - thick];
+    else [y, height] = [y + thick, height - thick];
+    start = end;
+  }
+  return boxes;
+}
+
+// `tree` tells children(node) and size(node, own); a node's own amount beside its children is an area without children.
+export function treemapAreas(tree, root, width, height) {
+  const areas = [];
+  const place = (node, depth, x, y, w, h) => {
+    const children = tree.children(node);
+    const own = children.length ? tree.own(node) : 0;
+    areas.push({ node, depth, x, y, w, h, leaf: !children.length, own: false });
+    if (!children.length) return;
+    const title = h > 3 * TITLE && w > 40 ? TITLE : 0;
+    const pad = Math.min(w, h) > 24 ? 2 : 0;
+    const room = [x + pad, y + title + (title ? 0 : pad), w - 2 * pad, h - title - (title ? pad : 2 * pad)];
+    if (room[2] < LEAST || room[3] < LEAST) return;
+    const parts = [...children, ...(own > 0 ? [-1] : [])];
+    squarify(parts.map((part) => (part < 0 ? own : tree.size(part))), ...room).forEach((box, at) => {
+      if (!box || box[2] < 0.8 || box[3] < 0.8) return;
+      if (parts[at] < 0) areas.push({ node, depth: depth + 1, x: box[0], y: box[1], w: box[2], h: box[3], leaf: true, own: true });
+      else if (box[2] < LEAST || box[3] < LEAST) areas.push({ node: parts[at], depth: depth + 1, x: box[0], y: box[1], w: box[2], h: box[3], leaf: true, own: false });
+      else place(parts[at], depth + 1, ...box);
+    });
+  };
+  if (tree.size(root) > 0) place(root, 0, 0, 0, width, height);
+  return areas;
+}
+
+// Levels from top to bottom, each as wide as its share: a flame view upside down.
+export function icicleAreas(tree, root, width, line) {
+  const areas = [];
+  const whole = tree.size(root);
+  const place = (node, depth, x, w) => {
+    areas.push({ node, depth, x, y: depth * line, w, h: line, leaf: !tree.children(node).length, own: false });
+    let at = x;
+    for (const child of tree.children(node)) {
+      const part = (tree.size(child) / whole) * width;
+      if (part >= 0.6) place(child, depth + 1, at, part);
+      at += part;
+    }
+  };
+  if (whole > 0) place(root, 0, 0, width);
+  return areas;
+}

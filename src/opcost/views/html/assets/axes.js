@@ -1,0 +1,29 @@
+// What pictures with axes have in common: scales, ticks at round numbers, and where the pointer is.
+
+import { draw } from "./dom.js";
+
+export function niceTicks(most, count, step = 10) {
+  if (!(most > 0)) return [0];
+  const rough = most / count;
+  const power = step ** Math.floor(Math.log(rough) / Math.log(step));
+  const choices = step === 10 ? [1, 2, 5, 10] : [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+  const size = power * choices.find((choice) => choice * power >= rough);
+  return Array.from({ length: Math.floor(most / size) + 1 }, (_, place) => place * size);
+}
+
+export function powersOfTen(low, high) {
+  const found = [];
+  for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power += 1) found.push(10 ** power);
+  return found;
+}
+
+export const line = (x1, y1, x2, y2, kind) => draw("line", { x1, y1, x2, y2, class: kind });
+
+export const label = (x, y, text, anchor = "start", kind = "axis") => draw("text", { x, y, text, "text-anchor": anchor, class: kind });
+
+// Where an event is inside an SVG that may be drawn at another size.
+export function placeIn(picture, event) {
+  const room = picture.getBoundingClientRect();
+  const { width, height } = picture.viewBox.baseVal;
+  return [((event.clientX - room.left) / room.width) * width, ((event.clientY - room.top) / room.height) * height];
+}

@@ -1,0 +1,121 @@
+// Treemap and icicle of the tree by a chosen quantity; a click chooses, a double click or Enter goes in.
+
+import { icicleAreas, treemapAreas } from "./areas.js";
+import { coloursOf, GREY, isWithin, quantityOf, tree } from "./data.js";
+import { announce, chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
+import { formatAs, formatShare } from "./format.js";
+import { detailLines } from "./modules.js";
+import { choose, chosenNode } from "./selection.js";
+import { setState, state, whenChanged } from "./state.js";
+
+const LETTER = 6.3;
+const LEVEL = 22;
+
+export function mapPanel() {
+  const sized = tree.quantities.filter((quantity) => quantity.name !== tree.partial && tree.total[quantity.name][0] > 0);
+  const usual = (sized.find((quantity) => quantity.usual) ?? sized[0])?.name;
+  const chosen = () => (sized.some((quantity) => quantity.name === state.qty) ? state.qty : usual);
+  const quantities = chooser("Area is", sized.map((quantity) => [quantity.name, quantity.title]), chosen(), (qty) => setState({ qty }));
+  const shapes = switcher("Shape", [["treemap", "treemap"], ["icicle", "icicle"]], state.shape, (shape) => setState({ shape }));
+  const trail = make("nav", { class: "trail", "aria-label": "Where the map is" });
+  const legend = make("div", { class: "legend" });
+  const picture = draw("svg", { class: "map", role: "group", "aria-label": "Map of the tree", tabindex: "0" });
+  const frame = make("div", { class: "picture" }, picture);
+  const types = Array.from({ length: tree.count }, (_, node) => tree.type(node));
+
+  const root = () => (state.zoom ? (tree.byPath.get(state.zoom) ?? 0) : 0);
+  const zoom = (node) => {
+    if (!tree.children[node].length) return;
+    setState({ zoom: node ? tree.path[node] : "" });
+    announce(`map of ${tree.name(node)}`);
+  };
+
+  let areas = [];
+
+  function show() {
+    if (!frame.offsetParent || !usual) return;
+    const quantity = quantityOf(chosen());
+    const total = tree.total[quantity.name];
+    const own = tree.own[quantity.name];
+    const shape = {
+      children: (node) => tree.children[node].filter((child) => total[child] > 0),
+      size: (node) => total[node], own: (node) => own[node],
+    };
+    const top = root();
+    const width = Math.max(200, frame.clientWidth);
+    const space = Math.max(220, frame.clientHeight);
+    areas = state.shape === "icicle" ? icicleAreas(shape, top, width, LEVEL) : treemapAreas(shape, top, width, space);
+    const height = state.shape === "icicle" ? Math.max(space, (Math.max(0, ...areas.map((area) => area.depth)) + 1) * LEVEL) : space;
+    const colours = coloursOf(types, (node) => own[node]);
+    const at = chosenNode();
+    picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    picture.setAttribute("height", height);
+    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, colours, at, quantity)));
+    legend.replaceChildren(
+      ...[...colours].map(([type, colour]) => key(type, colour)), key("other", GREY),
+      make("span", { class: "faint", text: `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all` }),
+    );
+    trail.replaceChildren(...trailOf(top).map((node) =>
+      make("button", { type: "button", class: "plain", text: tree.name(node), "aria-current": node === top ? "true" : null, on: { click: () => zoom(node) } })));
+  }
+
+  function areaShape(area, place, colours, at, quantity) {
+    const inner = !area.leaf && state.shape !== "icicle";
+    const share = tree.total[quantity.name][area.node] / tree.total[quantity.name][0];
+    const group = draw("g", { class: `area${inner ? " inner" : ""}${at >= 0 && area.node === at ? " chosen" : ""}`, "data-place": place });
+    group.append(draw("rect", {
+      x: area.x + 0.5, y: area.y + 0.5, width: Math.max(0.3, area.w - 1), height: Math.max(0.3, area.h - 1),
+      fill: inner ? "var(--raised)" : (colours.get(types[area.node]) ?? GREY),
+    }));
+    const room = Math.floor((area.w - 8) / LETTER);
+    if (room >= 3 && area.h >= 13) {
+      const name = area.own ? "own" : tree.name(area.node);
+      const said = `${name}  ${formatShare(share)}`;
+      const text = said.length <= room || inner ? said : name;
+      group.append(draw("text", { x: area.x + 4, y: area.y + (inner ? 11.5 : Math.min(area.h - 3, 14)), text: text.length > room ? `${text.slice(0, room - 1)}…` : text }));
+    }
+    return group;
+  }
+
+  const areaOf = (event) => areas[Number(event.target.closest?.("g.area")?.dataset.place)];
+  picture.addEventListener("click", (event) => areaOf(event) && choose(areaOf(event).node));
+  picture.addEventListener("dblclick", (event) => areaOf(event) && zoom(areaOf(event).leaf ? tree.parent[areaOf(event).node] : areaOf(event).node));
+  picture.addEventListener("pointermove", (event) => (areaOf(event) ? showTip(event, detailLines(areaOf(event).node)) : hideTip()));
+  picture.addEventListener("pointerleave", hideTip);
+  picture.addEventListener("keydown", (event) => {
+    const at = chosenNode() >= 0 ? chosenNode() : root();
+    const siblings = at ? tree.children[tree.parent[at]] : [0];
+    const step = (by) => choose(siblings[Math.max(0, Math.min(siblings.length - 1, siblings.indexOf(at) + by))]);
+    const moves = {
+      ArrowRight: () => step(1), ArrowLeft: () => step(-1), ArrowUp: () => at && choose(tree.parent[at]),
+      ArrowDown: () => tree.children[at].length && choose(tree.children[at][0]), Enter: () => zoom(at),
+      Escape: () => root() && zoom(tree.parent[root()]),
+    };
+    if (!moves[event.key]) return;
+    moves[event.key]();
+    event.preventDefault();
+  });
+  whenChanged((names) => {
+    quantities.value = chosen();
+    shapes.show(state.shape);
+    // What is chosen elsewhere is brought into the picture.
+    if (names.has("sel") && chosenNode() >= 0 && !isWithin(chosenNode(), root())) setState({ zoom: "" });
+    else if (["qty", "shape", "zoom", "sel", "bytes", "view"].some((name) => names.has(name))) show();
+  });
+  new ResizeObserver(show).observe(frame);
+  addEventListener("beforeprint", show);
+  return make("section", { class: "view", "aria-label": "Map" },
+    make("div", { class: "tools" }, make("label", { class: "faint" }, "area: ", quantities), shapes, trail), frame, legend);
+}
+
+export function key(title, colour) {
+  return make("span", { class: "key" }, make("i", { style: { background: colour } }), title);
+}
+
+function trailOf(node) {
+  const trail = [];
+  for (let at = node; ; at = tree.parent[at]) {
+    trail.unshift(at);
+    if (!at) return trail;
+  }
+}

@@ -1,0 +1,147 @@
+// Memory over the execution: what is there throughout, what the pass adds, the peak and who holds it.
+
+import { label, line, niceTicks, placeIn } from "./axes.js";
+import { byteUnits, formatBytes, formatShare } from "./format.js";
+import { data, isWithin, ops, tree } from "./data.js";
+import { draw, hideTip, make, showTip } from "./dom.js";
+import { key } from "./map.js";
+import { choose, chosenNode, chosenOperator, chooseOperator } from "./selection.js";
+import { state, whenChanged } from "./state.js";
+
+const PAD = { left: 74, right: 12, top: 22, bottom: 30 };
+const LAYERS = [
+  ["weights", "#0072b2"], ["inputs", "#56b4e9"], ["optimizer", "#cc79a7"], ["gradients", "#d55e00"], ["saved", "#e69f00"],
+  ["outputs", "#b8a800"], ["temporary", "#009e73"], ["workspace", "#8a929c"], ["added", "#e69f00"],
+];
+const COLOUR = new Map(LAYERS);
+
+export function memoryPanel() {
+  const { memory } = data;
+  const picture = draw("svg", { class: "plot", role: "img", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}` });
+  const frame = make("div", { class: "picture" }, picture);
+  const legend = make("div", { class: "legend" });
+  const parts = make("div", { class: "peak" });
+  const count = memory.curve.length;
+  let left = 0;
+  let wide = 1;
+
+  const places = (width) => Math.min(count, Math.max(1, Math.floor(width)));
+
+  function show() {
+    if (!frame.offsetParent) return;
+    const width = Math.max(240, frame.clientWidth);
+    const height = Math.max(200, frame.clientHeight);
+    const w = width - PAD.left - PAD.right;
+    const h = height - PAD.top - PAD.bottom;
+    const most = memory.peak * 1.04;
+    left = PAD.left;
+    wide = w;
+    const x = (step) => PAD.left + (step / count) * w;
+    const y = (bytes) => PAD.top + h - (bytes / most) * h;
+    const shapes = [];
+    for (const tick of niceTicks(most, 6, byteUnits.chosen === "iec" ? 1024 : 10)) {
+      shapes.push(line(PAD.left, y(tick), PAD.left + w, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatBytes(tick), "end"));
+    }
+    // Each place of the picture shows the most of its stretch, with the layers as they are at that moment.
+    const many = places(w);
+    const tops = [];
+    for (let place = 0; place < many; place += 1) {
+      let best = Math.floor((place * count) / many);
+      const end = Math.floor(((place + 1) * count) / many);
+      for (let step = best + 1; step < end; step += 1) if (memory.curve[step] > memory.curve[best]) best = step;
+      tops.push(best);
+    }
+    let below = new Array(many).fill(0);
+    for (const layer of layersOf(memory)) {
+      const above = tops.map((step, place) => below[place] + layer.at(step));
+      const points = [];
+      for (let place = 0; place < many; place += 1) points.push(`${x((place * count) / many)},${y(above[place])}`, `${x(((place + 1) * count) / many)},${y(above[place])}`);
+      for (let place = many - 1; place >= 0; place -= 1) points.push(`${x(((place + 1) * count) / many)},${y(below[place])}`, `${x((place * count) / many)},${y(below[place])}`);
+      shapes.push(draw("polygon", { points: points.join(" "), fill: COLOUR.get(layer.name), class: "layer" }));
+      below = above;
+    }
+    shapes.push(...phaseMarks(x, height), ...chosenMarks(x, h));
+    const at = x(memory.at + 0.5);
+    shapes.push(line(at, PAD.top, at, PAD.top + h, "peakline"),
+      label(at, PAD.top - 8, `peak ${formatBytes(memory.peak)}`, at > width * 0.75 ? "end" : at < width * 0.25 ? "start" : "middle", "strong"),
+      label(PAD.left + w / 2, height - 4, `${count.toLocaleString("en-US")} operators in the order of execution`, "middle"));
+    picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    picture.replaceChildren(...shapes);
+    legend.replaceChildren(...layersOf(memory).map((layer) => key(layer.title, COLOUR.get(layer.name))));
+    parts.replaceChildren(...peakOf(memory));
+  }
+
+  const stepAt = (event) => {
+    const [x] = placeIn(picture, event);
+    const step = Math.floor(((x - left) / wide) * count);
+    return step >= 0 && step < count ? step : -1;
+  };
+  picture.addEventListener("click", (event) => {
+    const step = stepAt(event);
+    if (step >= 0 && ops && step < ops.count) chooseOperator(step);
+  });
+  picture.addEventListener("pointermove", (event) => {
+    const step = stepAt(event);
+    if (step < 0) return hideTip();
+    const where = ops && step < ops.count ? [`${ops.of.raw(step)}`, tree.path[ops.module[step]] || tree.name(0)] : [];
+    return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}`, ...where]);
+  });
+  picture.addEventListener("pointerleave", hideTip);
+  whenChanged((names) => ["sel", "bytes", "view", "theme"].some((name) => names.has(name)) && show());
+  new ResizeObserver(show).observe(frame);
+  addEventListener("beforeprint", show);
+  return make("section", { class: "view", "aria-label": "Memory" }, frame, legend, parts);
+}
+
+function layersOf(memory) {
+  if (memory.layers) return memory.layers.map((layer) => ({ ...layer, title: layer.name, at: (step) => layer.curve[step] }));
+  const base = Object.entries(memory.parts).filter(([name]) => ["weights", "inputs", "optimizer"].includes(name));
+  const known = base.reduce((sum, [, size]) => sum + size, 0);
+  return [
+    ...base.map(([name, size]) => ({ name, title: `${name}, throughout`, at: () => size })),
+    { name: "added", title: "added by the pass", at: (step) => Math.max(0, memory.curve[step] - known) },
+  ];
+}
+
+function phaseMarks(x, height) {
+  return (data.memory.phases ?? []).flatMap(([phase, first], place) => [
+    ...(place ? [line(x(first), PAD.top, x(first), height - PAD.bottom, "phase")] : []),
+    label(x(first) + 3, height - PAD.bottom + 13, phase),
+  ]);
+}
+
+// The operators of what is chosen, as stretches below the curve.
+function chosenMarks(x, h) {
+  const node = chosenNode();
+  if (node <= 0 || !ops) return [];
+  const one = chosenOperator();
+  const marks = [];
+  let first = -1;
+  for (let step = 0; step <= ops.count; step += 1) {
+    const inside = step < ops.count && (one >= 0 ? step === one : isWithin(ops.module[step], node));
+    if (inside && first < 0) first = step;
+    if (!inside && first >= 0) {
+      marks.push(draw("rect", { x: x(first), y: PAD.top + h, width: Math.max(2, x(step) - x(first)), height: 5, class: "mark" }));
+      first = -1;
+    }
+  }
+  return marks;
+}
+
+function peakOf(memory) {
+  const whole = memory.peak || 1;
+  const parts = Object.entries(memory.parts).sort((a, b) => b[1] - a[1]);
+  const bar = make("div", { class: "meter", role: "img", "aria-label": parts.map(([name, size]) => `${name} ${formatShare(size / whole)}`).join(", ") },
+    ...parts.map(([name, size]) => make("i", { style: { width: `${(100 * size) / whole}%`, background: COLOUR.get(name) }, title: name })));
+  const list = make("ul", { class: "legend" }, ...parts.map(([name, size]) => make("li", {}, key(`${name} ${formatBytes(size)} (${formatShare(size / whole)})`, COLOUR.get(name)))));
+  const holders = memory.holders.map(([path, bytes, tensors]) => {
+    const node = tree?.byPath.get(path) ?? -1;
+    const text = `${path || tree?.name(0) || "the model itself"}  ${formatBytes(bytes)}, ${tensors} tensor${tensors === 1 ? "" : "s"}`;
+    return make("li", {}, make("button", { type: "button", class: "plain", text, on: { click: () => node >= 0 && choose(node) } }));
+  });
+  return [
+    make("h3", { text: "At the peak" }), bar, list,
+    ...memory.said.map((text) => make("p", { class: "faint", text })),
+    ...(holders.length ? [make("h3", { text: "Held by the results of" }), make("ol", { class: "holders" }, ...holders)] : []),
+  ];
+}

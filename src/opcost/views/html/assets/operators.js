@@ -1,0 +1,65 @@
+// Every operator on a line of its own: all of them, or those of the module that is chosen.
+
+import { isWithin, ops, tree } from "./data.js";
+import { make } from "./dom.js";
+import { Grid, isTextual, sortRows } from "./grid.js";
+import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
+import { setState, state, whenChanged } from "./state.js";
+
+export function operatorsPanel() {
+  const columns = ops.columns.filter((column) => column.title).map((column) => ({ ...column }));
+  columns.splice(2, 0, { name: "module", title: "module", unit: "name", of: (row) => tree.path[ops.module[row]], width: "190px" });
+  const only = make("input", { type: "checkbox", id: "only" });
+  const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": "Find an operator" });
+  const told = make("output");
+  const all = Array.from({ length: ops.count }, (_, row) => row);
+  const texts = columns.filter(isTextual);
+  const grid = new Grid("operators", columns, {
+    select: chooseOperator,
+    isChosen: (row) => row === chosenOperator(),
+    roleOf: (row) => (ops.of.flops?.(row) === null ? "partial" : ""),
+    sort: (name) => {
+      const column = columns.find((one) => one.name === name);
+      const rising = state.tsort.slice(1) === name ? state.tsort[0] !== "+" : isTextual(column);
+      setState({ tsort: `${rising ? "+" : "-"}${name}` });
+    },
+  });
+  const shown = { key: "" };
+
+  function show() {
+    if (!grid.element.offsetParent) return;
+    const node = only.checked ? chosenNode() : -1;
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const key = `${node} ${words.join(" ")} ${state.tsort}`;
+    if (key !== shown.key) {
+      shown.key = key;
+      let rows = node > 0 ? all.filter((row) => isWithin(ops.module[row], node)) : all;
+      if (words.length) {
+        rows = rows.filter((row) => {
+          const text = texts.map((column) => column.of(row)).join(" ").toLowerCase();
+          return words.every((word) => text.includes(word));
+        });
+      }
+      const column = columns.find((one) => one.name === state.tsort.slice(1));
+      grid.markSort(column?.name, state.tsort[0] === "+");
+      shown.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
+    }
+    told.textContent = `${shown.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
+    grid.show(shown.rows);
+  }
+
+  only.addEventListener("change", show);
+  let waiting = 0;
+  filter.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(show, 120);
+  });
+  whenChanged((names) => {
+    if (!["sel", "tsort", "bytes", "view"].some((name) => names.has(name))) return;
+    show();
+    if (names.has("sel") && chosenOperator() >= 0) grid.reveal(chosenOperator());
+  });
+  queueMicrotask(show);
+  return make("section", { class: "view", "aria-label": "Operators" },
+    make("div", { class: "tools" }, filter, told, make("label", {}, only, " of the chosen module"), grid.copyButtons()), grid.element);
+}

@@ -1,0 +1,47 @@
+// What the reader has chosen, shared by all views and kept in the address, so that a link shows what its sender saw.
+
+const USUAL = {
+  view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "treemap", zoom: "", bytes: "iec", work: "macs",
+  theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "",
+};
+
+export const state = { ...USUAL };
+const listeners = [];
+let waiting = false;
+
+export function setState(changes) {
+  const changed = Object.keys(changes).filter((name) => state[name] !== changes[name]);
+  if (!changed.length) return;
+  Object.assign(state, changes);
+  const names = new Set(changed);
+  for (const listen of listeners) listen(names);
+  if (!waiting) {
+    // The address is written once per pause, since browsers limit how often it may change.
+    waiting = true;
+    setTimeout(writeAddress, 150);
+  }
+}
+
+export function whenChanged(listen) {
+  listeners.push(listen);
+}
+
+export function readAddress() {
+  const told = new URLSearchParams(location.hash.slice(1));
+  const found = {};
+  for (const name of Object.keys(USUAL)) found[name] = told.get(name) ?? USUAL[name];
+  return found;
+}
+
+function writeAddress() {
+  waiting = false;
+  const told = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) if (value !== USUAL[name]) told.set(name, value);
+  const text = told.toString();
+  if (text !== location.hash.slice(1)) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+}
+
+export function followAddress() {
+  Object.assign(state, readAddress());
+  addEventListener("hashchange", () => setState(readAddress()));
+}

@@ -1,0 +1,227 @@
+"""Tables about a whole profile: where devices' time went, what copies moved, what ranks exchanged; every number by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opcost
+from opcost.core.collective_names import algorithm_of, bus_factor, collective_kind, element_bytes
+from opcost.core.profile import Profile
+from opcost.errors import OpcostError, SourceError, UnknownName
+from opcost.profiles import askable
+from opcost.traces.kineto.table import read_table
+from opcost.traces.ranks import read_ranks
+
+US = 1000
+
+
+def device(
+    name: str, start: int, end: int, stream: int = 7, category: str = "kernel", **args: object
+) -> dict[str, Any]:
+    told = {"device": 0, "stream": stream, **args}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 0,
+        "tid": stream,
+        "ts": start,
+        "dur": end - start,
+        "args": told,
+    }
+
+
+def host(name: str, start: int, end: int, category: str = "cpu_op", **args: object) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": end - start, "args": args}
+
+
+def said(collective: str, ins: int, outs: int, ranks: int = 4, dtype: str = "Float") -> dict[str, Any]:
+    return {
+        "Collective name": collective, "In msg nelems": ins, "Out msg nelems": outs, "Group size": ranks, "dtype": dtype,
+        "Process Group Name": "0",
+    }  # fmt: skip
+
+
+def read(path: Path, *events: dict[str, Any], **fields: object) -> opcost.Profile:
+    path.write_text(json.dumps({"schemaVersion": 1, **fields, "traceEvents": events}), encoding="utf-8")
+    found = opcost.read_profile(path)
+    large = askable(read_table(path).profile())
+    for name in ("breakdown", "communication"):  # the form for large files tells the same
+        assert getattr(found, name)().tables == getattr(large, name)().tables
+    return found
+
+
+MIXED = (
+    host("ProfilerStep#1", 0, 50, "user_annotation"),
+    host("ProfilerStep#2", 50, 100, "user_annotation"),
+    device("gemm", 0, 20),
+    device("ncclDevKernel_AllReduce", 10, 40, 20),
+    device("Memcpy HtoD (Pinned -> Device)", 30, 60, 21, "gpu_memcpy", bytes=3000),
+    device("Memset (Device)", 60, 65, 21, "gpu_memset", bytes=500),
+    device("Memcpy HtoD (Pinned -> Device)", 70, 72, 21, "gpu_memcpy", bytes=200),
+    device("gemm", 90, 100),
+)
+
+
+def test_the_parts_of_a_device_s_time_add_up_to_it(tmp_path: Path) -> None:
+    sheet = read(tmp_path / "t.json", *MIXED).breakdown()
+    parts = {line["part"]: line["time"] for line in sheet["time of each device"]}
+    assert parts == {
+        "compute": 30 * US,
+        "communication, exposed": 20 * US,  # 20 to 40
+        "transfers, exposed": 22 * US,  # 40 to 60, 70 to 72
+        "other copies, exposed": 5 * US,
+        "idle: not known why": 23 * US,  # 65 to 70, 72 to 90
+    }
+    assert sum(parts.values()) == 100 * US
+    first = sheet["time of each device"][0]
+    assert (first["share"], first["per_step"]) == (0.3, 15 * US)
+    beside = {line["what"]: (line["time"], line["share"]) for line in sheet["beside other work"]}
+    assert beside == {
+        "communication, overlapped": (10 * US, 10 / 30),
+        "copies, overlapped": (10 * US, 10 / 37),
+        "kernels side by side": (20 * US, 20 / 97),
+    }
+
+
+def test_copies_are_told_by_direction_with_their_rates(tmp_path: Path) -> None:
+    rate = 10**9 * 3200 / (32 * US)
+    assert read(tmp_path / "t.json", *MIXED).breakdown()["copies"] == [
+        {"rank": 0, "device": "gpu:0", "copy": "Memcpy HtoD (Pinned -> Device)", "calls": 2, "time": 32 * US, "bytes": 3200,
+         "bandwidth": rate},
+        {"rank": 0, "device": "gpu:0", "copy": "Memset (Device)", "calls": 1, "time": 5 * US, "bytes": 500, "bandwidth": 1e8},
+    ]  # fmt: skip
+    (untold,) = read(tmp_path / "u.json", device("Memcpy DtoH", 0, 5)).breakdown()["copies"]
+    assert (untold["bytes"], untold["bandwidth"]) == (None, None)
+
+
+def test_collectives_are_told_by_sort_and_size_with_the_rates_of_nccl_tests(tmp_path: Path) -> None:
+    events = [
+        device("ncclDevKernel_AllReduce_Sum_f32_RING_LL(nccl)", 0, 10, **said("allreduce", 1000, 1000)),
+        device("ncclDevKernel_AllReduce_Sum_f32_RING_LL(nccl)", 20, 60, **said("allreduce", 1000, 1000)),
+        device("ncclDevKernel_AllGather_RING_LL(nccl)", 70, 90, **said("_allgather_base", 100, 400, dtype="BFloat16")),
+        # Its kernel says nothing; the operator that launched it does.
+        host("record_param_comms", 0, 5, **said("reduce_scatter", 800, 200)),
+        host("cudaLaunchKernel", 1, 2, "cuda_runtime", correlation=7),
+        device("ncclDevKernel_ReduceScatter", 100, 108, correlation=7),
+        device("ncclKernel_Broadcast_TREE_SIMPLE_Sum_int8_t", 110, 111),
+    ]
+    lines = {line["collective"]: line for line in read(tmp_path / "t.json", *events).communication()["collectives"]}
+    assert list(lines) == ["all_reduce", "all_gather", "reduce_scatter", "broadcast"]  # by time
+    reduced = lines["all_reduce"]
+    assert (reduced["bytes"], reduced["calls"], reduced["time"], reduced["median"]) == (4000, 2, 50 * US, 25 * US)
+    assert (reduced["ranks"], reduced["group"], reduced["dtype"], reduced["algorithm"]) == (4, "0", "Float", "RING_LL")
+    assert reduced["algorithm_bandwidth"] == 4000 * 10**9 / (10 * US)
+    assert reduced["bus_bandwidth"] == 4000 * 10**9 / (10 * US) * 2 * 3 / 4
+    assert (lines["all_gather"]["bytes"], lines["all_gather"]["bus_bandwidth"]) == (
+        800,
+        800 * 10**9 / (20 * US) * 3 / 4,
+    )
+    assert (lines["reduce_scatter"]["bytes"], lines["reduce_scatter"]["bus_bandwidth"]) == (3200, 0.4e9 * 3 / 4)
+    assert (lines["broadcast"]["bytes"], lines["broadcast"]["algorithm"]) == (None, "TREE_SIMPLE")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("allreduce", "all_reduce"), ("_allgather_base", "all_gather"), ("allgather_into_tensor_coalesced", "all_gather"),
+        ("_reduce_scatter_base", "reduce_scatter"), ("all_to_allv", "all_to_all"), ("broadcast", "broadcast"),
+        ("reduce", "reduce"),
+        ("ncclDevKernel_SendRecv", "send_recv"), ("recv", "recv"), ("gather", "gather"), ("ncclDevKernel_Generic", ""),
+    ],
+)  # fmt: skip
+def test_a_collective_has_one_name(name: str, kind: str) -> None:
+    assert collective_kind(name) == kind
+
+
+def test_what_a_collective_uses_of_a_link() -> None:
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv", "barrier")
+    assert [bus_factor(kind, 8) for kind in kinds] == [1.75, 0.875, 0.875, 0.875, 1, 1, None]
+    assert bus_factor("all_reduce", None) is None
+    assert algorithm_of("ncclDevKernel_AllReduce_Sum_bf16_TREE_LL128(ncclDevKernelArgs)") == "TREE_LL128"
+    assert [element_bytes(name) for name in ("Half", "Long", "Float8_e4m3fn", "?")] == [2, 8, 1, None]
+
+
+ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
+
+
+def ranks_in(folder: Path) -> Profile:
+    """Three ranks that enter two collectives; each ends 5 µs after the last one has come."""
+    for rank, arrivals in ARRIVALS.items():
+        events = [device("gemm", 0, 5)]
+        for place, start in enumerate(arrivals):
+            end = max(each[place] for each in ARRIVALS.values()) + 5
+            events.append(device("ncclDevKernel_AllReduce", start, end, 20, **said("allreduce", 10, 10, ranks=3)))
+        content = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": events}
+        (folder / f"rank{rank}.json").write_text(json.dumps(content), encoding="utf-8")
+    return read_ranks([folder])
+
+
+def test_ranks_that_others_waited_for_are_named(tmp_path: Path) -> None:
+    profile = askable(ranks_in(tmp_path))
+    sheet = profile.communication()
+    (collective,) = sheet["collectives"]
+    assert (collective["calls"], collective["bytes"]) == (6, 40)
+    assert collective["bus_bandwidth"] == pytest.approx(40 / (5 * US) * 1e9 * 2 * 2 / 3)  # 5 µs where nobody waits
+    assert sheet["ranks"] == [
+        {"rank": 2, "collectives": (12 + 5) * US, "waiting": 7 * US, "held_up": 38 * US, "last": 1},
+        {"rank": 1, "collectives": (5 + 23) * US, "waiting": 18 * US, "held_up": 22 * US, "last": 1},
+        {"rank": 0, "collectives": (20 + 25) * US, "waiting": 35 * US, "held_up": 0, "last": 0},
+    ]
+    assert sheet.table("ranks").remarks == (
+        "rank 2 came last in 1 collectives: others waited 38.00 µs for it, 63 % of all waiting",
+    )
+    spans = [65, 65, 65]
+    gains = {gain.what: gain.share for gain in profile.query().gains}
+    assert gains["unbalanced ranks: 2 comes last most"] == pytest.approx(
+        sum(wait / span for wait, span in zip((35, 18, 7), spans, strict=True)) / 3
+    )
+    # What remains of the collectives is hidden behind computing as far as there is some: 5 µs of each 10.
+    assert gains["communication that nothing hides"] == pytest.approx(5 / 65)
+    assert len(profile.breakdown()["time of each device"]) == 3 * 3  # computing, communication, idle
+
+
+def test_a_sheet_in_every_form(tmp_path: Path) -> None:
+    sheet = read(tmp_path / "t.json", *MIXED).breakdown()
+    assert "other copies, exposed" in str(sheet)
+    chosen = sheet.select(["part", "Time"]).sort("+time")
+    head, *lines = csv.reader(io.StringIO(chosen.render("csv")))
+    assert head == ["table", "part", "time"]
+    assert lines[0] == ["time of each device", "other copies, exposed", "5000"]
+    data = json.loads(chosen.render("json"))
+    assert (data["schema"], data["sheet"]) == ("opcost.sheet/1", "breakdown")
+    assert data["tables"][0]["lines"][0] == {"part": "other copies, exposed", "time": 5000}
+    for view in ("md", "html"):
+        assert "other copies, exposed" in sheet.render(view)
+    with pytest.raises(UnknownName, match="colour"):
+        sheet.select(["colour"])
+    with pytest.raises(UnknownName, match="colour"):
+        sheet.sort("colour")
+
+
+@pytest.mark.parametrize("damage", ["text", [1], [{"device": "gpu:0"}], [{"rank": 0, "more": 1}]])
+@pytest.mark.parametrize("key", ["copies", "collectives", "ranks"])
+def test_what_a_damaged_profile_says_is_one_clear_error(key: str, damage: object) -> None:
+    profile = askable(Profile(meta={}, rows=(), extra={key: damage}))
+    with pytest.raises(SourceError, match=key):
+        (profile.breakdown if key == "copies" else profile.communication)()
+
+
+def test_a_profile_without_kernels_of_known_sorts_is_busy_or_idle(profile: Profile) -> None:
+    parts = {line["part"] for line in askable(profile).breakdown()["time of each device"]}
+    assert parts == {"busy", "idle: not known why"}
+    assert "no collectives" in str(askable(profile).communication())
+
+
+def test_an_option_about_operators_has_no_place_beside_a_sheet(tmp_path: Path) -> None:
+    from opcost.cli.analyze import analyze
+    from opcost.cli.analyze_options import AnalyzeChoice
+
+    with pytest.raises(OpcostError, match="--kind"):
+        analyze(tmp_path, choice=AnalyzeChoice(view="breakdown", kind=("conv",)))

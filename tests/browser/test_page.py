@@ -1,0 +1,395 @@
+"""The page in a browser: what is shown, chosen, sorted, found, copied, printed, and never run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_subjects import HOSTILE, many, profile, report
+from playwright.sync_api import expect
+
+from opcost.analysis.query import query
+from opcost.core.timeline import Span, drawn
+from opcost.core.units import format_bytes, format_count, format_time
+from opcost.profiles import priced
+from opcost.views.html import ANSWER, REPORT
+from opcost.views.html.answers import Lines, profile_data, timeline_told
+from opcost.views.html.document import bundle, write_document
+
+Show = Callable[..., Any]
+ROWS = ".tree tbody tr[data-place]"
+
+
+def names(page: Any) -> list[str]:
+    return [text.replace("▸", "").replace("▾", "") for text in page.locator(f"{ROWS} td:first-child").all_inner_texts()]
+
+
+def page_of(asked: Any) -> str:
+    return ANSWER.render(query(asked), profile=priced(asked))
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tree_opens_closes_and_adds_up(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    assert names(page)[:5] == ["Net", "block0", "layer0", "layer1", "layer2"]
+    page.locator(f"{ROWS} .fold").nth(1).click()
+    assert names(page)[:3] == ["Net", "block0", "block1"]
+    # 4 blocks of 3 layers with 6 operators of 1000, 2000 and 3000 MACs.
+    assert page.locator(f"{ROWS} td").nth(3).inner_text() == format_count(4 * 6 * 6000)
+    page.get_by_role("button", name="FLOPs").click()
+    assert page.locator(f"{ROWS} td").nth(3).inner_text() == format_count(2 * 4 * 6 * 6000)
+    page.get_by_role("button", name="own", exact=True).click()
+    assert page.locator(f"{ROWS} td").nth(3).inner_text() == "–"
+
+
+def test_siblings_are_sorted_by_a_column_and_back(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    head = page.get_by_role("columnheader", name="params")
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert names(page)[:5] == ["Net", "block3", "layer2", "layer1", "layer0"]
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert names(page)[1] == "block0"
+
+
+def test_words_find_lines_at_any_depth(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    page.get_by_label("Find a module").fill("block2 LAYER1")
+    expect(page.locator(ROWS)).to_have_count(1)
+    assert names(page) == ["layer1"]
+    page.get_by_label("Find a module").fill("")
+    expect(page.locator(ROWS)).to_have_count(1 + 4 + 12)
+
+
+def test_the_keyboard_walks_opens_and_closes(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    page.locator(ROWS).first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("block0")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator('.tree tr[aria-selected="true"]').get_attribute("aria-expanded") == "false"
+    page.keyboard.press("End")
+    assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("layer2")
+    assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+
+
+# -- one choice for all views ------------------------------------------------------------------------------------------
+
+
+def test_what_is_chosen_in_one_view_is_chosen_in_all(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    page.locator(ROWS).filter(has_text="block1").first.click()
+    assert page.locator(".details h2").inner_text() == "block1"
+    assert page.locator(".area.chosen").count() == 1
+    page.get_by_role("tab", name="Operators").click()
+    page.get_by_label("of the chosen module").check()
+    assert page.locator("#view-operators output").inner_text() == "18 of 72"
+    page.locator("#view-operators tbody tr[data-place]").nth(2).click()
+    assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("layer0")
+    page.get_by_role("tab", name="Roofline").click()
+    assert page.locator(".point.chosen").count() == 1
+    page.get_by_role("tab", name="Memory").click()
+    assert page.locator(".mark").count() == 1
+    box = page.locator("#view-memory svg").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.locator(".details h2").inner_text().startswith("operator ")
+
+
+def test_the_map_goes_in_and_out(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    page.locator(".area.inner text", has_text="block2").dblclick(force=True)
+    page.wait_for_selector('.trail button[aria-current="true"]:has-text("block2")')
+    assert page.locator(".area.inner").count() == 1
+    page.get_by_role("button", name="icicle").click()
+    assert page.locator(".area").count() == 1 + 3
+    page.locator(".trail button").first.click()
+    assert page.locator(".area").count() == 1 + 4 + 12
+    page.get_by_label("Area is").select_option("params")
+    assert "params" in page.locator("#view-map .legend").inner_text()
+
+
+def test_a_link_shows_what_its_sender_saw(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    page.locator(ROWS).filter(has_text="block1").first.click()
+    page.get_by_role("button", name="kB").click()
+    page.get_by_role("tab", name="Roofline").click()
+    page.get_by_label("Device").select_option("a100")
+    page.wait_for_url(re.compile("a100"))
+    fragment = page.evaluate("location.hash.slice(1)")
+    other = show(REPORT.render(report()), fragment=fragment)
+    assert other.locator(".details h2").inner_text() == "block1"
+    assert other.get_by_role("tab", name="Roofline").get_attribute("aria-selected") == "true"
+    assert other.get_by_label("Device").input_value() == "a100"
+    assert other.get_by_role("button", name="kB").get_attribute("aria-pressed") == "true"
+
+
+def test_a_fragment_of_nonsense_does_no_harm(show: Show) -> None:
+    page = show(
+        REPORT.render(report()),
+        fragment="sel=%3Cb%3E&view=nowhere&open=zz.!&sort=-x&zoom=no&qty=q&dev=d&from=x&theme=q",
+    )
+    assert names(page)[0] == "Net"
+
+
+# -- numbers and texts -------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_written_as_on_the_command_line(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    amounts = [
+        0,
+        1,
+        999,
+        1000,
+        1023,
+        1024,
+        1025,
+        99_995,
+        999_994,
+        999_995,
+        1_048_575,
+        4_089_184_256,
+        10**12,
+        123_456_789_012_345,
+    ]
+    each = "[$format.formatCount(n), $format.formatBytes(n), $format.formatTime(n)]"
+    script = f"(() => {{ {bundle('format')} return {amounts}.map((n) => {each}); }})()"
+    for amount, told in zip(amounts, page.evaluate(script), strict=True):
+        assert told == [format_count(amount), format_bytes(amount), format_time(amount)], amount
+
+
+def test_units_of_bytes_are_switched_everywhere(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    assert "KiB" in page.locator(".totals").inner_text()
+    page.get_by_role("button", name="kB").click()
+    assert "KiB" not in page.locator("header dl.totals").inner_text() + page.locator(".tree table").inner_text()
+
+
+def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
+    page = show(REPORT.render(report(word="|=<b>")), permissions=["clipboard-read", "clipboard-write"])
+    copied = "navigator.clipboard.readText()"
+    page.get_by_role("button", name="Copy module tree as Markdown").click()
+    page.wait_for_selector("text=copied")
+    text = page.evaluate(copied)
+    assert text.startswith("| module | type | params | MACs |")
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()}) == 1
+    assert "<b" not in text
+    page.get_by_role("button", name="Copy module tree as CSV").click()
+    expect(page.get_by_role("button", name="Copy module tree as CSV")).to_have_text("copied")
+    lines = page.evaluate(copied).splitlines()
+    assert lines[2].startswith("block0|=<b>,Block")
+    assert f",{6 * 6000}," in lines[2]
+
+
+def test_what_is_not_counted_stands_out(show: Show) -> None:
+    page = show(REPORT.render(report(uncounted=True)))
+    assert "odd" in page.locator(".alert").inner_text()
+    assert page.locator(".totals .partial").count() == 4
+    assert page.locator(f"{ROWS}.partial td:first-child").all_inner_texts()[0].endswith("Net")
+    assert page.locator(f"{ROWS} td").nth(3).inner_text().startswith("≥")
+
+
+# -- hostile names -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subject", ["report", "profile"])
+def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str) -> None:
+    text = (
+        REPORT.render(report(word=HOSTILE, uncounted=True)) if subject == "report" else page_of(profile(word=HOSTILE))
+    )
+    page = show(text)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+    page.locator(ROWS).nth(1).click()
+    assert page.locator("img, iframe, object, embed, a").count() == 0
+    assert page.locator("script").count() == 2
+    assert page.title() != "taken"
+    assert "<script>" in page.locator(f"{ROWS} td:first-child").nth(1).inner_text()
+    assert "<script>" in page.locator(".details").inner_text()
+    assert "<script>" in page.locator("header").inner_text()
+
+
+# -- the graph ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> None:
+    page = show(REPORT.render(report()), fragment="view=graph")
+    told = page.locator("#view-graph output")
+    expect(told).to_have_text("4 boxes for 72 operators")
+    page.locator("#view-graph canvas").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".details h2").inner_text() == "block1"
+    page.keyboard.press("Enter")
+    expect(told).to_have_text("6 boxes for 72 operators")
+    page.get_by_role("button", name="open a level").click()
+    expect(told).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
+    page.wait_for_timeout(400)  # the address follows after a pause
+    again = show(REPORT.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
+    expect(again.locator("#view-graph output")).to_have_text(told.inner_text())
+    page.get_by_role("button", name="close all").click()
+    expect(told).to_have_text("4 boxes for 72 operators")
+
+
+def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
+    page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
+    told = page.locator("#view-graph output")
+    expect(told).to_have_text("500 boxes for 5,000 operators")
+    begun = time.monotonic()
+    page.get_by_role("button", name="open a level").click()
+    expect(told).to_have_text("5,000 boxes for 5,000 operators")
+    took = time.monotonic() - begun
+    frames = page.evaluate("""async () => {
+        const canvas = document.querySelector("#view-graph canvas");
+        const room = canvas.getBoundingClientRect();
+        const begun = performance.now();
+        for (let step = 0; step < 30; step += 1) {
+            const place = { clientX: room.left + 100, clientY: room.top + 100, cancelable: true };
+            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 120, ...place }));
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 30;
+    }""")
+    print(f"5,000 operators in the graph: laid out in {took:.2f} s, {frames:.1f} ms for a frame of zooming")
+    assert took < 3
+    assert frames < 150
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_has_its_devices_timeline_and_lines(show: Show) -> None:
+    page = show(page_of(profile()))
+    assert "computing" in page.locator(".uses").inner_text()
+    assert page.locator(".panel.table tbody tr[data-place]").count() > 10
+    page.locator(".panel.table tbody tr[data-place]").first.click()
+    assert "1 × kernel" in page.locator(".behind").inner_text()
+    page.locator(".panel.table").get_by_label("Find in").fill("op29")
+    assert page.locator(".panel.table output").inner_text().startswith("1 of 30")
+
+
+def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:
+    page = show(page_of(profile()))
+    canvas = page.locator("canvas")
+    canvas.scroll_into_view_if_needed()
+    told = page.locator(".panel.time output")
+    whole = told.inner_text()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
+    page.mouse.wheel(0, -600)
+    expect(told).not_to_have_text(whole)
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Home")
+    expect(told).to_have_text(whole)
+    page.mouse.click(box["x"] + 118 + (box["width"] - 118) * 10.2 / 30, box["y"] + 22 + 11)
+    page.wait_for_selector(".details h2:has-text('part1.op10')")
+
+
+# -- paper, small screens, the dark, and those who do not see ----------------------------------------------------------
+
+
+def test_it_prints_whole(show: Show) -> None:
+    page = show(REPORT.render(report(blocks=20)), fragment="open=0")
+    page.get_by_label("Open to a level").select_option("all")
+    pdf = page.pdf()
+    assert pdf.startswith(b"%PDF")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(ROWS).count() == 1 + 20 + 60
+    assert page.locator("#view-memory svg").is_visible()
+    assert not page.locator(".settings").is_visible()
+
+
+@pytest.mark.parametrize("text", [REPORT.render(report()), page_of(profile())], ids=["report", "profile"])
+def test_it_fits_on_a_small_screen(show: Show, text: str) -> None:
+    page = show(text, width=400, height=800)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = show(REPORT.render(report()), color_scheme="dark")
+    light = show(REPORT.render(report()), color_scheme="light")
+    assert dark.evaluate(ground) != light.evaluate(ground)
+    light.get_by_role("button", name="dark").click()
+    assert dark.evaluate(ground) == light.evaluate(ground)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("subject", ["report", "profile"])
+def test_axe_finds_nothing_wrong(show: Show, subject: str, scheme: str) -> None:
+    import axe_playwright_python
+
+    script = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+    page = show(
+        REPORT.render(report(uncounted=True)) if subject == "report" else page_of(profile()), color_scheme=scheme
+    )
+    page.evaluate(script)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        found = page.evaluate("axe.run({ resultTypes: ['violations'] })")["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == []
+
+
+# -- large -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_operators_open_in_three_seconds_and_scroll(show: Show) -> None:
+    text = REPORT.render(many(10_000, 100_000))
+    begun = time.monotonic()
+    page = show(text, fragment="view=operators")
+    page.wait_for_selector("#view-operators tbody tr[data-place]")
+    took = time.monotonic() - begun
+    assert page.locator("#view-operators output").inner_text() == "100,000 of 100,000"
+    scrolled = page.evaluate("""async () => {
+        const grid = document.querySelector("#view-operators .grid");
+        const begun = performance.now();
+        for (let step = 1; step <= 30; step += 1) {
+            grid.scrollTop = (grid.scrollHeight * step) / 30;
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 30;
+    }""")
+    assert page.locator("#view-operators tbody tr[data-place] td").first.inner_text() > "99"
+    print(
+        f"100,000 operators: {len(text) / 1e6:.1f} MB, open after {took:.2f} s, {scrolled:.1f} ms for a frame of scrolling"
+    )
+    assert took < 3
+    assert scrolled < 100
+
+
+def test_a_million_events_are_drawn_and_zoomed(show: Show) -> None:
+    asked = profile()
+    spans = [[Span(lane + 100 * n, 60 + n % 7, f"kernel {n % 40}") for n in range(250_000)] for lane in range(4)]
+    begun = time.monotonic()
+    told = timeline_told(drawn({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}))
+    binned = time.monotonic() - begun
+    text = write_document(profile_data(Lines((query(asked),)), asked) | {"timeline": told})
+    page = show(text)
+    page.locator("canvas").scroll_into_view_if_needed()
+    frames = page.evaluate("""async () => {
+        const canvas = document.querySelector("canvas");
+        const room = canvas.getBoundingClientRect();
+        const begun = performance.now();
+        for (let step = 0; step < 40; step += 1) {
+            const place = { clientX: room.left + 400, clientY: room.top + 40, cancelable: true };
+            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: step < 20 ? -120 : 120, ...place }));
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 40;
+    }""")
+    print(
+        f"1,000,000 events: {len(text) / 1e6:.1f} MB, binned in {binned:.1f} s, {frames:.1f} ms for a frame of zooming"
+    )
+    assert len(text) < 10_000_000
+    assert frames < 100

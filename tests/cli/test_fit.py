@@ -1,0 +1,331 @@
+"""`opcost.fit` and `opcost fit`: the largest size, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import opcost
+from opcost.core.devices import DEVICES, OUTSIDE
+from opcost.errors import BudgetExceeded, ForwardError, InputError, UnknownName
+
+INS, OUTS = 100, 40
+WEIGHTS = 4 * (INS * OUTS + OUTS)
+MIB = 1 << 20
+
+
+def inference(batch: int) -> int:
+    """A linear layer: its weights, its input and its output, of four bytes each."""
+    return WEIGHTS + 4 * batch * (INS + OUTS)
+
+
+def training(batch: int) -> int:
+    """With the backward pass also the gradients of the weights, and that of the output."""
+    return 2 * WEIGHTS + 4 * batch * (INS + 2 * OUTS)
+
+
+@pytest.fixture
+def linear() -> nn.Linear:
+    return nn.Linear(INS, OUTS)
+
+
+@pytest.mark.parametrize("limit", [MIB, 10 * MIB, 3 * MIB + 17])
+def test_the_largest_batch_of_a_linear_layer(linear: nn.Linear, limit: int) -> None:
+    found = opcost.fit(linear, torch.ones(3, INS), memory=limit)
+    assert found.largest == (limit - WEIGHTS) // (4 * (INS + OUTS))
+    assert found.peak_bytes == inference(found.largest) <= limit < inference(found.largest + 1)
+    assert found.next_peak_bytes == inference(found.largest + 1)
+    assert [each.size for each in found.counted] == [1, 2, found.largest, found.largest + 1]
+    assert all(each.peak_bytes == inference(each.size) for each in found.counted)
+    assert (found.vary, found.limit_bytes, found.device) == ("batch", limit, "")
+    assert found.parts == {
+        "weights": WEIGHTS, "inputs": 4 * found.largest * INS, "outputs": 4 * found.largest * OUTS,
+    }  # fmt: skip
+
+
+def test_the_largest_batch_of_a_training_step(linear: nn.Linear) -> None:
+    found = opcost.fit(linear, shapes=(3, INS), memory="1MiB", backward=True, optimizer="sgd")
+    assert found.largest == (MIB - 2 * WEIGHTS) // (4 * (INS + 2 * OUTS))
+    assert found.peak_bytes == training(found.largest)
+    assert found.asked == {"backward": "True", "optimizer": "sgd"}
+
+
+def test_a_limit_that_is_met_exactly_is_kept(linear: nn.Linear) -> None:
+    assert opcost.fit(linear, shapes=(1, INS), memory=inference(77), advise=False).largest == 77
+    assert opcost.fit(linear, shapes=(1, INS), memory=inference(77) - 1, advise=False).largest == 76
+    assert opcost.fit(linear, shapes=(1, INS), memory=inference(1), advise=False).largest == 1
+
+
+def test_a_dimension_by_the_name_of_its_input(linear: nn.Linear) -> None:
+    for asked in ({"shapes": (2, 5, INS)}, {"inputs": torch.ones(2, 5, INS)}, {"shapes": {"input": (2, 5, INS)}}):
+        found = opcost.fit(linear, memory=MIB, vary="input=1", advise=False, **asked)
+        assert found.largest == (MIB - WEIGHTS) // (2 * 4 * (INS + OUTS))
+    assert opcost.fit(linear, shapes=(2, 5, INS), memory=MIB, vary="input=-2", advise=False).largest == found.largest
+
+
+class Two(nn.Module):
+    """Takes a batch of numbers, as many indices, and a table that is no batch."""
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor, *, table: torch.Tensor) -> torch.Tensor:
+        return x + table[index]
+
+
+def test_every_input_that_is_as_long_as_the_first_is_part_of_the_batch() -> None:
+    x, index, table = torch.ones(6, 8), torch.tensor([0, 1, 2, 0, 1, 2]), torch.ones(3, 8)
+    found = opcost.fit(Two(), (x, index), kwargs={"table": table}, memory=10_000, advise=False)
+    # x, what is looked up and the sum are 8 floats each, and an index has 8 bytes.
+    assert found.largest == (10_000 - 4 * 3 * 8) // (3 * 4 * 8 + 8)
+    assert (x.shape, index.tolist()) == ((6, 8), [0, 1, 2, 0, 1, 2])
+
+
+def test_several_dimensions_grow_together() -> None:
+    conv = nn.Conv2d(3, 4, 1, bias=False)
+    found = opcost.fit(conv, shapes=(1, 3, 9, 9), memory=100_000, vary="input=2,input=3", advise=False)
+    fixed, each = 4 * 3 * 4, 4 * (3 + 4)
+    assert fixed + each * found.largest**2 <= 100_000 < fixed + each * (found.largest + 1) ** 2
+    assert len(found.counted) <= 6
+
+
+def test_nothing_is_allocated(linear: nn.Linear) -> None:
+    """The inputs of the largest batch would take half a TiB."""
+    found = opcost.fit(linear, torch.ones(1, INS), memory="700GiB", advise=False)
+    assert found.largest == ((700 << 30) - WEIGHTS) // (4 * (INS + OUTS))
+
+
+# -- what would let more in ------------------------------------------------------------------------------------------------
+
+
+def test_advice_has_numbers_of_its_own() -> None:
+    model = nn.Sequential(nn.Linear(INS, OUTS), nn.Tanh())
+    found = opcost.fit(model, shapes=(3, INS), memory="1MiB", backward=True, optimizer="adam")
+    told = {(each.option, each.value): each for each in found.advice}
+    for (option, value), each in told.items():
+        asked: dict[str, Any] = {"backward": True, "optimizer": "adam", option: value}
+        alone = opcost.fit(model, shapes=(3, INS), memory="1MiB", advise=False, **asked)
+        assert (each.largest, each.peak_bytes) == (alone.largest, alone.peak_bytes)
+        assert each.largest > found.largest
+    # Adam remembers two numbers for each weight, and SGD nothing.
+    assert ("optimizer", "sgd") in told
+    assert [each.largest for each in found.advice] == sorted((each.largest for each in found.advice), reverse=True)
+
+
+def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    @wraps(opcost.count)
+    def count(*args: Any, **told: Any) -> Any:
+        counted.append(told)
+        return usual(*args, **told)
+
+    usual = opcost.count
+    monkeypatch.setattr("opcost.sizing.count", count)
+    opcost.fit(linear, shapes=(3, INS), memory="1MiB", advise=False)
+    assert len(counted) == 4
+
+
+# -- what does not fit, and what does not grow -----------------------------------------------------------------------------
+
+
+def test_where_nothing_fits_the_error_tells_what_one_takes(linear: nn.Linear) -> None:
+    with pytest.raises(
+        BudgetExceeded, match=r"at batch 1 it takes 16\.33 KiB \(weights 15\.78 KiB, inputs 400 B"
+    ) as caught:
+        opcost.fit(linear, shapes=(3, INS), memory="10KiB")
+    assert "it fits with" in caught.value.hint
+    with pytest.raises(BudgetExceeded) as caught:
+        opcost.fit(linear, shapes=(3, INS), memory="1KiB")
+    assert "no other option" in caught.value.hint
+
+
+class Adds(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+class Shorter(nn.Module):
+    """Has room for so many positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.zeros(50, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > 50:
+            raise ValueError(f"{x.shape[1]} positions, and there are 50")
+        return x + self.positions[: x.shape[1]]
+
+
+def test_a_model_that_takes_no_more_ends_before_the_memory_does() -> None:
+    found = opcost.fit(Shorter(), shapes=(2, 7, 4), memory="1GiB", vary="x=1", advise=False)
+    assert (found.largest, found.next_peak_bytes) == (50, None)
+    assert any("51 positions, and there are 50" in note for note in found.notes)
+    assert "does not run" in str(found)
+
+
+def test_a_model_that_needs_two_begins_there() -> None:
+    norm = nn.BatchNorm1d(8)
+    found = opcost.fit(norm, shapes=(4, 8), memory="100KiB", mode="train", advise=False)
+    assert found.counted[0].peak_bytes is None
+    assert found.counted[1].size == 2
+    assert found.notes[0].startswith("it does not run at 1: ")
+
+
+class OfOneSize(nn.Module):
+    """Runs at no other size than its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != 16:
+            raise ValueError("sixteen, please")
+        return x + 1
+
+
+def test_a_model_that_runs_only_as_it_was_given_begins_there() -> None:
+    found = opcost.fit(OfOneSize(), shapes=(16, 3), memory="1MiB", advise=False)
+    assert (found.largest, found.peak_bytes, found.next_peak_bytes) == (16, 2 * 4 * 16 * 3, None)
+    assert "smaller ones than 16 were not tried" in found.notes[0]
+    with pytest.raises(ForwardError, match="sixteen"):
+        opcost.fit(OfOneSize(), shapes=(2, 3), memory="1MiB")
+
+
+def test_a_size_that_changes_nothing_is_said() -> None:
+    with pytest.raises(InputError, match=r"the peak is 0 B.* at 1, and does not depend on it"):
+        opcost.fit(Adds(), shapes=(3, 0), memory="1MiB")
+
+
+def test_where_nothing_can_vary_that_is_said() -> None:
+    with pytest.raises(InputError, match="no input has a dimension that could be a batch"):
+        opcost.fit(Adds(), torch.tensor(1.0), memory="1MiB")
+    with pytest.raises(InputError, match="needs x, and nothing was given"):
+        opcost.fit(Adds(), memory="1MiB", vary="x=0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "said"),
+    [
+        ({}, InputError, "how much memory"),
+        ({"memory": "24G"}, opcost.OpcostError, "unit"),
+        ({"memory": -1}, InputError, "above zero"),
+        ({"memory": "1GiB", "vary": "btach"}, UnknownName, "did you mean 'batch'"),
+        ({"memory": "1GiB", "vary": "x=0"}, UnknownName, "known: input"),
+        ({"memory": "1GiB", "vary": "input=2"}, InputError, "no dimension 2"),
+        ({"memory": "1GiB", "vary": "input=a"}, InputError, "does not say what varies"),
+        ({"memory": "1GiB", "vary": "tokens"}, InputError, "inputs were given"),
+        ({"memory": "1GiB", "bakward": True}, UnknownName, "did you mean 'backward'"),
+        ({"device": "h2000"}, UnknownName, "h200"),
+        ({"device": "v100"}, InputError, "not in the table"),
+    ],
+)
+def test_what_is_not_understood(linear: nn.Linear, asked: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        opcost.fit(linear, shapes=(3, INS), **asked)
+
+
+def test_a_device_is_a_limit_of_its_own(linear: nn.Linear) -> None:
+    found = opcost.fit(linear, shapes=(3, INS), device="NVIDIA T4", advise=False)
+    assert found.limit_bytes == 15360 * MIB - OUTSIDE
+    assert found.device == "t4"
+    assert found.peak_bytes <= found.limit_bytes < (found.next_peak_bytes or 0)
+    assert opcost.fit(linear, shapes=(3, INS), device="t4", memory="1GiB", advise=False).limit_bytes == 1 << 30
+
+
+def test_devices_have_the_memory_that_their_names_say() -> None:
+    for name, gigabytes in (("h100", 80), ("a100-40gb", 40), ("rtx4090", 24), ("h200", 141), ("mi300x", 192)):
+        memory = DEVICES[name].memory
+        assert memory is not None
+        assert 0.98 < memory / (gigabytes << 30) < 1.01
+
+
+# -- files, and sources by name --------------------------------------------------------------------------------------------
+
+
+def test_an_onnx_file_by_its_own_batch_and_by_shapes(tmp_path: Path) -> None:
+    onnx_making = pytest.importorskip("onnx_making")
+    helper, onnx = onnx_making.helper, onnx_making.onnx
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "net",
+        [onnx_making.tensor("x", "n", INS)],
+        [onnx_making.tensor("y", "n", OUTS)],
+        [onnx_making.weight("w", INS, OUTS)],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    largest = (MIB - 4 * INS * OUTS) // (4 * (INS + OUTS))
+    for asked in ({}, {"shapes": {"x": (2, INS)}}, {"shapes": (2, INS), "vary": "x=0"}, {"inputs": torch.ones(2, INS)}):
+        found = opcost.fit(str(path), memory=MIB, **asked)
+        assert (found.largest, found.advice) == (largest, ())
+        assert any("read from a file" in note for note in found.notes)
+    with pytest.raises(InputError, match="read and not run"):
+        opcost.fit(str(path), memory=MIB, backward=True)
+
+
+def test_a_saved_report_has_no_other_sizes(linear: nn.Linear, tmp_path: Path) -> None:
+    opcost.count(linear, shapes=(1, INS)).save(tmp_path / "report.json")
+    with pytest.raises(InputError, match="saved report"):
+        opcost.fit(str(tmp_path / "report.json"), memory=MIB)
+
+
+SOURCE = f"""
+from torch import nn
+
+def net(width={OUTS}):
+    return nn.Linear({INS}, width)
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    (tmp_path / "net.py").write_text(SOURCE)
+    return f"{tmp_path / 'net.py'}:net"
+
+
+def test_the_command_says_the_same_in_every_form(
+    opcost_command: Callable[..., Any], source: str, tmp_path: Path
+) -> None:
+    largest = (MIB - WEIGHTS) // (4 * (INS + OUTS))
+    words = ("fit", source, "-i", f"1x{INS}", "--memory", "1MiB")
+    done = opcost_command(*words)
+    assert done.code == 0
+    assert f"batch {largest:,} is the largest within 1.00 MiB" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    data = json.loads(opcost_command(*words, "--format", "json").out)
+    assert (data["schema"], data["largest"]) == ("opcost.fit/1", largest)
+    assert data == json.loads(opcost.fit(source, shapes=[(1, INS)], memory="1MiB").render("json"))
+    lines = opcost_command(*words, "--format", "csv").out.splitlines()
+    assert lines[0] == "what,size,peak_bytes,fits"
+    assert f"batch,{largest},{inference(largest)},yes" in lines
+    assert f"batch,{largest + 1},{inference(largest + 1)},no" in lines
+    assert "| largest |" in opcost_command(*words, "--format", "md").out
+    assert opcost_command(*words, "-q", "-o", tmp_path / "fit.html").out == ""
+    assert (tmp_path / "fit.html").read_text().startswith("<!DOCTYPE")
+
+
+def test_settings_and_training_are_heard(opcost_command: Callable[..., Any], source: str) -> None:
+    done = opcost_command(
+        "fit", source, "-i", f"1x{INS}", "--memory", "1MiB", "--optimizer", "sgd", "--no-advise", "--format", "json"
+    )
+    assert json.loads(done.out)["largest"] == (MIB - 2 * WEIGHTS) // (4 * (INS + 2 * OUTS))
+    done = opcost_command(
+        "fit", source, "-i", f"1x{INS}", "--memory", "1MiB", "--set", "width=1", "--no-advise", "--format", "json"
+    )
+    assert json.loads(done.out)["largest"] == (MIB - 4 * (INS + 1)) // (4 * (INS + 1))
+
+
+def test_exit_codes(opcost_command: Callable[..., Any], source: str) -> None:
+    done = opcost_command("fit", source, "-i", f"1x{INS}", "--memory", "1KiB")
+    assert done.code == 1
+    assert "does not fit into 1.00 KiB" in done.err
+    for words in (("-i", f"1x{INS}"), ("-i", f"1x{INS}", "--memory", "lots"), ("--memory", "1MiB")):
+        assert opcost_command("fit", source, *words).code == 2
+
+
+def test_it_says_what_it_is_in_one_line(linear: nn.Linear) -> None:
+    found = opcost.fit(linear, shapes=(3, INS), memory="1MiB", advise=False)
+    assert repr(found) == f"<Fit Linear: batch {found.largest:,}, 1023.67 KiB of 1.00 MiB>"

@@ -1,0 +1,159 @@
+"""Terminals that do not have our characters, and whether there is colour: the same for every command."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opcost
+from opcost.cli.main import COMMANDS, run
+from opcost.cli.saying import escape_unknown, wants_color
+from opcost.core.spelling import ASCII, shows_unicode
+
+ENCODINGS = ["cp1252", "latin-1", "cp932", "ascii"]
+OURS = {chr(code) for code in ASCII}
+DATA = Path(__file__).resolve().parents[1] / "data"
+ROOT = DATA.parents[1]
+CASES = {
+    "count": ["count", "examples/resnet18.py:ResNet18", "--input", "1x3x64x64"],
+    "arch": ["show", "REPORT", "--view", "arch"],
+    "memory": ["show", "REPORT", "--memory"],
+    "md": ["show", "REPORT", "--view", "md"],
+    "op": ["show", "REPORT", "--by", "op", "--width", "200"],
+    "show": ["show", "REPORT"],
+    "scan": ["scan", "WEIGHTS"],
+    "check": ["check", "REPORT", "--max-macs", "1"],
+    "compare": ["compare", "REPORT", "REPORT"],
+    "diff": ["diff", "REPORT", "REPORT"],
+    "predict": ["predict", "REPORT"],
+    "mfu": ["mfu", "REPORT", "--step-time", "3ms", "--device", "h200", "--inference"],
+    "profile": ["profile", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--repeat", "1", "--warmup", "0"],
+    "analyze": ["analyze", "PROFILE"],
+    "visualize": ["visualize", "REPORT"],
+    "rules": ["rules"],
+    "doctor": ["doctor"],
+    "calibrate": ["calibrate", "-o", "/nowhere/x.json"],
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    import torch
+
+    folder = tmp_path_factory.mktemp("files")
+    net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
+    opcost.count(net, shapes=(2, 8)).save(folder / "report.json")
+    opcost.predict(opcost.load_report(folder / "report.json")).save(folder / "profile.json")
+    torch.save(net.state_dict(), folder / "weights.pt")
+    return {name.upper(): str(next(folder.glob(f"{name}.*"))) for name in ("report", "profile", "weights")}
+
+
+def said(monkeypatch: pytest.MonkeyPatch, encoding: str, words: list[str]) -> tuple[int, str, str]:
+    """What a command leaves on a terminal of this encoding."""
+    streams = [io.BytesIO(), io.BytesIO()]
+    for name, held in zip(("stdout", "stderr"), streams, strict=True):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(held, encoding=encoding, write_through=True))
+    escape_unknown()
+    monkeypatch.chdir(ROOT)
+    code = run(words)
+    out, err = (held.getvalue().decode(encoding) for held in streams)
+    return code, out, err
+
+
+def test_every_command_is_tried() -> None:
+    assert {words[0] for words in CASES.values()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_terminal_of_few_letters_gets_ascii(
+    monkeypatch: pytest.MonkeyPatch, files: dict[str, str], case: str, encoding: str
+) -> None:
+    code, out, err = said(monkeypatch, encoding, [files.get(word, word) for word in CASES[case]])
+    assert code in (0, 1) if case != "calibrate" else code == 2
+    for text in (out, err):
+        assert not OURS & set(text)
+        assert "\\u" not in text
+
+
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)], ids="".join)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_help_is_shown_anywhere(monkeypatch: pytest.MonkeyPatch, words: list[str], encoding: str) -> None:
+    code, out, _ = said(monkeypatch, encoding, words)
+    assert code == 0
+    assert "\\u" not in out
+
+
+def test_columns_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
+    _, unicode, _ = said(monkeypatch, "utf-8", ["show", files["REPORT"]])
+    _, ascii_, _ = said(monkeypatch, "ascii", ["show", files["REPORT"]])
+    assert [len(line) for line in unicode.splitlines()] == [len(line) for line in ascii_.splitlines()]
+    assert "├─" in unicode
+    assert "|-" in ascii_
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_json_comes_back_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, encoding: str) -> None:
+    import torch
+
+    report = opcost.count(torch.nn.Linear(2, 2), shapes=(1, 2))
+    name = "é…×卷\U0001f600"
+    replace(report, meta={**report.meta, "source": name}).save(tmp_path / "net.json")
+    code, out, _ = said(monkeypatch, encoding, ["show", str(tmp_path / "net.json"), "--view", "json"])
+    assert code == 0
+    assert json.loads(out)["meta"]["source"] == name
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("utf-8", True), ("UTF8", True), ("utf-16", True), ("cp1252", False), ("no such", False)]
+)
+def test_only_unicode_shows_everything(encoding: str, shown: bool) -> None:
+    class Stream:
+        pass
+
+    stream: Any = Stream()
+    stream.encoding = encoding
+    assert shows_unicode(stream) is shown
+    assert shows_unicode(io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "wanted"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "0"}, True, True),
+        ({"FORCE_COLOR": "0"}, False, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+    ],
+)
+def test_colour(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], terminal: bool, wanted: bool) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    assert wants_color(stream) is wanted
+
+
+def test_forced_colour_reaches_a_pipe(files: dict[str, str]) -> None:
+    for forced in ("1", "0"):
+        done = subprocess.run(
+            [sys.executable, "-m", "opcost", "show", files["REPORT"]],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": "", "PYTHONPATH": str(ROOT / "src"), "FORCE_COLOR": forced},
+        )
+        assert ("\x1b[" in done.stdout) is (forced == "1")

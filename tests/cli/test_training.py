@@ -1,0 +1,73 @@
+"""What the command line says about training steps: the words of `opcost.count`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opcost
+
+DECODER = "examples/transformer.py:Decoder"
+TOKENS = ("--input", "tokens:1x16:int64", "--set", "layers=2")
+
+
+def saved(command: Callable, path: Path, *words: str) -> Any:
+    assert command(*words, "-o", str(path), "-q").code == 0
+    return path
+
+
+def test_flags_mean_what_the_arguments_of_count_mean(opcost_command: Callable, root: Path, tmp_path: Path) -> None:
+    source = str(root / DECODER)
+    words = ("--backward", "--precision", "bf16-mixed", "--checkpoint", "blocks.*", "--device", "h200")
+    words = (*words, "--accumulate", "4", "--zero-grad", "zero")
+    told = opcost.load_report(saved(opcost_command, tmp_path / "r.json", "count", source, *TOKENS, *words))
+    counted = opcost.count(
+        source,
+        shapes="tokens:1x16:int64",
+        set={"layers": 2},
+        backward=True,
+        precision="bf16-mixed",
+        checkpoint="blocks.*",
+        accumulate=4,
+        zero_grad="zero",
+        device="h200",
+    )
+    assert told.totals == counted.totals
+    assert told.memory == counted.memory
+    assert told.module("blocks.0").calls == 4 * 2
+
+
+@pytest.mark.parametrize("command", ["count", "predict"])
+def test_a_precision_that_nobody_knows_is_refused(opcost_command: Callable, root: Path, command: str) -> None:
+    done = opcost_command(command, str(root / DECODER), *TOKENS, "--precision", "int8")
+    assert done.code == 2
+    assert "unknown precision 'int8'; known: bf16-mixed, bfloat16, float16, float32, fp16-mixed" in done.err
+
+
+def test_a_prediction_is_mixed_as_its_device_does_it(opcost_command: Callable, root: Path, tmp_path: Path) -> None:
+    path = saved(
+        opcost_command, tmp_path / "p.json", "predict", str(root / DECODER), *TOKENS, "--precision", "bf16-mixed"
+    )
+    notes = [note["text"] for note in json.loads(path.read_text())["notes"]]
+    assert any("by the rules that PyTorch has for cuda" in text for text in notes)
+    found = opcost.predict(str(root / DECODER), shapes="tokens:1x16:int64", set={"layers": 2}, precision="bf16-mixed")
+    assert [row.ins for row in found.rows] == [row.ins for row in opcost.read_profile(path).rows]
+    kinds = {row.type: row.ins[0].dtype for row in found.rows if row.ins}
+    assert (kinds["aten::native_layer_norm"], kinds["aten::addmm"]) == ("float32", "bfloat16")
+
+
+def test_budgets_are_told_the_same(opcost_command: Callable, root: Path, tmp_path: Path) -> None:
+    params = opcost.count(str(root / DECODER), shapes="tokens:1x16:int64", set={"layers": 2}).totals.params
+    file, size = tmp_path / "opcost.toml", 2 * params + 1
+    file.write_text(
+        f'[models.decoder]\nsource = "{root / DECODER}"\ninput = "tokens:1x16:int64"\nset = {{ layers = 2 }}\n'
+        'backward = true\nprecision = "bf16"\ncheckpoint = ["blocks.*"]\n'
+        f'accumulate = 2\nzero-grad = "zero"\nlimits = {{ param_bytes = "<{size}B" }}\n'
+    )
+    assert opcost_command("check", "--config", str(file)).code == 0
+    file.write_text(file.read_text().replace(f"<{size}B", f"<{size - 1}B"))
+    assert opcost_command("check", "--config", str(file)).code == 1

@@ -1,0 +1,53 @@
+"""Events on lanes: none is lost, however few are drawn."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opcost.core.timeline import DEEPEST, Drawn, Span, drawn, nested
+
+SPANS = st.lists(st.builds(Span, st.integers(0, 10_000), st.integers(0, 500), st.sampled_from("abc")), max_size=200)
+
+
+def test_short_neighbours_become_one_and_long_events_stay() -> None:
+    short = [Span(10 * number, 5, "x" if number != 3 else "y") for number in range(100)]
+    long = Span(100_000, 50_000, "long")
+    (found,) = drawn({"lane": [*short, long]}, most=10).values()
+    # Three tenths of 150,000 ns is what is short; a hundred of 5 ns from 0 to 995, called like the first of the longest.
+    assert found == [Drawn(0, 995, "x", 100, 500), Drawn(100_000, 50_000, "long", 1, 50_000)]
+
+
+def test_a_long_row_of_short_events_is_cut_where_it_is_full() -> None:
+    (found,) = drawn({"lane": [Span(10 * number, 10, "x") for number in range(1000)]}, most=30).values()
+    # 10,000 ns in pieces of at least 3 * 10,000 // 30 + 1 ns.
+    assert {event.duration_ns for event in found[:-1]} == {1010}
+    assert len(found) == 10
+
+
+def test_few_events_are_drawn_as_they_are() -> None:
+    assert drawn({"a": [Span(5, 2, "x"), Span(1, 2, "y")], "b": []}) == {
+        "a": [Drawn(1, 2, "y", 1, 2), Drawn(5, 2, "x", 1, 2)],
+        "b": [],
+    }
+
+
+@given(st.dictionaries(st.sampled_from("pqr"), SPANS, min_size=1), st.integers(1, 50))
+def test_counts_and_times_are_kept_and_the_limit_too(lanes: dict[str, list[Span]], most: int) -> None:
+    found = drawn(lanes, most)
+    assert sum(map(len, found.values())) <= 2 * max(most, len(lanes)), (
+        "one more for each lane, where its share is small"
+    )
+    for name, events in found.items():
+        assert sum(event.count for event in events) == len(lanes[name])
+        assert sum(event.busy_ns for event in events) == sum(span.duration_ns for span in lanes[name])
+        assert [event.start_ns for event in events] == sorted(event.start_ns for event in events)
+
+
+def test_what_is_called_inside_lies_below() -> None:
+    outer, first, second, after = Span(0, 100, "f"), Span(0, 40, "g"), Span(50, 50, "h"), Span(100, 5, "k")
+    assert nested([second, first, outer, after]) == [[outer, after], [first, second]]
+
+
+def test_what_is_called_too_deep_has_no_lane() -> None:
+    assert len(nested([Span(number, 100 - 2 * number, "f") for number in range(DEEPEST + 5)])) == DEEPEST

@@ -1,0 +1,242 @@
+"""The page for a browser: whole, escaped, on its own, with the numbers of what it shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from html_page import HtmlPage, column, hashed, values
+
+from opcost.analysis.query import query
+from opcost.core.comparison import Compared, Comparison, Entry
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.quantity import QUANTITIES
+from opcost.core.report import Report
+from opcost.views.html import ANSWER, REPORT
+from opcost.views.html.document import bundle
+from opcost.views.html.reports import MOST_OPERATORS
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"' & <b><!--\u2028"
+ASSETS = Path(__file__).resolve().parents[2] / "src/opcost/views/html/assets"
+TAGS = ["html", "head", "meta", "meta", "meta", "title", "style", "body", "script", "script"]
+TAMED = HOSTILE.replace("\u2028", " ")
+"""A separator of lines is a blank on a page."""
+
+
+def profile(count: int, *, name: str = "n") -> Profile:
+    rows = tuple(
+        ProfileRow(
+            id=number, name=f"{name}{number}", type=name, module=name, host_start_ns=number * 100, host_ns=20, host_self_ns=7,
+            device_ns=number + 1,
+            kernels=(Kernel(f"{name} kernel {number}", "gpu:0", "7", number * 100 + 50, number + 1, number * 100 + 10),),
+        )
+        for number in range(count)
+    )  # fmt: skip
+    lost = (Kernel("lost", "gpu:0", "7", 0, 3),)
+    return Profile(meta={"source": f"{name}.json"}, rows=rows, unattributed=lost, wall_ns=1000)
+
+
+def page(asked: Profile, **wishes: object) -> HtmlPage:
+    return HtmlPage(ANSWER.render(query(asked, **wishes), profile=asked))
+
+
+def totals(tree: dict, quantity: str) -> dict[str, int]:
+    """Amounts of every node with all below it, by path, added up as the page does."""
+    (own,) = [each["own"] for each in tree["quantities"] if each["name"] == quantity]
+    sums, names = list(own), values(tree["name"])
+    paths = [""] * len(sums)
+    for node in range(1, len(sums)):
+        parent = tree["parent"][node]
+        paths[node] = f"{paths[parent]}.{names[node]}" if parent else names[node]
+    for node in range(len(sums) - 1, 0, -1):
+        sums[tree["parent"][node]] += sums[node]
+    return dict(zip(paths, sums, strict=True))
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_but_its_own_script_may_run_and_nothing_is_loaded(plain: Report) -> None:
+    for text in (REPORT.render(plain), ANSWER.render(query(profile(3)), profile=profile(3))):
+        found = HtmlPage(text)
+        assert [tag for tag, _ in found.tags] == TAGS
+        (script,), (style,) = found.inside["script"][1:], found.inside["style"]
+        assert found.policy == (
+            f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
+        )
+        code = script.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which nobody loads
+        assert not re.search(r"https?:|//\w+\.\w|url\(|@import|\bsrc=|<link|\bhref=", code + style)
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", code)
+
+
+def test_names_are_data_and_nothing_else() -> None:
+    asked = profile(3, name=HOSTILE)
+    for found in (page(asked), page(asked, group_by="module", aggregate_by="type,name")):
+        assert [tag for tag, _ in found.tags] == TAGS
+        assert found.inside["title"][0].startswith(TAMED)
+        assert TAMED in values(found.data["tree"]["name"])
+        assert not set("<>&\u2028") & set(found.inside["script"][0])
+
+
+def test_modules_of_the_script_are_written_after_those_that_they_need() -> None:
+    text = bundle("main")
+    for asset in ASSETS.glob("*.js"):
+        assert f"const ${asset.stem} = (" in text, "a module that nobody imports"
+        begins = text.index(f"const ${asset.stem} = (")
+        for needed in re.findall(r'from "\./(\w+)\.js"', asset.read_text()):
+            assert text.index(f"const ${needed} = (") < begins
+    assert not re.search(r"^(?:import|export)\b", text, re.MULTILINE)
+
+
+# -- reports -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quantity", ["params", "macs", "flops", "ops"])
+def test_modules_add_up_to_what_the_report_has(plain: Report, odd: Report, quantity: str) -> None:
+    for report in (plain, odd):
+        tree = HtmlPage(report.render("html")).data["tree"]
+        found = totals(tree, quantity)
+        assert found == {module.path: getattr(module.total, quantity) for module in report.modules}
+
+
+def test_operators_stand_on_lines_with_their_costs(odd: Report) -> None:
+    data = HtmlPage(odd.render("html")).data
+    assert column(data["ops"], "raw") == [row.op.raw for row in odd.rows]
+    assert column(data["ops"], "flops") == [None if row.cost is None else row.cost.flops for row in odd.rows]
+    assert [odd.modules[place].path for place in data["ops"]["module"]] == [row.op.module for row in odd.rows]
+
+
+def test_edges_lead_from_who_makes_a_tensor_to_who_reads_it(plain: Report) -> None:
+    told = HtmlPage(plain.render("html")).data["graph"]
+    found = set(zip(told["from"], told["to"], values(told["shape"]), strict=True))
+    wanted = {
+        (made, read, str(plain.rows[made].outs[plain.rows[made].op.outputs.index(value)]))
+        for read, reader in enumerate(plain.rows)
+        for value in reader.op.inputs
+        for made, maker in enumerate(plain.rows[:read])
+        if value in maker.op.outputs
+    }
+    assert wanted
+    assert found == wanted
+
+
+def test_what_is_not_counted_stands_out(odd: Report, plain: Report) -> None:
+    data = HtmlPage(odd.render("html")).data
+    assert not odd.coverage.complete
+    (alert,) = data["alerts"]
+    assert all(any(missed.raw in line for line in alert["lines"]) for missed in odd.coverage.uncounted)
+    assert [total["partial"] for total in data["totals"] if total["label"] in ("MACs", "params")] == [False, True]
+    assert data["tree"]["partial"] == "uncounted"
+    assert HtmlPage(plain.render("html")).data["alerts"] == []
+
+
+def test_memory_has_its_curve_its_peak_and_who_holds_it(plain: Report) -> None:
+    told = HtmlPage(plain.render("html")).data["memory"]
+    assert told["curve"] == list(plain.memory.curve)
+    assert told["curve"][told["at"]] == told["peak"] == plain.memory.peak_bytes == sum(told["parts"].values())
+
+
+def test_the_page_itself_is_small(plain: Report) -> None:
+    found = HtmlPage(plain.render("html"))
+    assert len(found.inside["script"][1]) + len(found.inside["style"][0]) < 200_000
+
+
+def test_too_many_operators_are_not_listed_and_that_is_said(plain: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_OPERATORS >= 100_000
+    monkeypatch.setattr("opcost.views.html.reports.MOST_OPERATORS", 1)
+    data = HtmlPage(plain.render("html")).data
+    assert data["ops"] is None
+    assert data["memory"]["curve"] == [plain.memory.peak_bytes]
+    assert any("too many" in line for note in data["notes"] for line in note["lines"])
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_line_of_an_answer_stands_in_the_page() -> None:
+    (table,) = page(profile(300)).data["tables"]
+    assert table["count"] == 300 + len(("unattributed", "total"))
+    assert sorted(column(table, "name")[:300]) == sorted(f"n{number}" for number in range(300))
+    assert [role for _, role in table["roles"]] == ["unattributed", "total"]
+    # 1 + 2 + ... + 300 ns of operators and 3 ns of the other kernel.
+    assert column(table, "time")[-1] == sum(range(301)) + 3
+
+
+def test_kernels_are_behind_the_lines() -> None:
+    (table,) = page(profile(2)).data["tables"]
+    found = dict(zip(column(table, "name"), table["kernels"], strict=True))
+    assert [found[f"n{number}"] for number in range(2)] == [
+        [[1, f"n kernel {number}", number + 1]] for number in range(2)
+    ]
+
+
+def test_groups_keep_their_lines_and_sums_stay_at_the_foot() -> None:
+    (table,) = page(profile(4), group_by="type", top=2).data["tables"]
+    roles = dict(map(tuple, table["roles"]))
+    assert [roles.get(row, "row") for row in range(table["count"])] == [
+        "group", "row", "row", "rest", "unattributed", "total",
+    ]  # fmt: skip
+
+
+def test_host_and_device_stand_below_each_other() -> None:
+    asked = profile(2)
+    found = HtmlPage(ANSWER.render(query(asked), others=[query(asked, side="host")]))
+    assert [table["title"].split(" by ")[0] for table in found.data["tables"]] == ["device time", "host time"]
+
+
+def test_the_parts_of_a_devices_time_make_its_span() -> None:
+    (use,) = page(profile(2)).data["uses"]
+    # From the lost kernel at 0 to the end of the last operator's at 152; 1 + 2 + 3 ns of kernels.
+    assert use["span"] == 152
+    assert dict(map(tuple, use["parts"])) == {"computing": 6, "idle": 146}
+
+
+def test_numbers_that_are_missing_are_none_and_columns_are_those_asked_for() -> None:
+    rows = (
+        ProfileRow(id=0, name="long", type="t", device_ns=2_000_000),
+        ProfileRow(id=1, name="short", type="t", device_ns=900, host_self_ns=4),
+    )
+    answer = query(Profile(meta={}, rows=rows))
+    (table,) = HtmlPage(ANSWER.render(answer, columns="name,time,host")).data["tables"]
+    assert [each["name"] for each in table["columns"]] == ["name", "time", "host"]
+    assert (column(table, "time")[:2], column(table, "host")[:2]) == ([2_000_000, 900], [None, 4])
+
+
+def test_the_tree_of_a_profile_has_modules_operators_and_kernels() -> None:
+    tree = page(profile(3)).data["tree"]
+    found = totals(tree, "device")
+    assert found[""] == 1 + 2 + 3 + 3
+    assert found["n"] == 1 + 2 + 3
+    assert found["n.n2.n kernel 2"] == 3
+    assert found["(no operator).lost"] == 3
+    assert totals(tree, "host")["n"] == 3 * 7
+
+
+def test_the_timeline_has_every_event_at_its_time() -> None:
+    told = page(profile(3)).data["timeline"]
+    lanes = {lane["title"]: lane for lane in told["lanes"]}
+    assert list(lanes) == ["host", "gpu:0 stream 7"]
+    assert lanes["host"]["step"] == [0, 100, 100]
+    assert lanes["gpu:0 stream 7"]["step"] == [0, 50, 100, 100]  # the lost kernel begins with the first operator
+    assert next(told["words"][name] for name in lanes["gpu:0 stream 7"]["name"]) == "lost"
+    assert lanes["gpu:0 stream 7"]["length"] == [3, 1, 2, 3]
+
+
+# -- comparisons -------------------------------------------------------------------------------------------------------
+
+
+def test_a_difference_carries_its_unit_and_sign() -> None:
+    entry = Entry(
+        part="total", name="", quantity=QUANTITIES["param_bytes"], amounts=(5, 3), present=(True, True), partial=(False, True)
+    )  # fmt: skip
+    sources = tuple(Compared(label=label, facts={}) for label in (HOSTILE, "b"))
+    told = HtmlPage(Comparison(sources=sources, entries=(entry,)).changed().render("html")).data
+    (table,) = told["tables"]
+    assert column(table, "difference") == [[-2, "bytes", False, True]]
+    assert TAMED in told["title"]
+
+
+def test_a_page_of_a_report_has_no_options_because_it_has_its_own_controls() -> None:
+    assert not fields(REPORT.options)  # type: ignore[arg-type]

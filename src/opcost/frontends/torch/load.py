@@ -72,7 +72,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         model = retyped(model, as_dtype(options.dtype), real=real)
     passes = text_of(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
     if passes is None:
-        inputs = make_inputs(model, options, device, shapes_returned)
+        inputs = make_inputs(model, options, device, partial(shapes_returned, real=options.real))
     else:
         inputs = passes.inputs(options.text, options.kwargs)
     if is_exported(source):
@@ -154,8 +154,10 @@ def _run_once(model: nn.Module, precision: Precision, given: dict[str, Any]) -> 
     _ran(model, Inputs((), given, {}), CountOptions(precision=precision), device_of(model), real=False)
 
 
-def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[tuple[int, ...]]:
-    """The shapes of the tensors that a method hands back as features, found without data."""
+def shapes_returned(
+    method: Callable[..., Any], given: dict[str, Any], *, real: bool | None = None
+) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that a method hands back as features, found without data where it does not ask for any."""
     found: list[tuple[int, ...]] = []
 
     def asked(**arguments: Any) -> Any:
@@ -163,7 +165,7 @@ def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[t
         found.extend(tuple(tensor.shape) for tensor in features)
         return features
 
-    load(asked, CountOptions(kwargs=given, real=False))
+    load(asked, CountOptions(kwargs=given, real=real))
     return found
 
 

@@ -173,6 +173,7 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
         report = priced(_load(owner(model), model, options))
+        report = replace(report, notes=(*report.notes, *named.notes)) if named.notes else report
         if named.from_collection:  # a class of a collection makes many models, and the name tells which
             report = replace(report, meta={**report.meta, "source": named.label})
         return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)

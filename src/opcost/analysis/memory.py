@@ -94,17 +94,19 @@ def follow(
     """
     ops = graph.ops
     state = graph.lifetimes.state if graph.lifetimes else frozenset[int]()
-    base = sum(sizes[storage] for storage in state.union(held))
+    carried = graph.lifetimes.carried if graph.lifetimes else frozenset[int]()
+    base = sum(sizes[storage] for storage in state.union(held) - carried)
+    begun = base + sum(sizes[storage] for storage in carried)
     for storage in state:  # it is there throughout, as from the second step on
         born[storage] = NEVER
-    most = base + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER) + sum(workspaces)
+    most = begun + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER) + sum(workspaces)
     changes = packed([0], most) * (len(ops) + 1)
     for storage, step in enumerate(born):
         if step != NEVER:
             size = sizes[storage]
             changes[step] += size
             changes[max(gone[storage], step + 1)] -= size
-    curve = packed(islice(accumulate(changes, initial=base), 1, len(ops) + 1), most)
+    curve = packed(islice(accumulate(changes, initial=begun), 1, len(ops) + 1), most)
     for step, size in enumerate(workspaces):
         curve[step] += size
     at = max(range(len(curve)), key=curve.__getitem__, default=0)
@@ -142,7 +144,8 @@ def _parts(
     found["workspace"] = workspace
     state = lifetimes.state if lifetimes else frozenset[int]()
     for storage in state.union(held):
-        found["optimizer" if storage in state else "inputs" if storage in inputs else "weights"] += sizes[storage]
+        standing: Part = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
+        found["optimizer" if storage in state else standing] += sizes[storage]
     for storage in alive:
         part: Part = "temporary"
         if storage in gradients:

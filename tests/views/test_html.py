@@ -7,8 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 from html_page import HtmlPage, column, hashed, values
+from small_net import Net
 
+import opcost
 from opcost.analysis.query import query
 from opcost.core.comparison import Compared, Comparison, Entry
 from opcost.core.profile import Kernel, Profile, ProfileRow
@@ -137,6 +140,17 @@ def test_memory_has_its_curve_its_peak_and_who_holds_it(plain: Report) -> None:
     told = HtmlPage(plain.render("html")).data["memory"]
     assert told["curve"] == list(plain.memory.curve)
     assert told["curve"][told["at"]] == told["peak"] == plain.memory.peak_bytes == sum(told["parts"].values())
+
+
+def test_layers_of_memory_make_the_curve() -> None:
+    for options in ({}, {"backward": True, "optimizer": "adam"}, {"backward": True, "device": "h200"}):
+        report = opcost.count(Net(), torch.zeros(2, 3, 8, 8), **options)
+        told = HtmlPage(report.render("html")).data["memory"]
+        steps = len(told["curve"])
+        layers = {layer["name"]: layer.get("curve") or [layer["constant"]] * steps for layer in told["layers"]}
+        assert [sum(held) for held in zip(*layers.values(), strict=True)] == told["curve"]
+        at_peak = {name: curve[told["at"]] for name, curve in layers.items()}
+        assert {name: size for name, size in at_peak.items() if size} == told["parts"]
 
 
 def test_the_page_itself_is_small(plain: Report) -> None:

@@ -74,6 +74,8 @@ class Memory:
     """The modules whose results are held at the peak, the largest first."""
     curve: Sequence[int] = field(default=(), repr=False)
     """What is held during each operator."""
+    layers: Mapping[Part, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
+    """What of the curve is of parts that come and go; only where the run is at hand and not long. A file does not keep it."""
 
     def __repr__(self) -> str:
         on = f"as on {self.device}" if self.device else ""

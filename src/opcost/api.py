@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opcost.core.graph import Graph
     from opcost.core.report import Report
     from opcost.core.scan import Scan
-    from opcost.frontends.options import CountOptions, Mode, Precision
+    from opcost.frontends.options import CountOptions, Mode, Precision, ZeroGrad
     from opcost.frontends.registry import FrontEnd
     from opcost.frontends.source import Source
     from opcost.profiles import Profile
@@ -54,6 +54,8 @@ def count(
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
     checkpoint: str | Sequence[str] = (),
+    accumulate: int = 1,
+    zero_grad: ZeroGrad = "none",
     real: bool | None = None,
     mode: Mode | None = None,
     causal: Causal = "full",
@@ -76,13 +78,15 @@ def count(
     too ("float32", "bfloat16", "float16"), or runs forward under autocast: "bf16-mixed", "fp16-mixed". `set` holds arguments of
     what makes the model that a string names.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update. `checkpoint="blocks.*"`
-    keeps no activations of the modules whose path ends so, and computes them again. A count needs no
-    data; a model whose control flow depends on float values is run on its own weights, and a note says why. `real=True` does
-    that in any case, `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it
-    is, and one that a string names as in inference, or as in training where the backward pass is counted. `causal="half"`
-    counts only the unmasked half of causal attention. `device` tells memory as a GPU of the table of devices would hold it: in
-    blocks of its allocator, with what kernels take for themselves, its attention and updates of parameters. `rules` prices
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update.
+    `checkpoint="blocks.*"` keeps no activations of the modules whose path ends so, and computes them again. `accumulate=4`
+    counts a step of four passes forward and backward and one update, and tells memory of its later passes, which find
+    gradients there; `zero_grad="zero"` keeps gradients as zeros from step to step. A count needs no data; a model whose
+    control flow depends on float values is run on its own weights, and a note says why. `real=True` does that in any case,
+    `real=False` never. `mode` counts the model as in "train" or "eval"; without it a model is counted as it is, and one
+    that a string names as in inference, or as in training where the backward pass is counted. `causal="half"` counts only
+    the unmasked half of causal attention. `device` tells memory as a GPU of the table of devices would hold it: in blocks
+    of its allocator, with what kernels take for themselves, its attention and updates of parameters. `rules` prices
     operators that opcost does not know: {"library::operator": rule}. `options` are those that only the front end of this
     source has, by name; `opcost count --help` lists them.
     """
@@ -114,7 +118,7 @@ def count(
         precision=numbers,
         backward=backward,
         optimizer=optimizer,
-        step=Step((checkpoint,) if isinstance(checkpoint, str) else tuple(checkpoint)),
+        step=Step((checkpoint,) if isinstance(checkpoint, str) else tuple(checkpoint), accumulate, zero_grad),
         real=real,
         mode=mode,
         as_on_gpu=device is not None,
@@ -169,6 +173,7 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
         report = priced(_load(owner(model), model, options))
+        report = replace(report, notes=(*report.notes, *named.notes)) if named.notes else report
         if named.from_collection:  # a class of a collection makes many models, and the name tells which
             report = replace(report, meta={**report.meta, "source": named.label})
         return report if named.checkpoint is None else _held_against(report, model, named.checkpoint)
@@ -218,20 +223,10 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
-    from opcost.errors import InputError
-    from opcost.frontends.options import check_understood
+    from opcost.frontends.options import check_runs, check_understood
 
     check_understood(frontend, "front end", options)
-    if any(options.text) and "text" not in frontend.understands:
-        raise InputError(
-            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
-        )
-    if options.runs_otherwise and "running" not in frontend.understands:
-        raise InputError(
-            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="count the code that makes the model: path/to/file.py:Net",
-        )
+    check_runs(frontend, options)
     with answering_for(frontend, "reading the model"):
         return frontend.load(source, options)
 

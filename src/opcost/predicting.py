@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opcost.core.report import Report
     from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
-    from opcost.frontends.options import Mode
+    from opcost.frontends.options import Mode, ZeroGrad
     from opcost.rules.registry import Rule
 
 
@@ -136,6 +136,8 @@ def predict(
     backward: bool = False,
     optimizer: bool | str | Callable[[Any], Any] | None = None,
     checkpoint: str | Sequence[str] = (),
+    accumulate: int = 1,
+    zero_grad: ZeroGrad = "none",
     mode: Mode | None = None,
     causal: Causal = "full",
     rules: Mapping[str, Rule] | None = None,
@@ -162,6 +164,7 @@ def predict(
         "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
         "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
         "cache_dtype": cache_dtype, "precision": parse_precision(precision, autocasts_like(device)), "checkpoint": checkpoint,
+        "accumulate": accumulate, "zero_grad": zero_grad,
     }  # fmt: skip
     teller = _Teller(device, calibration, execution)
     if generate is not None:

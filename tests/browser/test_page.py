@@ -13,6 +13,9 @@ from page_subjects import HOSTILE, many, profile, report
 from playwright.sync_api import expect
 
 from opcost.analysis.query import query
+from opcost.core.comparison import Compared, Comparison, Entry
+from opcost.core.quantity import QUANTITIES
+from opcost.core.sweep import Point, Sweep
 from opcost.core.timeline import Span, drawn
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.profiles import priced
@@ -216,6 +219,51 @@ def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str)
     assert "<script>" in page.locator("header").inner_text()
 
 
+# -- the graph ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> None:
+    page = show(REPORT.render(report()), fragment="view=graph")
+    told = page.locator("#view-graph output")
+    expect(told).to_have_text("4 boxes for 72 operators")
+    page.locator("#view-graph canvas").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".details h2").inner_text() == "block1"
+    page.keyboard.press("Enter")
+    expect(told).to_have_text("6 boxes for 72 operators")
+    page.get_by_role("button", name="open a level").click()
+    expect(told).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
+    page.wait_for_timeout(400)  # the address follows after a pause
+    again = show(REPORT.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
+    expect(again.locator("#view-graph output")).to_have_text(told.inner_text())
+    page.get_by_role("button", name="close all").click()
+    expect(told).to_have_text("4 boxes for 72 operators")
+
+
+def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
+    page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
+    told = page.locator("#view-graph output")
+    expect(told).to_have_text("500 boxes for 5,000 operators")
+    begun = time.monotonic()
+    page.get_by_role("button", name="open a level").click()
+    expect(told).to_have_text("5,000 boxes for 5,000 operators")
+    took = time.monotonic() - begun
+    frames = page.evaluate("""async () => {
+        const canvas = document.querySelector("#view-graph canvas");
+        const room = canvas.getBoundingClientRect();
+        const begun = performance.now();
+        for (let step = 0; step < 30; step += 1) {
+            const place = { clientX: room.left + 100, clientY: room.top + 100, cancelable: true };
+            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 120, ...place }));
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 30;
+    }""")
+    print(f"5,000 operators in the graph: laid out in {took:.2f} s, {frames:.1f} ms for a frame of zooming")
+    assert took < 3
+    assert frames < 150
+
+
 # -- profiles ----------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +293,39 @@ def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:
     expect(told).to_have_text(whole)
     page.mouse.click(box["x"] + 118 + (box["width"] - 118) * 10.2 / 30, box["y"] + 22 + 11)
     page.wait_for_selector(".details h2:has-text('part1.op10')")
+
+
+# -- comparisons and sweeps --------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
+    entries = [
+        Entry(part=part, name=name, quantity=QUANTITIES["macs"], amounts=amounts, present=(True, True), partial=(False, False))
+        for part, name, amounts in (
+            ("total", "", (1000, 3000)), ("module", "a", (900, 500)), ("module", "a.x", (900, 500)), ("module", "b", (100, 100)),
+        )
+    ]  # fmt: skip
+    sources = tuple(Compared(label=label, facts={}) for label in ("one", f"two{HOSTILE}"))
+    page = show(Comparison(sources=sources, entries=tuple(entries)).render("html"))
+    more = page.get_by_role("grid", name="totals").locator("td.more")
+    assert more.all_inner_texts() == ["+2.00 K"]
+    modules = page.get_by_role("treegrid", name="modules compared")
+    assert modules.locator("td.less").all_inner_texts() == ["-400"]
+    modules.locator(".fold").first.click()
+    assert modules.locator("td.less").count() == 2
+    page.get_by_label("only what differs").check()
+    assert modules.locator("tbody tr[data-place]").count() == 2
+
+
+def test_a_sweep_is_drawn_as_curves_and_as_a_heat_map(show: Show) -> None:
+    points = tuple(Point((a, b), {"flops": a * b, "macs": a + b}, counted=b < 3) for a in (1, 2, 4) for b in (1, 2, 3))
+    page = show(Sweep(source=f"net{HOSTILE}", variables=(f"batch{HOSTILE}", "image"), points=points).render("html"))
+    assert page.locator(".sweep rect").count() == 9
+    page.get_by_role("button", name="curves").click()
+    assert page.locator(".sweep .curve").count() == 3
+    assert page.locator(".sweep circle").count() == 9
+    page.get_by_label("Amounts are").select_option("macs")
+    assert "MACs" in page.locator(".sweep").inner_text()
 
 
 # -- paper, small screens, the dark, and those who do not see ----------------------------------------------------------

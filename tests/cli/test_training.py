@@ -23,6 +23,7 @@ def saved(command: Callable, path: Path, *words: str) -> Any:
 def test_flags_mean_what_the_arguments_of_count_mean(opcost_command: Callable, root: Path, tmp_path: Path) -> None:
     source = str(root / DECODER)
     words = ("--backward", "--precision", "bf16-mixed", "--checkpoint", "blocks.*", "--device", "h200")
+    words = (*words, "--accumulate", "4", "--zero-grad", "zero")
     told = opcost.load_report(saved(opcost_command, tmp_path / "r.json", "count", source, *TOKENS, *words))
     counted = opcost.count(
         source,
@@ -31,11 +32,13 @@ def test_flags_mean_what_the_arguments_of_count_mean(opcost_command: Callable, r
         backward=True,
         precision="bf16-mixed",
         checkpoint="blocks.*",
+        accumulate=4,
+        zero_grad="zero",
         device="h200",
     )
     assert told.totals == counted.totals
     assert told.memory == counted.memory
-    assert told.module("blocks.0").calls == 2
+    assert told.module("blocks.0").calls == 4 * 2
 
 
 @pytest.mark.parametrize("command", ["count", "predict"])
@@ -62,7 +65,8 @@ def test_budgets_are_told_the_same(opcost_command: Callable, root: Path, tmp_pat
     file, size = tmp_path / "opcost.toml", 2 * params + 1
     file.write_text(
         f'[models.decoder]\nsource = "{root / DECODER}"\ninput = "tokens:1x16:int64"\nset = {{ layers = 2 }}\n'
-        f'backward = true\nprecision = "bf16"\ncheckpoint = ["blocks.*"]\nlimits = {{ param_bytes = "<{size}B" }}\n'
+        'backward = true\nprecision = "bf16"\ncheckpoint = ["blocks.*"]\n'
+        f'accumulate = 2\nzero-grad = "zero"\nlimits = {{ param_bytes = "<{size}B" }}\n'
     )
     assert opcost_command("check", "--config", str(file)).code == 0
     file.write_text(file.read_text().replace(f"<{size}B", f"<{size - 1}B"))

@@ -17,7 +17,8 @@ COMMANDS = sorted(
         found[1].strip()
         for page in PAGES
         for found in re.finditer(
-            r"^\s*(?:\$\(BIN\)/)?(opcost (?:count|profile|fit|sweep|scan|show|check|compare|diff|rules|doctor|visualize)\b.*)$",
+            r"^\s*(?:\$\(BIN\)/)?"
+            r"(opcost (?:count|profile|fit|sweep|scan|show|check|compare|diff|rules|doctor|view|visualize)\b.*)$",
             page.read_text(),
             re.MULTILINE,
         )

@@ -59,10 +59,10 @@ def step_flops(report: Report, device: Device, convention: str = "executed", *, 
 
 
 def tokens_of(report: Report) -> int:
-    """Tokens that a step reads: the elements of the first input of whole numbers."""
+    """Tokens that a step reads: the elements of the first input of whole numbers, in each of its passes."""
     for name, spec in report.inputs:
         if spec.known and "int" in spec.dtype and name != "past_key_values":
-            return spec.numel
+            return spec.numel * int(report.meta.get("accumulate", 1))
     raise InputError(
         "6N and 2N count tokens, and the model was given none: no input holds whole numbers",
         hint="use the convention 'executed'",

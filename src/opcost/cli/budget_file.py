@@ -224,6 +224,8 @@ _COUNTING: dict[str, Callable[[object], Any]] = {
     "optimizer": _is(str),
     "precision": _is(str),
     "checkpoint": _texts,
+    "accumulate": _is(int),
+    "zero_grad": _is(str),
     "real": _is(bool),
     "causal": _is(str),
 }

@@ -69,6 +69,8 @@ def asked_of(choice: CountChoice, runs_on: str | None = None) -> dict[str, Any]:
         "dtype": choice.model.dtype,
         "precision": parse_precision(choice.precision, autocasts_like(runs_on)),
         "checkpoint": choice.checkpoint,
+        "accumulate": choice.accumulate,
+        "zero_grad": choice.zero_grad,
         "backward": choice.backward or choice.optimizer is not None,
         "optimizer": choice.optimizer,
         "real": choice.real,
@@ -108,12 +110,15 @@ def sources_of(
             hint="count the models again with them",
         )
     usual = CountChoice()
-    return [
-        source
-        if isinstance(source, Scan)
-        else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
-        for source, anew in zip(found, counted, strict=True)
-    ]
+    done: list[Report | Scan] = []
+    with working("counting", share=lambda: (len(done), len(found)), quiet=quiet):
+        for source, anew in zip(found, counted, strict=True):
+            done.append(
+                source
+                if isinstance(source, Scan)
+                else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
+            )
+    return done
 
 
 def _is_code(source: str) -> bool:

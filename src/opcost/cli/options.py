@@ -122,13 +122,13 @@ Quiet = Annotated[
 
 
 RESERVED = frozenset(
-    "advise all allow_uncounted arg backward bar_length_max baseline batch by cache cache_dtype cal_activations "
-    "cal_flops cal_params calibration causal checkpoint cold_l2 columns config convention debug decode depth device "
-    "dtype eval exact execution fail_if format help host_only image input layout limit load_input_data log_path "
-    "logging_to_stdout max_activation_bytes max_activations max_bytes max_flops max_latency max_macs "
-    "max_param_bytes max_params max_peak_bytes memory merge no_merge no_real optimizer output port precision "
-    "prefill profile_host quantity quiet real repeat save_baseline seconds serve set sort static style tokens top "
-    "train vary version view warmup width".split()
+    "accumulate advise all allow_uncounted arg backward bar_length_max baseline batch by cache cache_dtype "
+    "cal_activations cal_flops cal_params calibration causal checkpoint cold_l2 columns config convention debug "
+    "decode depth device dtype eval exact execution fail_if format help host_only image input layout limit "
+    "load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_bytes max_flops "
+    "max_latency max_macs max_param_bytes max_params max_peak_bytes memory merge no_merge no_real optimizer "
+    "output port precision prefill profile_host quantity quiet real repeat save_baseline seconds serve set sort "
+    "static style tokens top train vary version view warmup width zero_grad".split()
 )
 """Flags of the commands that count or run; no option of a front end or recorder can be called so."""
 
@@ -225,6 +225,14 @@ class CountChoice:
             help="Keep no activations of modules whose path ends so, as 'blocks.*', and compute them again. May be repeated.",
         ),
     ] = ()
+    accumulate: Annotated[
+        int,
+        parameter(metavar="N", show_default=True, help="Count a step of N passes forward and backward and one update."),
+    ] = 1
+    zero_grad: Annotated[
+        Literal["none", "zero"],
+        parameter(show_default=True, help="What becomes of gradients after the update: none, or zeros that stay."),
+    ] = "none"
     real: Annotated[
         bool | None,
         parameter(

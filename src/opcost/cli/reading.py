@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,20 +72,19 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool, memory: 
 
 def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
     """Many files as ranks, with what is to say about each rank among the notes."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from opcost.core.graph import Note
+    from opcost.core.progress import working
     from opcost.traces.ranks import reduce_ranks
 
-    with Progress(console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
-        task = bar.add_task("reading ranks", total=None)
+    read = (0, 0)
+
+    def progress(done: int, total: int) -> None:
+        nonlocal read
+        read = (done, total)
+
+    with working("reading ranks", share=lambda: read, quiet=quiet):
         ranks = reduce_ranks(
-            paths,
-            cluster=choice.cluster,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-            partial=choice.partial,
-            reader=choice.reader,
+            paths, cluster=choice.cluster, progress=progress, partial=choice.partial, reader=choice.reader
         )
     profile = ranks.profile()
     told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))

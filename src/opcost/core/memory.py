@@ -38,6 +38,8 @@ class Lifetimes:
     """Storages that hold the gradients of parameters and inputs."""
     state: frozenset[int] = frozenset()
     """Storages that an optimizer keeps for its next step."""
+    carried: frozenset[int] = frozenset()
+    """Storages that are there when the run begins, and not before the step to which it belongs: gradients of passes before."""
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -59,7 +61,7 @@ class Memory:
     peak_bytes: int
     """The highest sum of what is held at once."""
     base_bytes: int
-    """What is there before the pass or step: weights, buffers, inputs, the optimizer's state."""
+    """What is there before the pass or step: weights, buffers, inputs, the optimizer's state, gradients that are kept."""
     at: int
     """The index of the operator, among the rows, during which the peak is reached."""
     how: How
@@ -72,6 +74,8 @@ class Memory:
     """The modules whose results are held at the peak, the largest first."""
     curve: Sequence[int] = field(default=(), repr=False)
     """What is held during each operator."""
+    layers: Mapping[Part, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
+    """What of the curve is of parts that come and go; only where the run is at hand and not long. A file does not keep it."""
 
     def __repr__(self) -> str:
         on = f"as on {self.device}" if self.device else ""

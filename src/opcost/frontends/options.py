@@ -87,14 +87,25 @@ class Precision(NamedTuple):
     """The type of device whose rules autocast follows; None: the one where the model lies."""
 
 
+ZeroGrad: TypeAlias = Literal["none", "zero"]
+
+
 class Step(NamedTuple):
     """How a training step is run."""
 
     checkpoint: tuple[str, ...] = ()
     """Patterns of the paths of modules whose activations are not kept but computed again."""
+    accumulate: int = 1
+    """Passes forward and backward before the parameters are updated."""
+    zero_grad: ZeroGrad = "none"
+    """What becomes of gradients after the update: none, or zeros that stay."""
 
     def check(self, *, backward: bool) -> None:
         """Raise for a step that there is not."""
+        if not isinstance(self.accumulate, int) or isinstance(self.accumulate, bool) or self.accumulate < 1:
+            raise InputError(f"accumulate is {self.accumulate!r}; it must be a whole number above zero")
+        if self.zero_grad not in get_args(ZeroGrad):
+            raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
         if self != Step() and not backward:
             told = next(name for name, value in self._asdict().items() if value != getattr(Step(), name))
             raise InputError(
@@ -218,3 +229,17 @@ class CountOptions:
     def runs_otherwise(self) -> bool:
         """Whether it is told of a run what no file could tell."""
         return self.precision.autocast is not None or self.step != Step()
+
+
+def check_runs(frontend: Told, options: CountOptions) -> None:
+    """Raise for what only a run of a model could tell, where nothing is run."""
+    if any(options.text) and "text" not in frontend.understands:
+        raise InputError(
+            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
+        )
+    if options.runs_otherwise and "running" not in frontend.understands:
+        raise InputError(
+            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
+            hint="count the code that makes the model: path/to/file.py:Net",
+        )

@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
+from opcost.core.graph import Note
 from opcost.core.reading import head_of, is_nameless
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
 from opcost.frontends.offline import offline
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, file_named, frontends, owner, reader
-from opcost.frontends.zoo import COLLECTIONS
+from opcost.frontends.zoo import COLLECTIONS, repaired
 from opcost.wording import shortened, some
 
 FORMS = (
@@ -60,6 +62,8 @@ class PythonModel:
     """Its code is a library's and its making follows a name or a file, so it gets neither network nor pickles."""
     checkpoint: Path | None = None
     """The folder with its weights, which are held against the code."""
+    notes: list[Note] = field(default_factory=list)
+    """What had to be done to import its code or to make it."""
 
     def guard(self) -> AbstractContextManager[None]:
         """To be entered wherever the model is made or runs."""
@@ -88,7 +92,9 @@ class PythonModel:
     def _call(self, make: Callable[..., object]) -> object:
         try:
             with self.guard():
-                return make(**self.settings)
+                model, notes = repaired(lambda: make(**self.settings))
+            self.notes.extend(notes)
+            return model
         except OpcostError:
             raise
         except Exception as exc:
@@ -147,8 +153,7 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
             if importlib.util.find_spec(before.partition(".")[0]) is None and (near := nearest(prefix, COLLECTIONS)):
                 wanted = shortened(f"{near[0]}:{rest}")
                 raise UnknownSource(f"{shortened(repr(text))}: nothing is called {prefix!r}; did you mean {wanted!r}?")
-            module = import_module(before)
-            return PythonModel(text, attribute(module, name, before), settings)
+            return _python(lambda: import_module(before), name, before, settings)
     if "/" in text or "\\" in text or path.suffix:
         raise UnknownSource(f"there is no file {shortened(text)}", hint=f"a source is {FORMS}")
     raise UnknownSource(f"{shortened(repr(text))} is not a source that opcost understands", hint=f"a source is {FORMS}")
@@ -190,7 +195,13 @@ def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> Pytho
     if path.suffix != ".py":
         identity = identify(path)
         raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)
-    return PythonModel(f"{path}:{name}", attribute(import_file(path), name, str(path)), settings)
+    return _python(lambda: import_file(path), name, str(path), settings)
+
+
+def _python(load: Callable[[], ModuleType], name: str, where: str, settings: Mapping[str, object]) -> PythonModel:
+    """What a name means in a module of the user's."""
+    module, notes = repaired(load)
+    return PythonModel(f"{where}:{name}", attribute(module, name, where), settings, notes=[*notes])
 
 
 def _is_report(path: Path) -> bool:

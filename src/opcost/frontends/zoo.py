@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
+from opcost.core.graph import Note
 from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
 from opcost.frontends.configuration import cached_configuration, read_configuration, refuse_loads, without_loads
 from opcost.frontends.offline import offline
@@ -24,6 +26,7 @@ from opcost.wording import shortened
 
 Maker = Callable[[], object]
 Settings = Mapping[str, object]
+Result = TypeVar("Result")
 
 
 def timm(name: str, settings: Settings) -> Maker:
@@ -165,6 +168,36 @@ def _library(name: str) -> ModuleType:
         return importlib.import_module(name)
     except Exception as exc:
         raise MissingFramework(f"{name} is installed but cannot be imported: {type(exc).__name__}: {exc}") from exc
+
+
+UNFIT = Note(
+    "torchvision-operators",
+    "the compiled operators of torchvision do not fit the installed torch, and importing it fails: those that it asks for were "
+    "declared without code, and the import was tried again; a model that runs one of them on real values will fail",
+)
+"""What is said of a user's code that is imported only so."""
+
+
+def repaired(run: Callable[[], Result]) -> tuple[Result, tuple[Note, ...]]:
+    """What a function makes that may import torchvision, once more if the import fails because its operators do not fit."""
+    try:
+        return run(), ()
+    except Exception as exc:
+        if _declared or not _is_unfit(exc):
+            raise
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]  # parts of an import that failed
+    declare_torchvision_operators()
+    return run(), (UNFIT,)
+
+
+def _is_unfit(exc: BaseException | None) -> bool:
+    """Whether an exception, or one behind it, says that torchvision has no operators."""
+    while exc is not None:
+        if isinstance(exc, RuntimeError) and str(exc).startswith("operator torchvision::"):
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
 
 
 _declared: list[object] = []

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
 
 MERGED = frozenset({"elementwise", "copy", "norm", "softmax", "reduce", "create", "random"})
@@ -21,7 +21,8 @@ _NAMED = 3
 @dataclass(slots=True)
 class _Group:
     number: int
-    phase: str
+    runs: tuple[str, int]
+    """In which phase, and how often."""
     open: bool
     """Others may still be merged into it."""
     extent: int
@@ -41,11 +42,11 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
         if op.kind == "view":
             same.update(dict.fromkeys(op.outputs, ins[0]) if ins else {})
             continue
-        simple = op.kind in MERGED and op.repeat == 1
+        simple = op.kind in MERGED and op.repeat > 0
         extent = max((spec.numel for spec in (*row.ins, *row.outs) if spec.known), default=0)
-        group = _home([maker[value] for value in ins if value in maker], op.phase, extent) if simple else None
+        group = _home([maker[value] for value in ins if value in maker], op, extent) if simple else None
         if group is None:
-            group = _Group(len(groups), op.phase, simple, extent)
+            group = _Group(len(groups), (op.phase, op.repeat), simple, extent)
             groups.append(group)
         group.rows.append(row)
         maker.update(dict.fromkeys(op.outputs, group))
@@ -58,12 +59,12 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
     return [group.rows[0] if len(group.rows) == 1 else _one(group, same, readers, kept) for group in groups]
 
 
-def _home(makers: Sequence[_Group], phase: str, extent: int) -> _Group | None:
+def _home(makers: Sequence[_Group], op: Op, extent: int) -> _Group | None:
     """The group that an operator is merged into: the last one that it reads of, if that loops over as many elements."""
     if not makers:
         return None
     last = max(makers, key=lambda group: group.number)
-    return last if last.open and last.phase == phase and extent <= last.extent else None
+    return last if last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent else None
 
 
 def _one(group: _Group, same: dict[int, int], readers: dict[int, set[int]], kept: set[int]) -> Row:

@@ -246,7 +246,9 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, Told]]:
         work = work_of(op.kind, op.raw, op.attrs, row.ins, row.outs, row.cost)
         if op.phase != "update":
             yield row, speeds.time(work)
-        elif op.kind != "create":  # the state of an optimizer is made in the first step and there in all others
+        elif op.kind != "create" or op.raw.endswith(
+            "_"
+        ):  # an optimizer's state is made in the first step, and there in others
             update.setdefault((op.raw, work.dtype), []).append((row, work.nbytes))
     for (_, dtype), found in update.items():
         moved = sum(nbytes for _, nbytes in found)

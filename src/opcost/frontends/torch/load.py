@@ -14,7 +14,7 @@ from torch import nn
 
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
-from opcost.core.progress import working
+from opcost.core.progress import sharing, working
 from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
 from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
@@ -33,7 +33,8 @@ from opcost.frontends.torch.recording.gpu import as_on_a_gpu
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
-from opcost.frontends.torch.recording.run import Run, RunOptions
+from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.training import RunOptions
 from opcost.frontends.torch.tree import map_tensors
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
 from opcost.wording import shortened
@@ -71,7 +72,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         model = retyped(model, as_dtype(options.dtype), real=real)
     passes = text_of(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
     if passes is None:
-        inputs = make_inputs(model, options, device, shapes_returned)
+        inputs = make_inputs(model, options, device, partial(shapes_returned, real=options.real))
     else:
         inputs = passes.inputs(options.text, options.kwargs)
     if is_exported(source):
@@ -101,6 +102,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
     if options.precision.autocast is not None:
         notes = (*notes, _told_of_autocast(options.precision, device))
+    if options.step.accumulate > 1:
+        notes = (*notes, Note("accumulate", _ACCUMULATED.format(options.step.accumulate)))
     return dataclasses.replace(graph, source=label, notes=notes)
 
 
@@ -126,8 +129,16 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
             around.enter_context(autocast_as(like))
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
-        with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
-            return Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
+        run = Run(countable(model, real=real), recorder, wanted)
+        said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()
+        with said, sharing(run.share):
+            return run(args, kwargs, inputs.names)
+
+
+_ACCUMULATED = (
+    "totals are those of a step of {} passes forward and backward and one update; memory is that of its later passes, which "
+    "find gradients there, and of the update"
+)
 
 
 def _told_of_autocast(precision: Precision, device: torch.device) -> Note:
@@ -143,8 +154,10 @@ def _run_once(model: nn.Module, precision: Precision, given: dict[str, Any]) -> 
     _ran(model, Inputs((), given, {}), CountOptions(precision=precision), device_of(model), real=False)
 
 
-def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[tuple[int, ...]]:
-    """The shapes of the tensors that a method hands back as features, found without data."""
+def shapes_returned(
+    method: Callable[..., Any], given: dict[str, Any], *, real: bool | None = None
+) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that a method hands back as features, found without data where it does not ask for any."""
     found: list[tuple[int, ...]] = []
 
     def asked(**arguments: Any) -> Any:
@@ -152,7 +165,7 @@ def shapes_returned(method: Callable[..., Any], given: dict[str, Any]) -> list[t
         found.extend(tuple(tensor.shape) for tensor in features)
         return features
 
-    load(asked, CountOptions(kwargs=given, real=False))
+    load(asked, CountOptions(kwargs=given, real=real))
     return found
 
 

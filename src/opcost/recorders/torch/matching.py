@@ -123,8 +123,7 @@ class Matcher:
     def _place_rest(self, outermost: Sequence[Node], found: dict[int, tuple[Row, ...]]) -> None:
         """Give what a fused operator did in place of the counted ones to it, where only one can have done it.
 
-        `nn.TransformerEncoderLayer` in inference is one operator and calls none of its modules; `aten::silu_backward` is
-        counted as what it consists of.
+        `nn.TransformerEncoderLayer` in inference is one operator and calls none of its modules.
         """
         there: dict[_Where, list[Node]] = {}
         for node in outermost:

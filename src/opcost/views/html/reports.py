@@ -9,7 +9,7 @@ from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import DEVICES
 from opcost.core.graph import Phase
 from opcost.core.harmless import printable
-from opcost.core.memory import Memory
+from opcost.core.memory import PARTS, Memory, Part
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report, Row, Stats
 from opcost.version import __version__
@@ -20,7 +20,11 @@ from opcost.views.summary import Section, Summary
 
 MOST_OPERATORS = 200_000
 """Operators that a page lists one by one; of longer runs it has the modules, and the curve in so many steps."""
+MOST_IN_GRAPH = 50_000
+"""Operators of a graph that can still be laid out in a browser."""
 HOLDERS = 20
+STANDING: tuple[Part, ...] = ("weights", "inputs", "optimizer")
+"""What is held from the first operator to the last."""
 _SIZES: dict[str, Callable[[Stats], int]] = {
     "params": lambda stats: stats.params,
     "macs": lambda stats: stats.macs,
@@ -52,6 +56,7 @@ def report_data(report: Report) -> Told:
         **said_of(summary.sections, notes),
         "tree": _tree(report),
         "ops": _operators(report.rows, places) if listed and len(report.rows) else None,
+        "graph": graph_of(report.rows) if listed and len(report.rows) <= MOST_IN_GRAPH else None,
         "memory": memory_of(report),
         "devices": devices_of(),
         "device": "h200",
@@ -176,6 +181,23 @@ def _operators(rows: Sequence[Row], places: Mapping[str, int]) -> Told:
     }
 
 
+def graph_of(rows: Sequence[Row]) -> Told | None:
+    """Who reads what whom made: an edge for each tensor that one operator made and another reads, with its shape."""
+    maker: dict[int, tuple[int, str]] = {}
+    edges: list[tuple[int, int, str]] = []
+    for place, row in enumerate(rows):
+        edges += [(maker[value][0], place, maker[value][1]) for value in dict.fromkeys(row.op.inputs) if value in maker]
+        for value, spec in zip(row.op.outputs, row.outs, strict=False):
+            maker[value] = (place, shapes_of((spec,)))
+    if not edges:
+        return None
+    return {
+        "from": [edge[0] for edge in edges],
+        "to": [edge[1] for edge in edges],
+        "shape": words_of(edge[2] for edge in edges),
+    }
+
+
 def memory_of(report: Report) -> Told | None:
     """The curve and its peak."""
     memory = report.memory
@@ -197,11 +219,28 @@ def memory_of(report: Report) -> Told | None:
         "at": memory.at * steps // count,
         "count": count,
         "curve": curve,
+        "layers": _layers(memory) if steps == count else None,
         "parts": dict(memory.parts),
         "holders": [(printable(held.module), held.bytes, held.tensors) for held in memory.holders[:HOLDERS]],
         "phases": list(phases.items()),
         "said": _memory_said(memory),
     }
+
+
+def _layers(memory: Memory) -> list[Told] | None:
+    """The curve by what holds it, from what is there throughout to what comes and goes; None where only the peak is known."""
+    if not memory.layers:
+        return None
+    standing = {part: memory.parts[part] for part in STANDING if memory.parts.get(part)}
+    passing: dict[Part, Sequence[int]] = {part: memory.layers[part] for part in PARTS if part in memory.layers}
+    base = sum(standing.values())
+    rest = [whole - base - sum(held) for whole, *held in zip(memory.curve, *passing.values(), strict=True)]
+    if any(rest):
+        passing["workspace"] = rest
+    return [
+        *({"name": part, "constant": size} for part, size in standing.items()),
+        *({"name": part, "curve": list(curve)} for part, curve in passing.items()),
+    ]
 
 
 def _memory_said(memory: Memory) -> list[str]:

@@ -98,12 +98,20 @@ def needed(model: nn.Module) -> list[str]:
     return [parameter.name for parameter in _parameters(model) if parameter.default is parameter.empty]
 
 
+def takes_any(model: nn.Module) -> bool:
+    """Whether forward takes keyword arguments that it does not name."""
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(model))
+
+
 def _parameters(model: nn.Module) -> list[inspect.Parameter]:
+    return [p for p in _signature(model) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def _signature(model: nn.Module) -> list[inspect.Parameter]:
     try:
-        parameters = inspect.signature(model.forward).parameters.values()
+        return list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):  # a method of a traced module
         return []
-    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def cannot(model: nn.Module, name: str) -> InputError:
@@ -116,10 +124,13 @@ def cannot(model: nn.Module, name: str) -> InputError:
 
 def features_in(result: Any) -> list[torch.Tensor]:
     """The tensors that stand for features in what a method hands back: the pooled ones where there are such."""
-    pooled = getattr(result, "pooler_output", None)
-    result = result if pooled is None else pooled
+    for name in ("pooler_output", "deepstack_features", "last_hidden_state"):
+        if (found := getattr(result, name, None)) is not None:
+            return features_in(found)
     if isinstance(result, torch.Tensor):
         return [result]
-    return (
-        [tensor for tensor in result if isinstance(tensor, torch.Tensor)] if isinstance(result, (list, tuple)) else []
-    )
+    if not isinstance(result, (list, tuple)):
+        return []
+    if result and isinstance(result[0], tuple):  # of several layers, each with its number: of the first
+        return features_in(result[0][1:])
+    return [tensor for part in result for tensor in features_in(part)]

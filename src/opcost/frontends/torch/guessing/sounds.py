@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -18,7 +19,7 @@ _STRIDES = 53_760
 """Samples that nearly all steps in which models read sound divide: 2⁹·3·5·7."""
 _BINS = (
     "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "feature_size", "n_mels", "input_feat_size",
-    "input_dim",
+    "input_dim", "audio_embed_dim",
 )  # fmt: skip
 """How many frequencies a spectrogram has."""
 _FINE = 128
@@ -57,16 +58,18 @@ def waves(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:
     yield maker.floats(-(-samples // _STRIDES) * _STRIDES)
 
 
-def forms(name: str, names: list[str], config: Configuration, maker: Maker) -> Iterator[dict[str, torch.Tensor]]:
+def forms(name: str, names: list[str], config: Configuration, maker: Maker) -> Iterator[dict[str, torch.Tensor | None]]:
     """What may be meant by a sound, the most usual first; where the model asks which steps are there, all of them are."""
     masks = [mask for mask in _MASKS if mask in names] if name == "input_features" else []
     for sound in spectrograms(config, maker) if name == "input_features" else waves(config, maker):
         bins_first = sound.dim() == 3 and sound.shape[1] == config.number(config.sound, *_BINS)
         steps = sound.shape[-1] if bins_first else sound.shape[1]
         there = maker.integers(steps, value=1)
-        yield {name: sound, **dict.fromkeys(masks, there)}
         if masks:
             yield {name: sound, **dict.fromkeys(masks, there.bool())}
+        yield {name: sound, **dict.fromkeys(masks, there)}
+        if masks:
+            yield {name: sound, **dict.fromkeys(masks)}
 
 
 def _past(config: Configuration) -> int:
@@ -113,8 +116,15 @@ def future_times(config: Configuration, maker: Maker) -> torch.Tensor | None:
 
 
 def _times(config: Configuration) -> int:
-    count = getattr(config.own, "num_time_features", 0)
-    return count if isinstance(count, int) else 0
+    return sum(config.number([config.own], name) or 0 for name in ("num_time_features", "num_dynamic_real_features"))
+
+
+def of_series(entry: str, config: Configuration, maker: Maker) -> torch.Tensor | None:
+    """What never changes about a series: numbers, or, where these are categories, the first of each."""
+    count = config.number([config.own], entry)
+    if count is None:
+        return None
+    return maker.integers(count) if "categorical" in entry else maker.floats(count)
 
 
 def padding(config: Configuration, maker: Maker) -> torch.Tensor:
@@ -129,6 +139,8 @@ def frequency(config: Configuration, maker: Maker) -> torch.Tensor:
 
 MAKERS: dict[str, Callable[[Configuration, Maker], torch.Tensor | None]] = {
     "past_values": past_values,
+    "static_categorical_features": partial(of_series, "num_static_categorical_features"),
+    "static_real_features": partial(of_series, "num_static_real_features"),
     "past_values_padding": padding,
     "freq": frequency,
     "past_observed_mask": past_mask,

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from opcost.errors import InputError, OpcostError
-from opcost.frontends.torch.guessing import sounds
+from opcost.frontends.torch.guessing import rare, sounds
 from opcost.frontends.torch.guessing.configuration import Configuration
-from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, arguments, cannot, comes_from, needed
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, arguments, cannot, comes_from, needed, takes_any
 from opcost.frontends.torch.guessing.vision import Vision
 
 
@@ -41,10 +41,11 @@ class _Inputs:
         self.model = model
         self.maker = maker
         self.config = Configuration(model)
-        self.names = arguments(model)
+        self.names = list(dict.fromkeys([*arguments(model), *arguments_of_inner(model)]))
         self.needed = needed(model)
         kinds = getattr(model, "input_modalities", "text")
         self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
+        self.kinds |= {kind for kind in ("image", "audio") if self._method(kind) and not self.config.lacks(kind)}
         main = getattr(model, "main_input_name", "input_ids")
         self.main = [main] if isinstance(main, str) else list(main)
         self.vision = Vision(self.config, maker, self.names, self.kinds)
@@ -62,6 +63,8 @@ class _Inputs:
                 wanted.update(dict.fromkeys([name for name in bringing if name in self.names][:1]))
         if "image" in self.kinds and "pixel_values" in self.names:
             wanted.pop("pixel_values_videos", None)
+        if "pixel_values" in wanted and "inputs" not in self.needed:
+            wanted.pop("inputs", None)
         wanted.update(
             dict.fromkeys(name for name in _COMPANIONS if name in self.names and self._goes_with(name, wanted))
         )
@@ -81,31 +84,46 @@ class _Inputs:
     def _goes_with(self, name: str, wanted: Mapping[str, Any]) -> bool:
         if name == "decoder_input_ids":
             return bool(getattr(self.config.own, "is_encoder_decoder", False))
+        if name == "encoder_hidden_states" and self._attends_across():
+            return True
         return any(other in wanted for other in _COMPANIONS[name])
+
+    def _attends_across(self) -> bool:
+        """Whether it is a decoder with layers that read what an encoder has made."""
+        return "input_ids" in self.names and any(
+            name.rpartition(".")[2] in _ACROSS for name, _ in self.model.named_modules()
+        )
+
+    def _method(self, kind: str) -> Callable[..., Any] | None:
+        """What makes features of an input of this kind: of the part that does it, because it names its arguments."""
+        parts = (*(getattr(self.model, name, None) for name in ("model", "vlm")), self.model)
+        return next((found for part in parts if (found := getattr(part, f"get_{kind}_features", None))), None)
 
     def _choose(self, name: str) -> None:
         """The first form of an image or a sound that the model can make features of."""
-        kind = "image" if name == "pixel_values" else "audio"
-        forms = self.vision.forms() if kind == "image" else sounds.forms(name, self.names, self.config, self.maker)
+        kind = "image" if name.startswith("pixel_values") else "audio"
+        forms: Iterator[dict[str, Any]]
+        if kind == "image":
+            forms = ({name: form.pop("pixel_values"), **form} for form in self.vision.forms())
+        else:
+            forms = sounds.forms(name, self.names, self.config, self.maker)
         first, *others = ({n: value for n, value in form.items() if n in self.names} for form in forms)
-        parts = (self.model, getattr(self.model, "model", None))
-        method = next((found for part in parts if (found := getattr(part, f"get_{kind}_features", None))), None)
+        method = self._method(kind)
         known = {} if method is None else inspect.signature(method).parameters
         for form in (first, *others) if method is not None else ():
             try:
                 shapes = self.maker.probe(method, {n: value for n, value in form.items() if n in known})
             except OpcostError:
                 continue
-            self.made.update(form)
             self.features[kind] = sum(_rows(shape) for shape in shapes) // self.maker.batch
-            return
+            first, others = form, [other for other in (first, *others) if other is not form]
+            break
         self.made.update(first)
         self.left += others
 
     def others(self) -> tuple[Other, ...]:
         """What the model may be called with instead: other forms, and a text without images or sounds if it may do without."""
-        found = [Other({**self.made, **form}) for form in self.left]
-        found += [Other({**self.made, **form}) for form in self._coded()]
+        found = [Other({**self.made, **form}) for form in (*self.left, *self._coded(), *self._besides())]
         more = self.made.keys() - _OF_TEXT
         if "input_ids" in self.made and more and more.isdisjoint(self.needed):
             kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
@@ -113,15 +131,36 @@ class _Inputs:
             found.append(Other(text, "a text alone because the model fails with more"))
         return tuple(found)
 
+    def _besides(self) -> Iterator[dict[str, torch.Tensor]]:
+        """What some models ask of a text: a mask, another for the decoder, an end, several to choose from, or fewer tokens."""
+        ids = self.made.get("input_ids")
+        if ids is None:
+            return
+        for name in ("attention_mask", "decoder_input_ids", "global_attention_mask"):
+            made = _MAKERS[name](self) if name in self.names and name not in self.made else None
+            if made is not None:
+                yield {name: made}
+        if (end := self.config.token("eos")) is not None:
+            yield {"input_ids": torch.cat([ids[:, :-1], torch.full_like(ids[:, :1], end)], 1)}
+        length = ids.shape[1]
+        like_it = {name: value for name, value in self.made.items() if getattr(value, "shape", ())[:2] == ids.shape}
+        if any(cls.__name__.endswith("ForMultipleChoice") for cls in type(self.model).__mro__):
+            tensors = {name: value for name, value in self.made.items() if isinstance(value, torch.Tensor)}
+            yield {name: value[:, None].expand(-1, _CHOICES, *value.shape[1:]) for name, value in tensors.items()}
+        if self.maker.sizes.tokens is None:
+            for fewer in self.config.shorter(length):
+                yield {name: value[:, :fewer] for name, value in like_it.items()}
+
     def _coded(self) -> Iterator[dict[str, torch.Tensor]]:
         """Tokens of sound: at every step as many as there are codebooks, or one row for each of those."""
         own = self.config.own
-        decoder = getattr(own, "decoder_config", None)
-        for name, places in (("decoder_input_ids", [decoder]), ("input_ids", [own])):
-            count = self.config.number(places, "num_codebooks", "num_channels")
+        decoders = [getattr(own, name, None) for name in ("decoder_config", "decoder")]
+        for name, places in (("decoder_input_ids", decoders), ("input_ids", [own])):
+            count = self.config.number(places, "num_codebooks", "num_channels", "n_codes_total")
             if name in self.made and count is not None:
-                yield {name: self.made[name][..., None].repeat(1, 1, count)}
-                yield {name: self.made[name].repeat(count, 1)}
+                each, rows = self.made[name][..., None].repeat(1, 1, count), self.made[name].repeat(count, 1)
+                yield from ({name: tokens} for tokens in ((rows, each) if hasattr(own, "decoder") else (each, rows)))
+                yield {name: self.made[name][..., None].repeat(1, 1, count + 1)}  # and one of a text
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -134,10 +173,12 @@ class _Inputs:
         return maker.rows([word, *row, *[word] * (length - len(row) - 1)])
 
     def _places(self, kind: str) -> list[int]:
-        """As many special tokens as an input of this kind has features."""
-        config = self.config
-        token = config.number([config.own], f"{kind}_token_id", f"{kind}_token_index", f"{kind}_placeholder_token_id")
-        return [] if token is None else [token] * self.features.get(kind, 0)
+        """As many special tokens as an input of this kind has features; one where only forward itself makes features of it."""
+        token = self.config.token(kind)
+        padded = self.config.number(self.config.whole, f"{kind}_soft_tokens_per_image") or 0
+        given = any(name in self.made for name in _ARGUMENTS[kind])
+        count = max(self.features.get(kind, 1), padded) if given else 0
+        return [] if token is None else [token] * count
 
     def decoder_tokens(self) -> torch.Tensor:
         config, maker = self.config, self.maker
@@ -148,7 +189,7 @@ class _Inputs:
 
     def kinds_of_tokens(self) -> torch.Tensor | None:
         """For each token, whether it is the place of an image."""
-        token = self.config.number([self.config.own], "image_token_id", "image_token_index")
+        token = self.config.token("image")
         ids = self.made.get("input_ids")
         return None if ids is None or token is None else (ids == token).to(torch.int64)
 
@@ -157,9 +198,23 @@ class _Inputs:
         ids = self.made.get("input_ids")
         return None if ids is None else torch.zeros((*ids.shape, 4), dtype=torch.int64)
 
+    def all_there(self) -> torch.Tensor | None:
+        """A mask that hides no token, or no patch where there are such in place of tokens."""
+        patches = self.made.get("flattened_patches")
+        return self.like_tokens(1) if patches is None else self.maker.integers(patches.shape[1], value=1)
+
     def like_tokens(self, value: int) -> torch.Tensor | None:
         ids = self.made.get("input_ids")
         return None if ids is None else torch.full_like(ids, value)
+
+    def places_of_image(self) -> torch.Tensor | None:
+        """Which tokens give way to the image: as many as the model makes of it, after the first."""
+        count = self.config.number(self.config.whole, "latent_query_num")
+        mask = self.like_tokens(0)
+        if mask is None or count is None:
+            return None
+        mask[:, 1 : count + 1] = 1
+        return mask
 
     # -- anything else ---------------------------------------------------------------------------------------------
 
@@ -167,6 +222,14 @@ class _Inputs:
         """What the model that reads images or another text has made of it."""
         width = self.config.number([self.config.own], "encoder_hidden_size")
         return self.hidden() if width is None else self.maker.floats(_PATCHES, width)
+
+    def of_any_kind(self) -> torch.Tensor:
+        """For a model that reads anything: a text, or else an image, or else what another model has made."""
+        flow = getattr(self.config.own, "train_size", None)  # of two images, nine neighbours of each point
+        pair = self.maker.floats(2, 9 * self.config.channels(), *flow) if flow is not None else None
+        others = (self.vision.images(), self.hidden(), pair)
+        self.left += [{"inputs": other} for other in others if other is not None]
+        return self.decoder_tokens()
 
     def asked(self) -> torch.Tensor:
         """The tokens of a question that a model puts to an image."""
@@ -182,21 +245,17 @@ class _Inputs:
         return None if width is None else self.maker.floats(self.maker.tokens(self.config.positions()), width)
 
 
+def arguments_of_inner(model: nn.Module) -> list[str]:
+    """What the model with images takes around which this one is built, if it is handed on whatever else this one is given."""
+    inner = getattr(model, "vlm", None)
+    return arguments(inner) if isinstance(inner, nn.Module) and takes_any(model) else []
+
+
 def _rows(shape: tuple[int, ...]) -> int:
     count = 1
     for extent in shape[:-1]:
         count *= extent
     return count
-
-
-_STEPS = 20
-"""Of what an agent has seen and done: as many as a decision transformer is usually told."""
-
-
-def _of_agent(entry: str | None, inputs: _Inputs) -> torch.Tensor | None:
-    """What an agent has seen, done or been paid at each step, in as many numbers as an entry of the configuration says."""
-    width = 1 if entry is None else inputs.config.number([inputs.config.own], entry)
-    return None if width is None else inputs.maker.floats(_STEPS, width)
 
 
 def _queries(inputs: _Inputs) -> torch.Tensor | None:
@@ -214,15 +273,18 @@ def _heard(make: Callable[[Configuration, Maker], Any], inputs: _Inputs) -> Any:
     return make(inputs.config, inputs.maker)
 
 
+_ACROSS = frozenset({"crossattention", "cross_attn", "cross_attention", "encoder_attn"})
+_CHOICES = 4
+"""Endings of a text among which one is chosen: as many as the best known tests of it have."""
 _PATCHES = 257
 """Of an image that another model has read: 16 by 16, and one for the whole."""
 _QUERIES = 32
 """Of a model that asks about images: as many as those that were published have."""
-_FORMS = ("pixel_values", "input_features", "input_values")
+_FORMS = ("pixel_values", "pixel_values_images", "input_features", "input_values")
 """Arguments that come in several forms."""
 _ARGUMENTS = {
     "text": ("input_ids",),
-    "image": ("pixel_values", "flattened_patches"),
+    "image": ("pixel_values", "pixel_values_images", "flattened_patches"),
     "audio": ("input_features", "input_values"),
     "video": ("pixel_values_videos", "pixel_values"),
     "time": ("past_values",),
@@ -231,7 +293,7 @@ _ARGUMENTS = {
 _OF_TEXT = frozenset({"input_ids", "decoder_input_ids", "attention_mask", "token_type_ids"})
 _AFTER = {
     "input_ids": 1, "attention_mask": 2, "token_type_ids": 2, "mm_token_type_ids": 2, "bbox": 2, "prompt_pixel_values": 1,
-    "prompt_masks": 1,
+    "prompt_masks": 1, "image_embeds_position_mask": 2,
 }  # fmt: skip
 """Arguments that are made of others."""
 _COMPANIONS: dict[str, tuple[str, ...]] = {
@@ -242,37 +304,35 @@ _COMPANIONS: dict[str, tuple[str, ...]] = {
     "past_observed_mask": ("past_values",),
     "future_values": ("past_values",),
     "future_time_features": ("past_values",),
-    "actions": ("states",),
-    "rewards": ("states",),
-    "returns_to_go": ("states",),
-    "timesteps": ("states",),
     "encoder_hidden_states": ("query_embeds",),
+    "image_embeds_position_mask": ("pixel_values",),
+    "static_categorical_features": ("past_values",),
+    "static_real_features": ("past_values",),
+    "attention_mask": ("flattened_patches",),
+    **rare.COMPANIONS,
 }
 """Arguments that are given with others, though they have a default."""
 _MAKERS: dict[str, Callable[[_Inputs], Any]] = {
     "input_ids": _Inputs.tokens,
+    "inputs": _Inputs.of_any_kind,
     "qformer_input_ids": _Inputs.asked,
     "decoder_input_ids": _Inputs.decoder_tokens,
-    "attention_mask": lambda inputs: inputs.like_tokens(1),
+    "attention_mask": _Inputs.all_there,
+    "global_attention_mask": lambda inputs: inputs.like_tokens(1),
     "mm_token_type_ids": _Inputs.kinds_of_tokens,
     "bbox": _Inputs.boxes,
     "token_type_ids": lambda inputs: inputs.like_tokens(0),
     "pixel_values_videos": lambda inputs: inputs.vision.videos(),
     "flattened_patches": lambda inputs: inputs.vision.flattened(),
+    "bool_masked_pos": lambda inputs: inputs.vision.masked(),
     "prompt_pixel_values": _like_image,
     "prompt_masks": _like_image,
     "grid_thw": lambda inputs: inputs.vision.grid(),
-    "task_inputs": lambda inputs: inputs.maker.integers(
-        inputs.config.number([inputs.config.own], "task_seq_len") or 77
-    ),
+    "merge_sizes": lambda inputs: inputs.vision.merged(),
+    "image_embeds_position_mask": _Inputs.places_of_image,
     "inputs_embeds": _Inputs.hidden,
     "hidden_states": _Inputs.hidden,
     "encoder_hidden_states": _Inputs.encoded,
     "query_embeds": _queries,
-    "states": partial(_of_agent, "state_dim"),
-    "actions": partial(_of_agent, "act_dim"),
-    "rewards": partial(_of_agent, None),
-    "returns_to_go": partial(_of_agent, None),
-    "timesteps": lambda inputs: inputs.maker.rows([*range(_STEPS)]),
-    **{name: partial(_heard, make) for name, make in sounds.MAKERS.items()},
+    **{name: partial(_heard, make) for name, make in (*sounds.MAKERS.items(), *rare.MAKERS.items())},
 }

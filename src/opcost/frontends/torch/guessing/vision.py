@@ -14,6 +14,8 @@ _WINDOW = 448
 _FRAMES = 8
 """Of a video, where nothing says how many."""
 
+_PLACES = ("image_position_ids", "pixel_position_ids")
+
 Form = dict[str, torch.Tensor]
 """The arguments that bring an image, and what goes with it."""
 
@@ -32,6 +34,12 @@ class Vision:
         if self.grid_name() is not None:
             yield from self._with_grid()
             return
+        if (places := next((name for name in _PLACES if name in self.names), None)) is not None:
+            yield self._with_places(places)
+            return
+        if "aspect_ratio_ids" in self.names:
+            yield self._tiled()
+            return
         first = {"pixel_values": self.images()}
         yield self._companions(first)
         channels, patch = self.config.channels(), self.config.patch()
@@ -40,9 +48,20 @@ class Vision:
         if "image_sizes" in self.names:
             yield {"pixel_values": whole, "image_sizes": self.maker.rows([height, width])}
         if (target := next((name for name in ("target_sizes", "tgt_sizes") if name in self.names), None)) is not None:
-            yield {"pixel_values": whole, target: self.maker.rows([height // patch, width // patch])}
-        if (frames := self._frames()) is not None:
-            yield {"pixel_values": self.maker.floats(frames, channels, height, width)}
+            sizes: Form = {target: self.maker.rows([height // patch, width // patch])}
+            yield {"pixel_values": whole, **sizes}
+            strip = self.maker.empty(1, channels, patch, self.maker.batch * (height // patch) * width)
+            yield {"pixel_values": strip, **sizes}  # all patches of all images in one row
+        if (count := self.config.number([self.config.own], "num_images")) is not None:
+            yield {"pixel_values": self.maker.floats(count, channels, height, width)}
+        if (frames := self._frames()) is not None or "video" in self.kinds:
+            film = self.maker.floats(frames or _FRAMES, channels, height, width)
+            yield from ({"pixel_values": form} for form in (film, film.reshape(-1, *film.shape[2:])))
+        if "input_ids" in self.names:  # one of several images of a text, which every token sees
+            seen = self.maker.integers(self.maker.tokens(self.config.positions()), 1, value=1)
+            yield {"pixel_values": self.maker.floats(1, channels, height, width), "image_attention_mask": seen}
+        else:  # two images, which are compared
+            yield {"pixel_values": self.maker.floats(2, channels, height, width)}
         patches = (height // patch) * (width // patch)
         flat = self.maker.floats(patches, channels * patch * patch)
         if "input_ids" in self.names:
@@ -56,9 +75,41 @@ class Vision:
         depth = self.config.number(self.config.images, "temporal_patch_size", "patch_temporal") or 1
         flat = self.maker.floats(rows * columns, channels * depth * patch * patch)
         grid: Form = {name: self.grid() for name in ("image_grid_thw", "grid_thw") if name in self.names}
+        for name in ("merge_sizes", "image_merge_sizes"):
+            if name in self.names:
+                grid[name] = self.merged()
+        if (
+            "images_per_sample" in self.names and "image_grid_thw" in grid
+        ):  # one that is there, and one that is to be made
+            grid["image_grid_thw"] = grid["image_grid_thw"].repeat_interleave(2, 0)
+            grid["images_per_sample"] = torch.full((self.maker.batch,), 2, device="cpu")
         yield {"pixel_values": flat.reshape(-1, flat.shape[-1]), **grid}
         small = self.maker.floats(rows * columns, channels, patch, patch)
         yield {"pixel_values": small.reshape(-1, channels, patch, patch), **grid}
+        yield {"pixel_values": flat, **grid}
+
+    def _with_places(self, name: str) -> Form:
+        """Flat patches, and the column and row of each."""
+        config = self.config
+        group = config.side("pooling_kernel_size") or 1
+        patch = config.patch()
+        height, width = (
+            max(extent // (patch * group), 1) * group for extent in self.maker.image(config.image_size(_WINDOW))
+        )
+        places = torch.cartesian_prod(torch.arange(height), torch.arange(width)).flip(-1)
+        flat = self.maker.floats(height * width, config.channels() * patch**2)
+        return {"pixel_values": flat, name: places.expand(self.maker.batch, -1, -1)}
+
+    def _tiled(self) -> Form:
+        """An image that fills the first of several tiles, and in which of the forms that the model knows they lie."""
+        tiles = self.config.number(self.config.images, "max_num_tiles") or 1
+        there = torch.zeros((self.maker.batch, 1, tiles), dtype=torch.int64, device="cpu")
+        there[..., 0] = 1
+        return {
+            "pixel_values": self.maker.floats(1, tiles, self.config.channels(), *self.size()),
+            "aspect_ratio_ids": self.maker.integers(1, value=1),
+            "aspect_ratio_mask": there,
+        }
 
     def images(self) -> torch.Tensor:
         """The most usual form."""
@@ -90,6 +141,18 @@ class Vision:
     def grid(self) -> torch.Tensor:
         return self.maker.rows([1, *self._grid()])
 
+    def merged(self) -> torch.Tensor:
+        """For each image, how many patches of a row become one token."""
+        return torch.full((self.maker.batch,), self._merge(), device="cpu")
+
+    def masked(self) -> torch.Tensor:
+        """Which patches are hidden, to be found again: the first half."""
+        height, width = self.size()
+        each = self.config.patch()
+        depth = self.config.number(self.config.images, "tubelet_size")
+        patches = (height // each) * (width // each) * ((self._frames() or _FRAMES) // depth if depth else 1)
+        return self.maker.rows([int(2 * patch < patches) for patch in range(patches)]).bool()
+
     def _companions(self, form: Form) -> Form:
         """What goes with a whole image where the model has an argument for it."""
         images = form["pixel_values"]
@@ -119,6 +182,8 @@ class Vision:
         """Height and width, such that whole windows of patches fill them where the model says how many windows there are."""
         detects = self.config.has([self.config.own], "num_queries")
         height, width = self.maker.image(self.config.image_size(800 if detects else 224))
+        if "prompt_pixel_values" in self.names and self.maker.sizes.image is None:  # both lie in one image
+            height //= 2
         windows = (
             self.config.number(self.config.images, "num_windows_side", "num_windows")
             if self.maker.sizes.image is None
@@ -135,10 +200,13 @@ class Vision:
 
     def _grid(self) -> tuple[int, int]:
         """Rows and columns of patches, in whole groups of those that become one token."""
-        merge = self.config.side("spatial_merge_size", "merge_size", "merge_kernel_size") or 1
+        merge = self._merge()
         step = self.config.patch() * merge
         height, width = self.maker.image(self.config.image_size(_WINDOW))
         return max(height // step, 1) * merge, max(width // step, 1) * merge
+
+    def _merge(self) -> int:
+        return self.config.side("spatial_merge_size", "merge_size", "merge_kernel_size") or 1
 
     def _tiles(self) -> int | None:
         """Into how many images one is cut, and once the whole."""

@@ -162,6 +162,16 @@ class Ledger(TorchDispatchMode):
         leaf = self.leaf(tensor)
         return recorded(leaf.sig, leaf.vid, self.mark, None)
 
+    def standing(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """A tensor as large as a leaf that is there before the run: a gradient of passes before."""
+        return recorded(*self._stands(tensor, name), self.mark, None)
+
+    def _stands(self, tensor: torch.Tensor, name: str) -> tuple[Signature, int]:
+        sig = self.leaf(tensor).sig
+        vid = self.new_value(sig.spec)
+        self.leaves[vid] = (name, "const", False)
+        return sig, vid
+
     def knows(self, state: State) -> bool:
         """Whether the content of this tensor is known and still true."""
         return state.content is not None and self.storages[state.vid] not in self._unknown_storages

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,8 +34,9 @@ _ZEROS_LIMIT = 1 << 30
 
 @functools.cache
 def is_composite(func: Any) -> bool:
-    """Whether PyTorch itself expresses the operator in others."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+    """Whether PyTorch itself expresses the operator in others, on processors and GPUs too: `silu_backward` is a kernel there."""
+    has_kernel: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU")
 
 
 def work_out(call: Call) -> Entry:

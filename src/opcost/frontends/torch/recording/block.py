@@ -17,8 +17,9 @@ from opcost.errors import InputError
 from opcost.frontends.torch.ledger.entry import Leaf
 from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.recording.real import RealRecorder
-from opcost.frontends.torch.recording.run import Run, RunOptions
+from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.scope import intercept_calls
+from opcost.frontends.torch.recording.training import RunOptions
 
 
 class Block:

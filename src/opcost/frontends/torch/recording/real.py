@@ -76,6 +76,13 @@ class RealRecorder(Recorder):
         self._seen[id(copy)] = _Seen(copy, leaf.sig, leaf.vid)
         return copy
 
+    def standing(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        sig, vid = self._stands(tensor, name)
+        with _disable_current_modes():
+            zeros = torch.zeros_like(tensor)
+        self._seen[id(zeros)] = _Seen(zeros, sig, vid)
+        return zeros
+
     def content_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         return tensor
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any
 
@@ -17,10 +16,8 @@ from torch.utils.checkpoint import _StopRecomputationError
 
 from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
-from opcost.core.memory import Lifetimes
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
-from opcost.frontends.options import Step
 from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
@@ -36,23 +33,12 @@ from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
 from opcost.frontends.torch.recording.scripted import marked, markers
-from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of, shared_gradients
+from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
+from opcost.frontends.torch.recording.training import RunOptions, Training
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What to run besides the forward pass."""
-
-    backward: bool = False
-    optimizer: Callable[[list[torch.Tensor]], Any] | None = None
-    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Makes the region in which forward runs."""
-    step: Step = dataclasses.field(default_factory=Step)
-
 
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
 
@@ -69,6 +55,8 @@ class Run:
         self.calls: list[list[Any]] = []
         self.path = ""
         self.failed: Place | None = None
+        self._forward = 0
+        """Operators of the forward pass, once that is over."""
         self._registered: dict[str, _Held] = {}
         self._scripts: dict[int, Callable[..., Any]] = {}
         self._open: list[tuple[str, list[Any]]] = []
@@ -77,11 +65,7 @@ class Run:
         """How many parameters each module had when it was registered."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
-        self._seeds: frozenset[int] = frozenset()
-        """Storages of the gradients from which the backward pass begins."""
-        self._gradients: frozenset[int] = frozenset()
-        self._state: frozenset[int] = frozenset()
-        """Storages of what the optimizer remembers."""
+        self._training = Training(recorder, options, self._rebuilt)
         self._checkpoints: Checkpoints | None = None
         recorder.where = self._where_forward
         if options.backward:
@@ -194,6 +178,16 @@ class Run:
             return (tree.sig.spec,)
         return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
 
+    def share(self) -> tuple[float, float] | None:
+        """How much is done, by the modules that were called; of the backward pass by operators, twice those of forward."""
+        modules, called = len(self.paths.all), len(self.calls)
+        if called > modules:
+            return None  # modules that are called again and again, nobody knows how often
+        if not self.options.backward:
+            return called, modules
+        more = (len(self.recorder.ops) - self._forward) / (2 * self._forward) if self._forward else 0.0
+        return (1.0 if self._forward else called / modules) + 2 * min(more, 1.0), 3
+
     # -- the run ------------------------------------------------------------------------------------------------
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
@@ -261,10 +255,10 @@ class Run:
 
         `shards` are the parameters of a fully sharded model before it gathered them.
         """
-        recorder = self.recorder
         outputs = [t for t in tensors_in(result) if t.requires_grad]
-        weights = [p for p in (self.model.parameters() if shards is None else shards) if p.requires_grad]
-        leaves = [*weights, *(t for t in given if t.requires_grad)]
+        named = self.model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
+        weights = {name: parameter for name, parameter in named if parameter.requires_grad}
+        leaves = [*weights.values(), *(t for t in given if t.requires_grad)]
         if not outputs or not leaves:
             raise ForwardError(
                 "there is nothing to differentiate: "
@@ -272,55 +266,15 @@ class Run:
                 + " requires a gradient",
                 hint="count without backward, or unfreeze a parameter",
             )
-        recorder.phase = "backward"
-        recorder.where = self._where_forward
-        given_grads = [torch.ones_like(t) for t in outputs]
-        recorder.where = self.where_backward
-        with torch.autograd.set_multithreading_enabled(False):
-            if shards is not None:
-                grads: Any = shared_gradients(outputs, leaves, given_grads)
-            else:
-                grads = torch.autograd.grad(outputs, leaves, grad_outputs=given_grads, allow_unused=True)
-        self._seeds = self._storages(given_grads)
-        self._gradients = self._storages(grads)
-        if self.options.optimizer is not None:
-            recorder.phase = "update"
-            recorder.where = self._where_forward
-            with torch.no_grad():
-                self._update([(w, g) for w, g in zip(weights, grads, strict=False) if g is not None])
-
-    def _update(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """One step of the optimizer, on stand-ins of the parameters."""
-        assert self.options.optimizer is not None
-        stand_ins = []
-        for weight, grad in pairs:
-            twin = self._rebuilt(weight, lambda part, _: self.recorder.twin(part))
-            twin.grad = grad
-            stand_ins.append(twin)
-        optimizer = self.options.optimizer(stand_ins)
-        optimizer.step()
-        self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
-
-    def _storages(self, tree: Any) -> frozenset[int]:
-        """The memory in which tensors lie that the run made."""
-        recorder = self.recorder
-        found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
-        return frozenset([recorder.storages[recorder.state(part).vid] for part in found])
-
-    def _lifetimes(self) -> Lifetimes | None:
-        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
-        lives = self.recorder.lives
-        if isinstance(self.recorder.ops, Journal):
-            return None
-        if not self._seeds:
-            return Lifetimes(lives.storages[:], lives.times[:])  # what is let go from here on is held to the end
-        gone = dict(zip(lives.storages, lives.times, strict=True))
-        # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
-        for index, record in enumerate(self.recorder.ops):
-            for vid in record.inputs:
-                if (storage := self.recorder.storages[vid]) in self._seeds:
-                    gone[storage] = index + 1
-        return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state)
+        self._forward = len(self.recorder.ops)
+        self._training.backward(
+            outputs,
+            leaves,
+            weights,
+            forward=self._where_forward,
+            backward=self.where_backward,
+            sharded=shards is not None,
+        )
 
     # -- the graph ----------------------------------------------------------------------------------------------
 
@@ -375,7 +329,8 @@ class Run:
             values = PatternedValues(recorder.specs, recorder.storages, roles)
             ops = PatternedOps(recorder.ops.steps)
         else:
-            values, ops = _listed(recorder)
+            values, listed = _listed(recorder)
+            ops = self._training.repeated(listed)
         calls = tuple([Call(*call) for call in self.calls])
         return Graph(
             source=type(self.model).__name__,
@@ -386,12 +341,13 @@ class Run:
             calls=calls,
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
-            lifetimes=self._lifetimes(),
+            lifetimes=self._training.lifetimes(),
             notes=tuple(recorder.notes),
             meta={
                 "version": torch.__version__,
                 "device": str(recorder.device),
                 "mode": "train" if getattr(self.model, "training", False) else "eval",
+                **({"accumulate": str(passes)} if (passes := self.options.step.accumulate) > 1 else {}),
             },
         )
 
@@ -410,7 +366,7 @@ class Run:
                 type=type_name(module),
                 parameters=tuple(params),
                 buffers=tuple(buffers),
-                calls=count.get(path, 0),
+                calls=count.get(path, 0) * self.options.step.accumulate,
                 extra=extra_of(module),
                 same_as=None if (known := seen.setdefault(id(module), path)) == path else known,
                 inputs=opening.inputs if opening else (),

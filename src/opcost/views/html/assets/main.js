@@ -1,9 +1,11 @@
 // Puts the views together that the data has something for, and shows one of them beside the tree.
 
+import { comparedModulesPanel, totalsPanel } from "./compared.js";
 import { data, ops, tree } from "./data.js";
 import { detailsPanel } from "./details.js";
 import { make } from "./dom.js";
 import { byteUnits } from "./format.js";
+import { graphPanel } from "./graph.js";
 import { headerOf, notesOf } from "./header.js";
 import { mapPanel } from "./map.js";
 import { memoryPanel } from "./memory.js";
@@ -12,12 +14,14 @@ import { operatorsPanel } from "./operators.js";
 import { rooflinePanel } from "./roofline.js";
 import { followSource } from "./served.js";
 import { followAddress, setState, state, whenChanged } from "./state.js";
+import { sweepPanel } from "./sweep.js";
 import { tablePanel } from "./tables.js";
 import { timelinePanel } from "./timeline.js";
 import { usesPanel } from "./uses.js";
 
 const VIEWS = [
   ["map", "Map", () => tree, mapPanel],
+  ["graph", "Graph", () => data.graph, graphPanel],
   ["memory", "Memory", () => data.memory, memoryPanel],
   ["roofline", "Roofline", () => ops && data.devices, rooflinePanel],
   ["operators", "Operators", () => ops, operatorsPanel],
@@ -82,6 +86,9 @@ const views = tree ? viewsPanel() : null;
 if (tree) main.append(make("div", { class: "pair" }, treePanel(), views.element), detailsPanel());
 if (data.uses?.length) main.prepend(usesPanel());
 if (data.timeline) main.append(timelinePanel());
+if (data.compared?.totals.length) main.append(totalsPanel());
+if (data.compared?.paths.length) main.append(comparedModulesPanel());
+if (data.sweep) main.append(sweepPanel());
 main.append(...data.tables.map(tablePanel));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();

@@ -94,7 +94,7 @@ export function memoryPanel() {
 }
 
 function layersOf(memory) {
-  if (memory.layers) return memory.layers.map((layer) => ({ ...layer, title: layer.name, at: (step) => layer.curve[step] }));
+  if (memory.layers) return memory.layers.map((layer) => ({ ...layer, title: layer.name, at: (step) => layer.constant ?? layer.curve[step] }));
   const base = Object.entries(memory.parts).filter(([name]) => ["weights", "inputs", "optimizer"].includes(name));
   const known = base.reduce((sum, [, size]) => sum + size, 0);
   return [

@@ -1,0 +1,173 @@
+"""The backward pass and the update of a run: gradients, what they are added to, and what an optimizer keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+
+from opcost.core.graph import Op
+from opcost.core.memory import Lifetimes
+from opcost.errors import ForwardError
+from opcost.frontends.options import Step
+from opcost.frontends.torch.ledger.journal import Journal
+from opcost.frontends.torch.ledger.subclass import parts
+from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.sharded import shared_gradients
+from opcost.frontends.torch.tree import tensors_in
+
+Where = Callable[[], str]
+"""Tells the path of the module that runs."""
+Rebuilt = Callable[[torch.Tensor, Callable[[torch.Tensor, str], torch.Tensor]], torch.Tensor]
+"""A tensor with the plain ones that it consists of changed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What to run besides the forward pass, and how."""
+
+    backward: bool = False
+    optimizer: Callable[[list[torch.Tensor]], Any] | None = None
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Makes the region in which forward runs."""
+    step: Step = dataclasses.field(default_factory=Step)
+
+
+class Training:
+    """What follows the forward pass of one run.
+
+    Of a step that accumulates gradients one pass is run: a later one, which finds gradients there and adds to them in place. Its
+    operators count as often as they would run.
+    """
+
+    def __init__(self, recorder: Recorder, options: RunOptions, rebuilt: Rebuilt) -> None:
+        self._recorder = recorder
+        self._options = options
+        self._rebuilt = rebuilt
+        self._seeds: frozenset[int] = frozenset()
+        """Storages of the gradients from which the backward pass begins."""
+        self._gradients: frozenset[int] = frozenset()
+        self._state: frozenset[int] = frozenset()
+        """Storages of what the optimizer remembers."""
+        self._additions: set[int] = set()
+        """The operators that add to gradients that are there."""
+
+    def backward(
+        self, outputs: list[torch.Tensor], leaves: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor], *,
+        forward: Where, backward: Where, sharded: bool,
+    ) -> None:  # fmt: skip
+        """Gradients of the leaves, of which the weights come first, without touching any `.grad`; then the update."""
+        recorder, optimizer = self._recorder, self._options.optimizer
+        recorder.phase = "backward"
+        recorder.where = forward
+        given = [torch.ones_like(t) for t in outputs]
+        recorder.where = backward
+        with torch.autograd.set_multithreading_enabled(False), self._adding(weights, sharded=sharded):
+            if sharded:
+                grads: Any = shared_gradients(outputs, list(leaves), given)
+            else:
+                grads = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
+        self._seeds = self._storages(given)
+        self._gradients = self._storages(grads)
+        recorder.phase = "update"
+        recorder.where = forward
+        pairs = [(w, g) for w, g in zip(weights.values(), grads, strict=False) if g is not None]
+        with torch.no_grad():
+            if optimizer is not None:
+                self._update(optimizer, pairs)
+            elif self._options.step.zero_grad == "zero":
+                for _, grad in pairs:
+                    grad.zero_()
+
+    @contextmanager
+    def _adding(self, weights: Mapping[str, torch.Tensor], *, sharded: bool) -> Iterator[None]:
+        """Let gradients be added to those that are there, as soon as they are made, if the step finds any."""
+        step = self._options.step
+        if step.accumulate == 1 and step.zero_grad == "none":
+            yield
+            return
+        if sharded:
+            raise ForwardError(
+                "of a fully sharded model neither accumulated gradients nor zeros in their place are counted",
+                hint="count one pass forward and backward, without accumulate and zero_grad",
+            )
+        with ExitStack() as undo:
+            for name, weight in weights.items():
+                undo.callback(weight.register_hook(partial(self._add, name, weight)).remove)
+            yield
+
+    def _add(self, name: str, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient that was there, with the new one in it; the new one is let go."""
+        if gradient.layout is not torch.strided:
+            raise ForwardError(
+                f"the gradient of {name} is sparse, and only dense ones are accumulated or kept as zeros here",
+                hint="count one pass forward and backward, without accumulate and zero_grad",
+            )
+        recorder = self._recorder
+        there = self._rebuilt(weight, lambda part, _: recorder.standing(part, f"{name}.grad"))
+        before, first = recorder.where, len(recorder.ops)
+        recorder.where = lambda: name.rpartition(".")[0]
+        try:
+            with torch.no_grad():
+                there.add_(gradient)
+        finally:
+            recorder.where = before
+        self._additions.update(range(first, len(recorder.ops)))
+        return there
+
+    def _update(
+        self,
+        make: Callable[[list[torch.Tensor]], Any],
+        pairs: list[tuple[torch.Tensor, torch.Tensor]],
+    ) -> None:
+        """One step of the optimizer, on stand-ins of the parameters."""
+        stand_ins = []
+        for weight, grad in pairs:
+            twin = self._rebuilt(weight, lambda part, _: self._recorder.twin(part))
+            twin.grad = grad
+            stand_ins.append(twin)
+        optimizer = make(stand_ins)
+        optimizer.step()
+        if self._options.step.zero_grad == "zero":
+            optimizer.zero_grad(set_to_none=False)
+        self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
+
+    def _storages(self, tree: Any) -> frozenset[int]:
+        """The memory in which tensors lie that the run made."""
+        recorder = self._recorder
+        found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
+        return frozenset([recorder.storages[recorder.state(part).vid] for part in found])
+
+    def lifetimes(self) -> Lifetimes | None:
+        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
+        recorder, step = self._recorder, self._options.step
+        lives = recorder.lives
+        if isinstance(recorder.ops, Journal):
+            return None
+        if not self._seeds:
+            return Lifetimes(lives.storages[:], lives.times[:])  # what is let go from here on is held to the end
+        gone = dict(zip(lives.storages, lives.times, strict=True))
+        # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
+        for index, record in enumerate(recorder.ops):
+            for vid in record.inputs:
+                if (storage := recorder.storages[vid]) in self._seeds:
+                    gone[storage] = index + 1
+        carried = self._gradients if step.accumulate > 1 and step.zero_grad == "none" else frozenset[int]()
+        return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state, carried)
+
+    def repeated(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        """The operators as often as they run in a step; where gradients begin as none, the first pass adds to nothing."""
+        step = self._options.step
+        if step.accumulate == 1:
+            return ops
+        additions = step.accumulate - (step.zero_grad == "none")
+        return tuple(
+            op
+            if op.phase == "update"
+            else op._replace(repeat=additions if op.id in self._additions else step.accumulate)
+            for op in ops
+        )

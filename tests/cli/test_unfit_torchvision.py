@@ -1,0 +1,67 @@
+"""Code of a user's that imports a torchvision whose compiled operators do not fit the installed torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opcost.frontends.zoo import repaired
+
+OUT = 3
+TORCHVISION = """
+import torch
+from torchvision import models
+
+@torch.library.register_fake("torchvision::nms")  # fails, as the true one does, where nobody has registered the operator
+def nms(dets, scores, iou_threshold):
+    return dets
+"""
+MODELS = f"""
+import torch
+make = lambda: torch.nn.Linear(2, {OUT}, bias=False)
+"""
+NET = "import torchvision\n\ndef net():\n    return torchvision.models.make()\n"
+LATE = "def net():\n    import torchvision\n    return torchvision.models.make()\n"
+
+
+@pytest.mark.parametrize("code", [NET, LATE], ids=["by the file", "by the function"])
+def test_a_file_whose_import_of_torchvision_fails_is_counted_and_the_report_says_why(tmp_path: Path, code: str) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text(TORCHVISION)
+    (package / "models.py").write_text(MODELS)
+    (tmp_path / "user.py").write_text(code)
+    program = (
+        "import opcost\n"
+        "report = opcost.count('user.py:net', shapes=(1, 2))\n"
+        "print(report.totals.macs, *(note.code for note in report.notes))\n"
+        "print(*(note.code for note in opcost.count('user.py:net', shapes=(1, 2)).notes))"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{2 * OUT} torchvision-operators", ""]
+
+
+@pytest.mark.parametrize("fault", [ValueError("operator torchvision::nms"), RuntimeError("no such operator")])
+def test_another_failure_is_not_tried_again(fault: Exception) -> None:
+    calls = []
+
+    def fails() -> None:
+        calls.append(1)
+        raise fault
+
+    with pytest.raises(type(fault), match=str(fault)):
+        repaired(fails)
+    assert calls == [1]

@@ -29,7 +29,11 @@ class KinetoReader:
     def sniff(self, head: bytes) -> bool:
         return is_kineto(head)
 
-    def read(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Profile:
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        return self.read_with_memory(file, partial=partial)
+
+    def read_with_memory(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Profile:
+        """The same, with what allocators told if that is asked for; None is so where the file is not large."""
         with without_collector():
             stream, translated = translate(file, partial=partial, memory=memory)
             linked = translated.linked

@@ -18,6 +18,10 @@ from opcost.core.report import Report, Row
 from opcost.core.scopes import path_of_scopes
 from opcost.errors import OpcostError
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
+from opcost.wording import some
+
+MOST_NAMED = 5
+"""Operators that a note names."""
 
 
 def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT) -> Profile:
@@ -47,10 +51,11 @@ def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT)
             rows.append(row._replace(cost=cost))
     notes = profile.notes
     if failed:
-        named = ", ".join(f"{name} ({count})" for name, count in failed.items())
+        ordered = sorted(failed.items(), key=lambda item: -item[1])
+        named = ", ".join(some([f"{name} ({count})" for name, count in ordered], MOST_NAMED))
         notes = (
             *notes,
-            Note("unpriced", f"the trace does not say enough about these operators to price them: {named}"),
+            Note("unpriced", f"the trace does not say enough to price {named}"),
         )
     return replace(profile, rows=tuple(rows), notes=notes) if changed or failed else profile
 

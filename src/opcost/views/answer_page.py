@@ -31,11 +31,10 @@ def gain_sections(answer: Answer) -> tuple[Section, ...]:
         return ()
     whole = "each step" if any(use.steps for use in answer.devices) else "the trace"
     lines = tuple(
-        f"{number}. {held_time(gain.time_ns)} ({held(_percent(gain.share, 1))}) {gain.what}: "
-        f"{held(f'opcost analyze TRACE {gain.command}')}"
+        f"{number}. {held_time(gain.time_ns)} ({held(_percent(gain.share, 1))}) {gain.what}: {held(gain.command)}"
         for number, gain in enumerate(answer.gains, 1)
     )
-    return (Section(f"to be won back of {whole}, at the most", lines),)
+    return (Section(f"to be won back of {whole}, at the most; opcost analyze TRACE shows it with", lines),)
 
 
 def summary_lines(answer: Answer) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from opcost.core.spelling import ASCII
 from opcost.views.cell import NOTHING, cut, cut_shapes, listing_texts, pad, width_of, wrap
 from opcost.views.listing import Column, Line, Listing
+from opcost.wording import some
 
 Style: TypeAlias = Literal["plain", "title", "head", "guide", "name", "text", "number", "zero", "sum", "warn", "faint"]
 
@@ -78,7 +79,7 @@ def draw_listing(listing: Listing, how: Drawing) -> Drawn:
         drawn += [rule, *totals]
     if left_out:
         asked: Style = "faint" if listing.ranked else "warn"
-        drawn += [[Piece(line, asked)] for line in wrap(f"no room for {', '.join(left_out)}", how.width)]
+        drawn += [[Piece(line, asked)] for line in wrap(f"no room for {', '.join(some(left_out))}", how.width)]
     return drawn
 
 

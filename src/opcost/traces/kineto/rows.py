@@ -141,15 +141,14 @@ class Translated:
         owners = Counter(owner for owner in linked.owner if owner < 0)
         found = []
         texts = {
-            GRAPH: "were launched by captured graphs: a replay does not say which operator they came from",
-            OUTSIDE: "have no launch in the trace: it began or ended while they were under way",
-            NONE: "were launched outside any operator",
+            GRAPH: "replayed by captured graphs, which do not say whose they are",
+            OUTSIDE: "launched before or after the trace",
+            NONE: "launched outside any operator",
         }
-        for owner, text in texts.items():
-            if owners[owner]:
-                found.append(
-                    Note("unattributed", f"{owners[owner]} of {len(linked.owner)} pieces of device work {text}")
-                )
+        whose = ", ".join(f"{owners[owner]:,} {text}" for owner, text in texts.items() if owners[owner])
+        if whose:
+            count = f"{owners.total():,} of {len(linked.owner):,} pieces of device work"
+            found.append(Note("unattributed", f"{count} have no operator: {whose}"))
         if untimed := linked.columns.untimed:
             found.append(Note("untimed", f"{untimed} events have no 'ts' or no 'dur' and are left out"))
         if negative := linked.columns.negative:
@@ -158,8 +157,8 @@ class Translated:
             found.append(
                 Note(
                     "external-id",
-                    f"the field 'External id' names another operator than the launch for {linked.disagreed} of "
-                    f"{linked.agreed + linked.disagreed} kernels; the launch counts",
+                    f"'External id' names another operator than the launch, which counts, for {linked.disagreed:,} of "
+                    f"{linked.agreed + linked.disagreed:,} kernels",
                 )
             )
         return tuple(found)

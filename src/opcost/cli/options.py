@@ -208,7 +208,8 @@ class CountChoice:
         str | None,
         parameter(
             metavar="[NAME]",
-            help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named.",
+            help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named; adamw8bit and "
+            "its like keep their state in eight bits.",
         ),
     ] = None
     precision: Annotated[

@@ -18,7 +18,7 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import STATS, Report
 from opcost.core.schema import SCHEMA
 from opcost.core.sweep import Point, Sweep
-from opcost.core.told import Copied, Exchanged, Waited
+from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder, Waited
 from opcost.profiles import askable
 from opcost.views.report_columns import EVERY_BY, columns_of
 
@@ -79,9 +79,11 @@ def test_every_field_of_a_sheet_is_described() -> None:
     exchanged = Exchanged("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
     use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1)
     told = {"devices": [use], "copies": [copied], "collectives": [exchanged], "ranks": [Waited(0, 1, 1, 1, 1)]}
+    told |= {"memory": [Held("gpu:0", 0, 1, 1, 1, 1, 1, 1, 1)], "holders": [Holder("gpu:0", 0, "a", "b", 1, 1)]}
+    told |= {"memory_over_time": [HeldOver("gpu:0", 0, "1/10", 1, 1, 1)]}
     extra = {name: [entry._asdict() for entry in entries] for name, entries in told.items()}
     profile = askable(Profile(meta={}, rows=(), extra=extra))
-    for sheet in (profile.breakdown(), profile.communication()):
+    for sheet in (profile.breakdown(), profile.communication(), profile.memory()):
         data = json.loads(sheet.render("json"))
         assert {*data, *data["tables"][0], *data["tables"][0]["fields"][0], *extra} <= NAMED
         for table in sheet.tables:

@@ -69,7 +69,10 @@ def sweep(
     points = prod(map(len, axes.values()))
     doing = f"sweeping {source}"
     try:
-        with working(lambda: f"{doing}, {len(done)} of {points}", quiet=shown.quiet), redirect_stdout(sys.stderr):
+        said = working(
+            lambda: f"{doing} ({len(done)} of {points})", share=lambda: (len(done), points), quiet=shown.quiet
+        )
+        with said, redirect_stdout(sys.stderr):
             found = sizing.sweep(
                 source,
                 vary=axes,

@@ -93,6 +93,8 @@ class Memory:
     """The modules whose results are held at the peak, the largest first."""
     curve: Sequence[int] = field(default=(), repr=False)
     """What is held during each operator."""
+    layers: Mapping[Part, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
+    """What of the curve is of parts that come and go; only where the run is at hand and not long. A file does not keep it."""
     lives: Lives | None = field(default=None, repr=False, compare=False)
     """Of a device, and not saved: what its allocator is asked for."""
 

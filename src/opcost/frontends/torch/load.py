@@ -14,7 +14,7 @@ from torch import nn
 
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
-from opcost.core.progress import working
+from opcost.core.progress import sharing, working
 from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
 from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
@@ -129,8 +129,10 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
             around.enter_context(autocast_as(like))
         recorder = RealRecorder(device) if real else Recorder(device)
         doing = f"running {type_name(model)} on real values"
-        with working(lambda: f"{doing}, {len(recorder.ops):,} operators") if real else nullcontext():
-            return Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
+        run = Run(countable(model, real=real), recorder, wanted)
+        said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()
+        with said, sharing(run.share):
+            return run(args, kwargs, inputs.names)
 
 
 _ACCUMULATED = (

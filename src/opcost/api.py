@@ -78,7 +78,7 @@ def count(
     too ("float32", "bfloat16", "float16"), or runs forward under autocast: "bf16-mixed", "fp16-mixed". `set` holds arguments of
     what makes the model that a string names.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update.
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`, or "adamw8bit") also the update.
     `checkpoint="blocks.*"` keeps no activations of the modules whose path ends so, and computes them again. `accumulate=4`
     counts a step of four passes forward and backward and one update, and tells memory of its later passes, which find
     gradients there; `zero_grad="zero"` keeps gradients as zeros from step to step. A count needs no data; a model whose
@@ -428,15 +428,18 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
     return askable(replace(found, notes=(*found.notes, *notes)) if notes else found)
 
 
-def read_profile(path: str | PathLike[str], *, partial: bool = False, reader: str | None = None) -> Profile:
+def read_profile(
+    path: str | PathLike[str], *, partial: bool = False, reader: str | None = None, memory: bool | None = None
+) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
     A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so. `reader` names the
-    format where the content leaves doubts.
+    format where the content leaves doubts. What a trace tells of memory is read with `memory=True`, and of a file that is not
+    large in any case.
     """
     from opcost.core.reading import pipes_kept
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
     with pipes_kept():
-        return askable(read(path, partial=partial, reader=reader))
+        return askable(read(path, partial=partial, reader=reader, memory=memory))

@@ -32,6 +32,12 @@ class Profile(measured.Profile):
 
         return breakdown(self)
 
+    def memory(self) -> Sheet:
+        """Memory as allocators told: the peak of each device, who held it, and how it went over time."""
+        from opcost.analysis.memory_sheet import memory
+
+        return memory(self)
+
     def communication(self) -> Sheet:
         """Collectives by sort, group and size, with their rates, and which ranks others waited for."""
         from opcost.analysis.communication import communication

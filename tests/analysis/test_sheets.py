@@ -52,7 +52,7 @@ def read(path: Path, *events: dict[str, Any], **fields: object) -> opcost.Profil
     path.write_text(json.dumps({"schemaVersion": 1, **fields, "traceEvents": events}), encoding="utf-8")
     found = opcost.read_profile(path)
     large = askable(read_table(path).profile())
-    for name in ("breakdown", "communication"):  # the form for large files tells the same
+    for name in ("breakdown", "communication", "memory"):  # the form for large files tells the same
         assert getattr(found, name)().tables == getattr(large, name)().tables
     return found
 
@@ -187,6 +187,97 @@ def test_ranks_that_others_waited_for_are_named(tmp_path: Path) -> None:
     assert len(profile.breakdown()["time of each device"]) == 3 * 3  # computing, communication, idle
 
 
+def change(
+    time: int, moved: int, address: int, allocated: int | None = None, reserved: int = 0, **more: object
+) -> dict[str, Any]:
+    args = {"Addr": address, "Bytes": moved, "Device Id": 0, "Device Type": 1} | more
+    if allocated is not None:
+        args |= {"Total Allocated": allocated, "Total Reserved": reserved}
+    event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1}
+    return {**event, "ts": time, "args": args}
+
+
+HELD = (
+    host("nn.Module: Net_0", 0, 90, "python_function"),
+    host("aten::mm", 10, 20),
+    host("aten::add", 30, 60),
+    host("aten::empty", 40, 50),
+    host("cudaMalloc", 44, 46, "cuda_runtime"),
+    change(15, 100, 0xA, 1100, 4000),
+    change(45, 30, 0xB, 1130, 4000),
+    change(50, 7, 0xC, 1137, 5000),  # `empty` has just ended
+    change(55, -100, 0xA, 1037, 5000),
+    change(70, 50, 0xD, 1087, 5000),
+    change(80, 8, 0xE, **{"Device Type": 0, "Device Id": -1}),
+)
+
+
+def test_the_peak_of_memory_and_who_held_it(tmp_path: Path) -> None:
+    sheet = read(tmp_path / "t.json", *HELD).memory()
+    gpu, cpu = sheet["peak of each device"]
+    assert gpu == {
+        "rank": 0, "device": "gpu:0", "peak": 1137, "at": 35 * US, "reserved": 5000, "first": 1000, "last": 1087,
+        "growth_per_step": None, "changes": 5,
+    }  # fmt: skip
+    assert (cpu["device"], cpu["peak"], cpu["reserved"]) == ("cpu", 8, None)
+    held = [
+        (line["operator"], line["module"], line["tensors"], line["bytes"])
+        for line in sheet["held at the peak"]
+        if line["device"] == "gpu:0"
+    ]
+    assert held == [
+        ("(before the trace)", "", 0, 1000),
+        ("aten::mm", "Net_0", 1, 100),
+        ("aten::empty", "Net_0", 1, 30),
+        ("aten::add", "Net_0", 1, 7),
+    ]
+    assert sheet["held at the peak"][0]["share"] == 1000 / 1137
+    parts = [line for line in sheet["over time"] if line["device"] == "gpu:0"]
+    assert [line["part"] for line in parts] == [f"{tenth}/10" for tenth in range(1, 11)]
+    assert [line["peak"] for line in parts][:6] == [1100, 1100, 1100, 1100, 1100, 1130]  # 55 µs in tenths
+    assert (max(line["peak"] for line in parts), parts[-1]["last"]) == (1137, 1087)
+
+
+def test_memory_that_is_not_given_back_after_steps(tmp_path: Path) -> None:
+    levels = (500, 10, 12, 10)  # the first step keeps what stays
+    events = [
+        host(f"ProfilerStep#{number}", 100 * number, 100 * number + 100, "user_annotation") for number in range(4)
+    ]
+    kept = 0
+    for number, level in enumerate(levels):
+        kept += level
+        events += [
+            change(100 * number + 10, level, number, kept, kept),
+            change(100 * number + 20, 1000, 99, kept + 1000, kept),
+            change(100 * number + 30, -1000, 99, kept, kept),
+        ]
+    sheet = read(tmp_path / "t.json", *events, device("k", 0, 1)).memory()
+    assert sheet["peak of each device"][0]["growth_per_step"] == 11  # of 12 and 10; 10 came after the first step
+    assert [(line["part"], line["peak"], line["last"]) for line in sheet["over time"]] == [
+        ("step 0", 1500, 500),
+        ("step 1", 1510, 510),
+        ("step 2", 1522, 522),
+        ("step 3", 1532, 532),
+    ]
+    assert "gpu:0 keeps 11 B more after each step" in str(sheet)
+
+
+def test_memory_without_totals_is_the_sum_of_its_changes(tmp_path: Path) -> None:
+    events = (host("aten::mm", 0, 9), change(1, 5, 1), change(2, 6, 2), change(3, -5, 1), change(4, 1, "odd"))  # type: ignore[arg-type]
+    (peak,) = read(tmp_path / "t.json", *events).memory()["peak of each device"]
+    assert (peak["peak"], peak["last"], peak["first"], peak["reserved"]) == (11, 7, 0, None)
+
+
+def test_memory_of_a_large_file_is_read_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opcost.traces.kineto import load
+
+    path = tmp_path / "t.json"
+    read(path, *HELD)
+    monkeypatch.setattr(load, "LARGE_BYTES", 0)
+    assert "nothing is told of memory" in str(opcost.read_profile(path).memory())
+    assert opcost.read_profile(path, memory=True).memory()["peak of each device"][0]["peak"] == 1137
+
+
 def test_a_sheet_in_every_form(tmp_path: Path) -> None:
     sheet = read(tmp_path / "t.json", *MIXED).breakdown()
     assert "other copies, exposed" in str(sheet)
@@ -206,17 +297,32 @@ def test_a_sheet_in_every_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["text", [1], [{"device": "gpu:0"}], [{"rank": 0, "more": 1}]])
-@pytest.mark.parametrize("key", ["copies", "collectives", "ranks"])
+@pytest.mark.parametrize("key", ["copies", "collectives", "ranks", "memory", "holders", "memory_over_time"])
 def test_what_a_damaged_profile_says_is_one_clear_error(key: str, damage: object) -> None:
     profile = askable(Profile(meta={}, rows=(), extra={key: damage}))
+    ask = {"copies": profile.breakdown, "collectives": profile.communication, "ranks": profile.communication}
     with pytest.raises(SourceError, match=key):
-        (profile.breakdown if key == "copies" else profile.communication)()
+        ask.get(key, profile.memory)()
 
 
 def test_a_profile_without_kernels_of_known_sorts_is_busy_or_idle(profile: Profile) -> None:
     parts = {line["part"] for line in askable(profile).breakdown()["time of each device"]}
     assert parts == {"busy", "idle: not known why"}
     assert "no collectives" in str(askable(profile).communication())
+
+
+@pytest.mark.parametrize("view", ["breakdown", "communication", "memory"])
+def test_a_sheet_on_the_command_line(view: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from opcost.cli.main import run
+
+    path, written = str(tmp_path / "t.json"), tmp_path / "t.csv"
+    read(tmp_path / "t.json", *MIXED)
+    assert run(["analyze", path, "--view", view, "--width", "80"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"t.json (kineto): {view}\n")
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert run(["analyze", path, "--view", view, "-o", str(written)]) == 0
+    assert written.read_text(encoding="utf-8").startswith("table,")
 
 
 def test_an_option_about_operators_has_no_place_beside_a_sheet(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from page_subjects import HOSTILE, many, profile, report
 from playwright.sync_api import expect
 
 from opcost.analysis.query import query
+from opcost.core.comparison import Compared, Comparison, Entry
+from opcost.core.quantity import QUANTITIES
+from opcost.core.sweep import Point, Sweep
 from opcost.core.timeline import Span, drawn
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.profiles import priced
@@ -290,6 +293,39 @@ def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:
     expect(told).to_have_text(whole)
     page.mouse.click(box["x"] + 118 + (box["width"] - 118) * 10.2 / 30, box["y"] + 22 + 11)
     page.wait_for_selector(".details h2:has-text('part1.op10')")
+
+
+# -- comparisons and sweeps --------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
+    entries = [
+        Entry(part=part, name=name, quantity=QUANTITIES["macs"], amounts=amounts, present=(True, True), partial=(False, False))
+        for part, name, amounts in (
+            ("total", "", (1000, 3000)), ("module", "a", (900, 500)), ("module", "a.x", (900, 500)), ("module", "b", (100, 100)),
+        )
+    ]  # fmt: skip
+    sources = tuple(Compared(label=label, facts={}) for label in ("one", f"two{HOSTILE}"))
+    page = show(Comparison(sources=sources, entries=tuple(entries)).render("html"))
+    more = page.get_by_role("grid", name="totals").locator("td.more")
+    assert more.all_inner_texts() == ["+2.00 K"]
+    modules = page.get_by_role("treegrid", name="modules compared")
+    assert modules.locator("td.less").all_inner_texts() == ["-400"]
+    modules.locator(".fold").first.click()
+    assert modules.locator("td.less").count() == 2
+    page.get_by_label("only what differs").check()
+    assert modules.locator("tbody tr[data-place]").count() == 2
+
+
+def test_a_sweep_is_drawn_as_curves_and_as_a_heat_map(show: Show) -> None:
+    points = tuple(Point((a, b), {"flops": a * b, "macs": a + b}, counted=b < 3) for a in (1, 2, 4) for b in (1, 2, 3))
+    page = show(Sweep(source=f"net{HOSTILE}", variables=(f"batch{HOSTILE}", "image"), points=points).render("html"))
+    assert page.locator(".sweep rect").count() == 9
+    page.get_by_role("button", name="curves").click()
+    assert page.locator(".sweep .curve").count() == 3
+    assert page.locator(".sweep circle").count() == 9
+    page.get_by_label("Amounts are").select_option("macs")
+    assert "MACs" in page.locator(".sweep").inner_text()
 
 
 # -- paper, small screens, the dark, and those who do not see ----------------------------------------------------------

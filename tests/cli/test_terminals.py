@@ -37,6 +37,9 @@ CASES = {
     "profile": ["profile", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--repeat", "1", "--warmup", "0"],
     "analyze": ["analyze", "PROFILE"],
     "visualize": ["visualize", "REPORT"],
+    "fit": ["fit", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--memory", "1GiB", "--no-advise"],
+    "sweep": ["sweep", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--vary", "batch=1,2"],
+    "view": ["view", "REPORT", "-o", "PAGE"],
     "rules": ["rules"],
     "doctor": ["doctor"],
     "calibrate": ["calibrate", "-o", "/nowhere/x.json"],
@@ -52,7 +55,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     opcost.count(net, shapes=(2, 8)).save(folder / "report.json")
     opcost.predict(opcost.load_report(folder / "report.json")).save(folder / "profile.json")
     torch.save(net.state_dict(), folder / "weights.pt")
-    return {name.upper(): str(next(folder.glob(f"{name}.*"))) for name in ("report", "profile", "weights")}
+    page = {"PAGE": str(folder / "page.html")}
+    return page | {name.upper(): str(next(folder.glob(f"{name}.*"))) for name in ("report", "profile", "weights")}
 
 
 def said(monkeypatch: pytest.MonkeyPatch, encoding: str, words: list[str]) -> tuple[int, str, str]:

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from html_page import HtmlPage, column
+from html_page import HtmlPage
 
 from opcost.cli.serving import Watched, _handler, files_of, stamp_of
 
@@ -49,9 +49,12 @@ def test_several_are_compared(opcost_command: Callable[..., Any], linear: str, t
     opcost_command("count", linear, "-i", "2x8", "-o", tmp_path / "a.json", "-q")
     opcost_command("count", linear, "--set", "width=16", "-i", "2x16", "-o", tmp_path / "b.json", "-q")
     data = written(opcost_command, tmp_path, tmp_path / "a.json", tmp_path / "b.json")
-    assert [table["title"] for table in data["tables"]] == ["totals", "by kind", "by module"]
-    params = column(data["tables"][0], "quantity").index("params")
-    assert [column(data["tables"][0], str(tmp_path / name))[params][0] for name in ("a.json", "b.json")] == [40, 80]
+    assert [table["title"] for table in data["tables"]] == ["by kind"]
+    compared = data["compared"]
+    assert compared["sources"] == [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    assert [total["amounts"] for total in compared["totals"] if total["title"] == "params"] == [[40, 80]]
+    amounts = {each["name"]: each["amounts"][compared["paths"].index("0")] for each in compared["quantities"]}
+    assert amounts["macs"] == [2 * 8 * 5, 2 * 16 * 5]
 
 
 def test_a_profile_and_two_of_them(opcost_command: Callable[..., Any], tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "scan": opcost.scan(folder / "weights.pt"),
         "groups": opcost.scan(folder / "weights.pt").by("tensor"),
         "comparison": opcost.compare(report, opcost.count(net, shapes=(1, 8)), by="module"),
+        "fit": opcost.fit(net, shapes=(2, 8), memory="1MiB", advise=False),
+        "sweep": opcost.sweep(net, shapes=(2, 8), vary={"batch": [1, 2]}),
         "verdict": opcost.check(report, macs="<1G"),
         "measurement": opcost.measure(net, torch.zeros(2, 8), warmup=0, repeat=40),
         "memory": report.memory,

@@ -9,7 +9,7 @@ import pytest
 import opcost
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
-from opcost.traces.kineto import reader
+from opcost.traces.kineto import load
 from opcost.traces.kineto.table import Times, read_table
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
@@ -34,7 +34,7 @@ def test_groups_are_the_rows_of_the_profile_put_together(path: Path) -> None:
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
 def test_a_large_trace_is_a_profile_of_groups_with_the_same_sums(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = opcost.read_profile(path)
-    monkeypatch.setattr(reader, "LARGE_PACKED_BYTES", 0)
+    monkeypatch.setattr(load, "LARGE_PACKED_BYTES", 0)
     groups = opcost.read_profile(path)
     assert len(groups.rows) <= len(rows.rows)
     assert sum(row.count for row in groups.rows) == len(rows.rows)

@@ -18,7 +18,7 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import STATS, Report
 from opcost.core.schema import SCHEMA
 from opcost.core.sweep import Point, Sweep
-from opcost.core.told import Copied, Exchanged, Waited
+from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder, Waited
 from opcost.profiles import askable
 from opcost.views.report_columns import EVERY_BY, columns_of
 
@@ -50,7 +50,7 @@ def names(data: Any) -> set[str]:
 
 
 def test_every_field_of_an_answer_about_sizes_is_described() -> None:
-    advice, counted = (Advice("optimizer", "sgd", 3, 30),), (Counted(1, 10),)
+    advice, counted = (Advice("optimizer", "sgd", 3, 30),), (Counted(1, 10, fits=True),)
     fit = Fit(source="net", vary="batch", largest=2, peak_bytes=20, next_peak_bytes=30, limit_bytes=25, advice=advice,
               counted=counted, parts={"weights": 20})  # fmt: skip
     sweep = Sweep(source="net", variables=("batch",), points=(Point((1,), {"macs": 1}, True, 5, (4, 6)),))
@@ -79,9 +79,11 @@ def test_every_field_of_a_sheet_is_described() -> None:
     exchanged = Exchanged("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
     use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1)
     told = {"devices": [use], "copies": [copied], "collectives": [exchanged], "ranks": [Waited(0, 1, 1, 1, 1)]}
+    told |= {"memory": [Held("gpu:0", 0, 1, 1, 1, 1, 1, 1, 1)], "holders": [Holder("gpu:0", 0, "a", "b", 1, 1)]}
+    told |= {"memory_over_time": [HeldOver("gpu:0", 0, "1/10", 1, 1, 1)]}
     extra = {name: [entry._asdict() for entry in entries] for name, entries in told.items()}
     profile = askable(Profile(meta={}, rows=(), extra=extra))
-    for sheet in (profile.breakdown(), profile.communication()):
+    for sheet in (profile.breakdown(), profile.communication(), profile.memory()):
         data = json.loads(sheet.render("json"))
         assert {*data, *data["tables"][0], *data["tables"][0]["fields"][0], *extra} <= NAMED
         for table in sheet.tables:

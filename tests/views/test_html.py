@@ -7,13 +7,17 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 from html_page import HtmlPage, column, hashed, values
+from small_net import Net
 
+import opcost
 from opcost.analysis.query import query
 from opcost.core.comparison import Compared, Comparison, Entry
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report
+from opcost.core.sweep import Point, Sweep
 from opcost.views.html import ANSWER, REPORT
 from opcost.views.html.document import bundle
 from opcost.views.html.reports import MOST_OPERATORS
@@ -138,6 +142,17 @@ def test_memory_has_its_curve_its_peak_and_who_holds_it(plain: Report) -> None:
     assert told["curve"][told["at"]] == told["peak"] == plain.memory.peak_bytes == sum(told["parts"].values())
 
 
+def test_layers_of_memory_make_the_curve() -> None:
+    for options in ({}, {"backward": True, "optimizer": "adam"}, {"backward": True, "device": "h200"}):
+        report = opcost.count(Net(), torch.zeros(2, 3, 8, 8), **options)
+        told = HtmlPage(report.render("html")).data["memory"]
+        steps = len(told["curve"])
+        layers = {layer["name"]: layer.get("curve") or [layer["constant"]] * steps for layer in told["layers"]}
+        assert [sum(held) for held in zip(*layers.values(), strict=True)] == told["curve"]
+        at_peak = {name: curve[told["at"]] for name, curve in layers.items()}
+        assert {name: size for name, size in at_peak.items() if size} == told["parts"]
+
+
 def test_the_page_itself_is_small(plain: Report) -> None:
     found = HtmlPage(plain.render("html"))
     assert len(found.inside["script"][1]) + len(found.inside["style"][0]) < 200_000
@@ -236,6 +251,38 @@ def test_a_difference_carries_its_unit_and_sign() -> None:
     (table,) = told["tables"]
     assert column(table, "difference") == [[-2, "bytes", False, True]]
     assert TAMED in told["title"]
+
+
+def test_a_module_that_one_source_does_not_have_has_no_amount() -> None:
+    entries = tuple(
+        Entry(
+            part="module",
+            name=name,
+            quantity=QUANTITIES["macs"],
+            amounts=amounts,
+            present=present,
+            partial=(False, False),
+        )
+        for name, amounts, present in (("a", (5, 0), (True, False)), ("a.b", (5, 7), (True, True)))
+    )
+    sources = tuple(Compared(label=label, facts={}) for label in "xy")
+    told = HtmlPage(Comparison(sources=sources, entries=entries).render("html")).data["compared"]
+    assert told["paths"] == ["a", "a.b"]
+    assert [quantity["amounts"] for quantity in told["quantities"]] == [[[5, None], [5, 7]]]
+
+
+def test_a_sweep_has_its_points_and_leaves_out_what_does_not_vary() -> None:
+    points = (
+        Point((1,), {"params": 7, "flops": 10}, latency_ns=100, band_ns=(80, 120)),
+        Point((2,), {"params": 7, "flops": 20}, counted=False, latency_ns=150, band_ns=(120, 180)),
+    )
+    told = HtmlPage(Sweep(source="net", variables=("batch",), points=points, device="h200").render("html")).data[
+        "sweep"
+    ]
+    assert (told["sizes"], told["counted"]) == ([[1], [2]], [True, False])
+    latency, flops = told["quantities"]
+    assert (latency["amounts"], latency["bands"]) == ([100, 150], [[80, 120], [120, 180]])
+    assert (flops["name"], flops["amounts"]) == ("flops", [10, 20])
 
 
 def test_a_page_of_a_report_has_no_options_because_it_has_its_own_controls() -> None:

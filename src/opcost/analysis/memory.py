@@ -9,9 +9,11 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from opcost.core.graph import Graph, Op
-from opcost.core.memory import PARTS, Holder, Memory, Part, packed
+from opcost.core.memory import PARTS, Holder, Lives, Memory, Part, packed
 from opcost.core.report import Row
 
+LONG_RUN = 100_000
+"""Operators of a run above which its parts are told at the peak alone."""
 NEVER = -1
 """When what no operator makes is born."""
 
@@ -59,7 +61,28 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
         return follow(graph, sizes, held, born, _gone(graph))
     blocks = {storage: -(-size // on.block) * on.block for storage, size in sizes.items()}
     workspaces = [on.workspace(row) if row.op.repeat else 0 for row in rows]
-    return replace(follow(graph, blocks, held, born, _gone(graph), workspaces), device=on.name)
+    gone = _gone(graph)
+    found = follow(graph, blocks, held, born, gone, workspaces)
+    return replace(found, device=on.name, lives=_lives(graph, blocks, born, gone, workspaces))
+
+
+def _lives(
+    graph: Graph, sizes: Mapping[int, int], born: Sequence[int], gone: Sequence[int], workspaces: Sequence[int]
+) -> Lives:
+    """What an allocator is asked for, in the order of the operators."""
+    made = sorted((step, storage) for storage, step in enumerate(born) if step != NEVER and sizes[storage])
+    inputs = {graph.values[i].storage for i in graph.inputs}
+    made_here = {storage for _, storage in made}
+    return Lives(
+        lasting=[
+            size for storage, size in sizes.items() if storage not in inputs and storage not in made_here and size
+        ],
+        inputs=[sizes[storage] for storage in sorted(inputs)],
+        births=[step for step, _ in made],
+        deaths=[max(gone[storage], step + 1) for step, storage in made],
+        sizes=[sizes[storage] for _, storage in made],
+        workspaces=workspaces,
+    )
 
 
 def _gone(graph: Graph) -> array[int]:
@@ -121,6 +144,7 @@ def follow(
         parts=_parts(graph, sizes, held, alive, born, gone, workspaces[at] if workspaces else 0),
         holders=_holders(ops, sizes, alive, born),
         curve=curve,
+        layers=_layers(graph, sizes, born, gone, most) if len(ops) <= LONG_RUN else {},
     )
 
 
@@ -134,28 +158,58 @@ def _parts(
     workspace: int,
 ) -> dict[Part, int]:
     """What is held at the peak, by what it is."""
-    values, ops, lifetimes = graph.values, graph.ops, graph.lifetimes
-    inputs = {values[i].storage for i in graph.inputs}
-    outputs = {values[i].storage for i in graph.outputs}
+    lifetimes = graph.lifetimes
+    inputs = {graph.values[i].storage for i in graph.inputs}
     gradients = lifetimes.gradients if lifetimes else frozenset[int]()
-    trains = len(ops) > 0 and ops[-1].phase != "forward"
-    forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
     found = dict.fromkeys(PARTS, 0)
     found["workspace"] = workspace
     state = lifetimes.state if lifetimes else frozenset[int]()
     for storage in state.union(held):
         standing: Part = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
         found["optimizer" if storage in state else standing] += sizes[storage]
+    part_of = _passing(graph, born, gone)
     for storage in alive:
-        part: Part = "temporary"
-        if storage in gradients:
-            part = "gradients"
-        elif storage in outputs:
-            part = "outputs"
-        elif born[storage] < forward_ends < gone[storage]:
-            part = "saved"
-        found[part] += sizes[storage]
+        found[part_of(storage)] += sizes[storage]
     return {part: size for part, size in found.items() if size}
+
+
+def _passing(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], Part]:
+    """What a storage is that some operator made."""
+    ops, lifetimes = graph.ops, graph.lifetimes
+    outputs = {graph.values[i].storage for i in graph.outputs}
+    gradients = lifetimes.gradients if lifetimes else frozenset[int]()
+    trains = len(ops) > 0 and ops[-1].phase != "forward"
+    forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
+
+    def part_of(storage: int) -> Part:
+        if storage in gradients:
+            return "gradients"
+        if storage in outputs:
+            return "outputs"
+        return "saved" if born[storage] < forward_ends < gone[storage] else "temporary"
+
+    return part_of
+
+
+def _layers(
+    graph: Graph, sizes: Mapping[int, int] | Sequence[int], born: Sequence[int], gone: Sequence[int], most: int
+) -> dict[Part, Sequence[int]]:
+    """The curve of each part that comes and goes, and of gradients that stay."""
+    steps = len(graph.ops)
+    part_of = _passing(graph, born, gone)
+    changes: dict[Part, array[int] | list[int]] = {}
+    for storage, step in enumerate(born):
+        if step != NEVER and sizes[storage]:
+            part = part_of(storage)
+            if part not in changes:
+                changes[part] = packed([0], most) * (steps + 1)
+            changes[part][step] += sizes[storage]
+            changes[part][max(gone[storage], step + 1)] -= sizes[storage]
+    if graph.lifetimes and graph.lifetimes.carried and steps:
+        changes.setdefault("gradients", packed([0], most) * (steps + 1))[0] += sum(
+            sizes[storage] for storage in graph.lifetimes.carried
+        )
+    return {part: packed(islice(accumulate(found), steps), most) for part, found in changes.items()}
 
 
 def _holders(

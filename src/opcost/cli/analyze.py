@@ -53,9 +53,11 @@ def analyze(
     if choice.output is not None:
         check_writable(choice.output)
     _wanted(choice)
-    profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet)
+    wants_memory = choice.view == "memory"
+    profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory)
     if choice.view != "operators":
-        text = _sheet(profile, choice)
+        written = _wanted(choice) or "table"
+        text = _sheet(profile, choice, written)
     else:
         written = _format(choice, profile)
         text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
@@ -80,7 +82,7 @@ def _check_sheet(choice: AnalyzeChoice) -> None:
         raise OpcostError(f"--view {choice.view} has no place for {option}", hint="leave one of them out")
 
 
-def _sheet(profile: Profile, choice: AnalyzeChoice) -> str:
+def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
     """Tables about the profile as a whole."""
     from opcost.core.plugin import COMPARISON_VIEWS, load
     from opcost.profiles import askable
@@ -91,7 +93,7 @@ def _sheet(profile: Profile, choice: AnalyzeChoice) -> str:
         sheet = sheet.sort(choice.order_by)
     if choice.columns is not None:
         sheet = sheet.select(choice.columns.split(","))
-    view = load(COMPARISON_VIEWS, _wanted(choice) or "table")
+    view = load(COMPARISON_VIEWS, written)
     wishes = {"exact": choice.exact, "width": choice.width, "top": choice.top or None}
     return str(view.render(sheet, **{name: wish for name, wish in wishes.items() if name in option_names(view)}))
 

@@ -76,11 +76,11 @@ class AnalyzeChoice:
         ),
     ] = "time"
     view: Annotated[
-        Literal["operators", "breakdown", "communication"],
+        Literal["operators", "breakdown", "communication", "memory"],
         parameter(
             show_default=True,
-            help="What is shown: operators; where each device's time went, and what copies moved; or collectives with their "
-            "rates, and which ranks others waited for.",
+            help="What is shown: operators; where each device's time went, and what copies moved; collectives with their "
+            "rates, and which ranks others waited for; or memory: the peak, who held it, and over time.",
         ),
     ] = "operators"
     by: Annotated[

@@ -32,13 +32,13 @@ def calibrate(
     quiet: Quiet = False,
 ) -> int:
     """Time single operators on the device at hand, for opcost predict."""
-    said = "timing operators"
+    done = (0, 0.0)
 
     def progress(timed: int, share: float) -> None:
-        nonlocal said
-        said = f"timing operators: {timed:,}, {share:.0%} of the time is over"
+        nonlocal done
+        done = (timed, share)
 
-    with working(lambda: said, quiet=quiet):
+    with working(lambda: f"timing operators ({done[0]:,} so far)", share=lambda: (done[1], 1.0), quiet=quiet):
         found = time_operators(output, device=device, name=name, seconds=seconds, progress=progress)
     if not quiet:
         say(f"timed    {len(found.rows):,} operators on {found.meta['product']}")

@@ -13,6 +13,7 @@ from opcost.cli.options import MODEL, CountChoice, parameter
 from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.comparing import Place, check_place, with_latency
 from opcost.core.limit import Limit, parse_condition, parse_limit
+from opcost.core.progress import working
 from opcost.core.quantity import HELD
 from opcost.core.writing import check_writable
 from opcost.errors import OpcostError, UnknownName
@@ -86,7 +87,7 @@ def check(
     from opcost.analysis.compare import costs_of
     from opcost.core.baseline import load_baseline
     from opcost.core.baseline import save_baseline as write_baseline
-    from opcost.core.budget import Verdict
+    from opcost.core.budget import Judged, Verdict
 
     shown = shown or TableChoice()
     most = {
@@ -124,20 +125,22 @@ def check(
     if baseline is None and save_baseline is None:
         _refuse_changes(models)
     before = {} if baseline is None else load_baseline(baseline, tuple(model.name for model in models))
-    judged, counted = [], {}
-    for model in models:
-        (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet, runs_on=model.place.device)
-        costs, limited = with_latency(costs_of(held, model.name), held, model.limits, model.place)
-        counted[model.name] = (model.source, costs.totals)
-        judged.append(
-            judge(
-                costs,
-                limited,
-                source="" if model.source == model.name else model.source,
-                before=before.get(model.name),
-                allow_uncounted=model.allow_uncounted,
+    judged: list[Judged] = []
+    counted = {}
+    with working("counting models", share=lambda: (len(judged), len(models)), quiet=shown.quiet):
+        for model in models:
+            (held,) = sources_of((model.source,), model.choice, quiet=shown.quiet, runs_on=model.place.device)
+            costs, limited = with_latency(costs_of(held, model.name), held, model.limits, model.place)
+            counted[model.name] = (model.source, costs.totals)
+            judged.append(
+                judge(
+                    costs,
+                    limited,
+                    source="" if model.source == model.name else model.source,
+                    before=before.get(model.name),
+                    allow_uncounted=model.allow_uncounted,
+                )
             )
-        )
     verdict = Verdict(models=tuple(judged), baseline="" if baseline is None else str(baseline))
     if save_baseline is not None:
         write_baseline(save_baseline, counted)

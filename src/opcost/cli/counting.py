@@ -110,12 +110,15 @@ def sources_of(
             hint="count the models again with them",
         )
     usual = CountChoice()
-    return [
-        source
-        if isinstance(source, Scan)
-        else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
-        for source, anew in zip(found, counted, strict=True)
-    ]
+    done: list[Report | Scan] = []
+    with working("counting", share=lambda: (len(done), len(found)), quiet=quiet):
+        for source, anew in zip(found, counted, strict=True):
+            done.append(
+                source
+                if isinstance(source, Scan)
+                else report_of(source, choice if anew else usual, quiet=quiet, runs_on=runs_on)
+            )
+    return done
 
 
 def _is_code(source: str) -> bool:

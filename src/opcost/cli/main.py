@@ -19,7 +19,9 @@ from io import StringIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from opcost.cli.interrupt import Interrupts
 from opcost.cli.saying import escape_unknown, say, warn
+from opcost.core.progress import stopping
 from opcost.core.reading import STDIN, pipes_kept
 from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
@@ -45,6 +47,7 @@ COMMANDS = {
     "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
+    "badge": "Params, MACs and FLOPs in one line, or as a badge.",
     "view": "Anything as a page in a browser: a model, a profile, a checkpoint, a comparison.",
     "analyze": "Where the time of a profile or trace goes.",
     "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",
@@ -56,6 +59,12 @@ COMMANDS = {
 """Each command lives in `opcost.cli.<name>` as a function of the same name, imported when it is called."""
 
 
+COMPLETION = {
+    "install": "Let bash, zsh or fish complete commands, options and files.",
+    "show": "Print the script that does it.",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     if sys.stdout is None:  # closed by who started this process
@@ -63,16 +72,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     escape_unknown()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave)
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    interrupts = Interrupts(" ".join(words[:1]))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        interrupts.watch()
+    sys.exit(run(words, interrupts))
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
     """Run one command; errors become one message on stderr and an exit code."""
     words = [word for word in argv if word != "--debug"]
     debug = len(words) != len(argv)
     if words in (["--version"], ["-V"]):  # answered before the command-line library is loaded
         say(__version__)
         return 0
+    stopping.clear()
+    interrupts = interrupts or Interrupts(" ".join(words[:1]))
     TYPED.set(words)
     try:
         with _plugin_warnings(), pipes_kept():
@@ -82,10 +97,11 @@ def run(argv: Sequence[str]) -> int:
         if debug:
             raise
         return _fail(str(exc), exc.exit_code, notes=getattr(exc, "__notes__", ()))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
         if debug:
             raise
-        return _fail("interrupted", INTERRUPTED)
+        interrupts.say(*exc.args[:1])
+        return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
         return BROKEN_PIPE
@@ -97,7 +113,7 @@ def run(argv: Sequence[str]) -> int:
             return _fail(f"the output cannot be written: {exc.strerror or exc}", OpcostError.exit_code)
         message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
         return _fail(message, INTERNAL_ERROR)
-    return code
+    return INTERRUPTED if stopping.is_set() else code
 
 
 @contextmanager
@@ -130,6 +146,11 @@ def _dispatch(words: list[str]) -> int:
         command = next((word for word in words if word in COMMANDS), "")
         usage = f"opcost {command} --help" if command else "opcost --help"
         raise OpcostError(str(exc).strip(), hint=f"see `{usage}`") from exc
+    if not {"--help", "-h"}.isdisjoint(words):
+        from opcost.cli.help import further_help
+
+        for line in further_help(next((word for word in words if word in COMMANDS), "")):
+            say(line)
     return code if isinstance(code, int) else 0
 
 
@@ -161,9 +182,12 @@ def app() -> App:
         help_epilogue="Every command takes --debug, which shows where an error came from.",
         version=__version__,
         default_parameter=Parameter(negative="", show_default=False),
+        suppress_keyboard_interrupt=False,
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
         commands.command(f"opcost.cli.{name}:{name}", name=name, help=summary, sort_key=place)
+    for name, summary in COMPLETION.items():
+        commands.command(f"opcost.cli.completion:{name}", name=f"--{name}-completion", help=summary)
     return commands
 
 

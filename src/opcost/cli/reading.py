@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,14 +44,16 @@ def trace_of(path: str) -> Trace | None:
     return None if reader is None else Trace(file, reader)
 
 
-def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
-    """The profile of one file, or of many ranks, joined to a model if one is named."""
+def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool, memory: bool = False) -> Profile:
+    """The profile of one file, or of many ranks, joined to a model if one is named; with memory, also of a large file."""
     from opcost.api import read_profile
     from opcost.core.progress import working
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
-            profile: Profile = read_profile(paths[0], partial=choice.partial, reader=choice.reader)
+            profile: Profile = read_profile(
+                paths[0], partial=choice.partial, reader=choice.reader, memory=memory or None
+            )
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model
@@ -71,20 +72,19 @@ def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profi
 
 def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
     """Many files as ranks, with what is to say about each rank among the notes."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from opcost.core.graph import Note
+    from opcost.core.progress import working
     from opcost.traces.ranks import reduce_ranks
 
-    with Progress(console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
-        task = bar.add_task("reading ranks", total=None)
+    read = (0, 0)
+
+    def progress(done: int, total: int) -> None:
+        nonlocal read
+        read = (done, total)
+
+    with working("reading ranks", share=lambda: read, quiet=quiet):
         ranks = reduce_ranks(
-            paths,
-            cluster=choice.cluster,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-            partial=choice.partial,
-            reader=choice.reader,
+            paths, cluster=choice.cluster, progress=progress, partial=choice.partial, reader=choice.reader
         )
     profile = ranks.profile()
     told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from opcost.core.harmless import printable
 
@@ -16,54 +17,134 @@ PATIENCE_S = 2.0
 
 What = str | Callable[[], str]
 """What is being done: in words, or asked again each time it is shown."""
+Share = Callable[[], "tuple[float, float] | None"]
+"""How much of it is done, and of how much; None where that is not known. It is asked only when it is shown."""
+
+
+class _Work(NamedTuple):
+    what: What | None
+    """None is as the work around it."""
+    share: Share | None
+    began: float
 
 
 class _Line:
-    """What the one line says now."""
+    """What the one line says now: of work inside work the innermost words, and how much of the whole is done."""
 
-    def __init__(self, what: What) -> None:
-        self.what = what
-        self.started = time.monotonic()
+    def __init__(self, what: What, share: Share | None) -> None:
+        self.works = [_Work(what, share, time.monotonic())]
 
     def __str__(self) -> str:
-        what = self.what if isinstance(self.what, str) else self.what()
-        return f"{printable(what)} … {time.monotonic() - self.started:.0f} s"
+        now = time.monotonic()
+        done, began = self._done()
+        if not done:
+            return f"{self.words()} ... {now - self.works[0].began:.0f} s"
+        left = (now - began) * (1 - done) / done
+        return f"{self.words()}: {done:.0%}, about {_rough(left)} left"
+
+    def words(self) -> str:
+        what = next(work.what for work in reversed(self.works) if work.what is not None)
+        return printable(what if isinstance(what, str) else what())
+
+    def stopped(self) -> str:
+        """What ends now, in words."""
+        return f"{self.words()} was stopped after {_rough(time.monotonic() - self.works[0].began)}"
+
+    def _done(self) -> tuple[float, float]:
+        """The share of the outermost work that knows one, to which those inside add, and when that began."""
+        done = began = 0.0
+        for work in reversed(self.works):
+            try:
+                known = work.share() if work.share is not None else None
+            except (ValueError, RuntimeError):  # a file that was closed meanwhile
+                known = None
+            if known is not None and known[1] > 0:
+                done, began = min((known[0] + done) / known[1], 1.0), work.began
+        return done, began
 
 
-class _Teller(threading.Thread):
-    """The thread that shows the line."""
+def _rough(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+class Teller(threading.Thread):
+    """A thread that tells people something, and changes nothing."""
 
 
 def alone() -> bool:
-    """Whether nobody else is at work in this process: no thread lives but this one and the one that shows the line."""
-    tellers = sum(isinstance(thread, _Teller) for thread in threading.enumerate())
+    """Whether nobody else is at work in this process: no thread lives but this one and those that only tell something."""
+    tellers = sum(isinstance(thread, Teller) for thread in threading.enumerate())
     return threading.active_count() - tellers == 1
 
 
 _line: ContextVar[_Line | None] = ContextVar("opcost-progress", default=None)
+_lines: list[_Line] = []
+"""The same for other threads, the outermost first."""
+stopping = threading.Event()
+"""Somebody pressed Ctrl-C. Code of others may lose the exception, so work that begins or ends raises it again."""
+
+
+def stopped() -> str | None:
+    """What Ctrl-C stops now, in words; the line that says how far it is, is not shown any more."""
+    stopping.set()
+    return _lines[0].stopped() if _lines else None
+
+
+def _go_on() -> None:
+    if stopping.is_set():
+        raise KeyboardInterrupt
 
 
 @contextmanager
-def working(what: What, *, quiet: bool = False) -> Iterator[None]:
-    """Show `what` and the seconds it has taken, once it takes long and somebody is looking.
+def working(what: What, *, share: Share | None = None, quiet: bool = False) -> Iterator[None]:
+    """Show `what`, the share that is done and an estimate of the rest, once it takes long and somebody is looking.
 
-    Work inside other work says what it is in the same line, and is as quiet as that.
+    Work inside other work says what it is in the same line, and is as quiet as that. An interrupt says what it stopped.
     """
     outer = _line.get()
     if outer is not None:
-        before, outer.what = outer.what, what
-        try:
+        with _inside(outer, what, share):
             yield
-        finally:
-            outer.what = before
         return
-    line = _Line(what)
+    _go_on()
+    line = _Line(what, share)
     token = _line.set(line)
+    _lines.append(line)
     try:
         with _shown(line, quiet=quiet):
             yield
+        _go_on()
+    except KeyboardInterrupt as exc:
+        exc.args = exc.args or (line.stopped(),)
+        raise
     finally:
+        _lines.remove(line)
         _line.reset(token)
+
+
+@contextmanager
+def sharing(share: Share) -> Iterator[None]:
+    """Tell how much is done of whatever is being done; nothing where nobody shows it."""
+    line = _line.get()
+    if line is None:
+        yield
+        return
+    with _inside(line, None, share):
+        yield
+
+
+@contextmanager
+def _inside(line: _Line, what: What | None, share: Share | None) -> Iterator[None]:
+    _go_on()
+    line.works.append(_Work(what, share, time.monotonic()))
+    try:
+        yield
+        _go_on()
+    except KeyboardInterrupt as exc:
+        exc.args = exc.args or (line.stopped(),)
+        raise
+    finally:
+        line.works.pop()
 
 
 @contextmanager
@@ -77,13 +158,15 @@ def _shown(line: _Line, *, quiet: bool) -> Iterator[None]:
         pause = PATIENCE_S
         while not done.wait(pause):
             pause = 0.5
+            if stopping.is_set():
+                return
             sys.stderr.write(f"\r{line}\x1b[K")
             sys.stderr.flush()
         if pause != PATIENCE_S:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
-    teller = _Teller(target=tell, name="opcost-progress", daemon=True)
+    teller = Teller(target=tell, name="opcost-progress", daemon=True)
     teller.start()
     try:
         yield

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
+from opcost.core.brief import brief
 from opcost.core.graph import Note
 from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.shown import Shown
@@ -55,6 +56,10 @@ class Sheet(Shown):
     meta: Mapping[str, str]
     tables: tuple[Table, ...]
     notes: tuple[Note, ...] = ()
+
+    def __repr__(self) -> str:
+        lines = [f"{table.title} ({len(table.lines):,} lines)" for table in self.tables]
+        return brief(self, lines, f"{self.name} of {self.meta.get('source', 'a profile')}")
 
     def table(self, title: str) -> Table:
         """The table of this title."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from opcost.core.brief import Listed, brief
+from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.shown import Shown
 
@@ -23,6 +23,9 @@ class Point(NamedTuple):
     """As predicted of the device."""
     band_ns: tuple[int, int] | None = None
     """Four of five models that were measured lie inside such a band."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -58,6 +58,46 @@ class Waited(NamedTuple):
     """In how many collectives it was the one that others waited for."""
 
 
+class Held(NamedTuple):
+    """Memory of one device as its allocator told; in `extra["memory"]`."""
+
+    device: str
+    rank: int
+    changes: int
+    first_bytes: int
+    """Allocated before the first change that the trace has."""
+    last_bytes: int
+    peak_bytes: int
+    peak_at_ns: int
+    """When the most was allocated, from the first change on."""
+    reserved_bytes: int | None
+    """The most that was reserved; None where the trace does not tell."""
+    growth_bytes: float | None
+    """From the end of one step to that of the next, the median but for the first; None without three steps."""
+
+
+class Holder(NamedTuple):
+    """What one operator in one module had allocated of what was there at the peak; in `extra["holders"]`."""
+
+    device: str
+    rank: int
+    type: str
+    module: str
+    number: int
+    bytes: int
+
+
+class HeldOver(NamedTuple):
+    """Memory in one step, or in a tenth of the time where there are none; in `extra["memory_over_time"]`."""
+
+    device: str
+    rank: int
+    part: str
+    peak_bytes: int
+    last_bytes: int
+    reserved_bytes: int | None
+
+
 def told(extra: Mapping[str, object], key: str, shape: type[Entry]) -> list[Entry]:
     """The entries under a name; what nobody has vetted and is not of this shape is one clear error."""
     entries = extra.get(key, [])

@@ -15,7 +15,7 @@ from opcost.frontends.options import Sizes
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.registry import Recorder
-from opcost.recorders.timing import overhead, timed_runs
+from opcost.recorders.timing import overhead, timed_runs, warmed_up
 
 if TYPE_CHECKING:
     from opcost.core.report import Report
@@ -72,8 +72,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
     plain = _session(onnxruntime, model, _copied(source, onnxruntime.SessionOptions()), providers)
     feed = _feed(plain, options)
     try:
-        for _ in range(options.warmup):
-            plain.run(None, feed)
+        warmed_up(lambda: plain.run(None, feed), options.warmup)
         timed = timed_runs(
             lambda: plain.run(None, feed),
             _finished,
@@ -92,8 +91,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         settings.profile_file_prefix = str(Path(folder) / "profile")
         session = _session(onnxruntime, model, settings, providers)
         before = options.warmup + 1  # the first run under the profiler pays for its start
-        for _ in range(before):
-            session.run(None, feed)
+        warmed_up(lambda: session.run(None, feed), before)
         recorded = timed_runs(
             lambda: session.run(None, feed), _finished, repeat=len(timed), seconds=None, prepare=lambda: None
         )

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from opcost.core.progress import working
+
 FEWEST = 3
 """Runs that are made even where the given seconds are over sooner."""
 WITHIN_NOISE = "within noise"
@@ -21,14 +23,28 @@ def timed_runs(
 ) -> tuple[int, ...]:
     """Durations in nanoseconds of single runs, each waited for before and after; `prepare` is not part of them."""
     durations: list[int] = []
-    end = None if seconds is None else time.perf_counter() + seconds
-    while len(durations) < repeat if end is None else len(durations) < FEWEST or time.perf_counter() < end:
-        prepare()
-        wait(None)
-        start = time.perf_counter_ns()
-        wait(run())
-        durations.append(time.perf_counter_ns() - start)
+    begun = time.perf_counter()
+    end = None if seconds is None else begun + seconds
+
+    def share() -> tuple[float, float]:
+        return (len(durations), repeat) if seconds is None else (time.perf_counter() - begun, seconds)
+
+    with working(lambda: f"timing run {len(durations) + 1:,}", share=share):
+        while len(durations) < repeat if end is None else len(durations) < FEWEST or time.perf_counter() < end:
+            prepare()
+            wait(None)
+            start = time.perf_counter_ns()
+            wait(run())
+            durations.append(time.perf_counter_ns() - start)
     return tuple(durations)
+
+
+def warmed_up(run: Callable[[], Any], times: int) -> None:
+    """Run so many times before anything is timed."""
+    done = 0
+    with working(lambda: f"warming up, run {done + 1:,}", share=lambda: (done, times)):
+        for done in range(times):  # noqa: B007 - the line that is shown reads it
+            run()
 
 
 def percentile(durations: Sequence[int], percent: float) -> int:

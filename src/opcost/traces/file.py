@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from opcost.core.parsing import mended, parse
+from opcost.core.progress import sharing
 from opcost.core.reading import head_of, length_of, opened
 from opcost.errors import SourceError
 
@@ -93,7 +94,7 @@ class TraceFile:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """The unpacked content as a stream. ISA-L unpacks three times as fast as zlib and is taken where installed."""
-        with opened(self.path) as file:
+        with opened(self.path) as file, sharing(lambda: (file.tell(), self.size)):
             if not self.packed:
                 yield file
                 return

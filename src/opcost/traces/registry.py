@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from opcost.core.plugin import TRACES, answering_for, tell_fault, usable
 from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
@@ -25,6 +25,15 @@ class Reader(Protocol):
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         """The profile; with `partial`, of a damaged file what stands before the damage."""
+        ...
+
+
+@runtime_checkable
+class TellsMemory(Protocol):
+    """A reader whose format may tell of memory, which takes time to read."""
+
+    def read_with_memory(self, file: TraceFile, *, partial: bool, memory: bool | None) -> Profile:
+        """The profile; None is as the reader sees fit."""
         ...
 
 
@@ -89,12 +98,18 @@ def reader_of(file: TraceFile, name: str | None = None) -> Reader:
     )
 
 
-def read(path: str | PathLike[str], *, partial: bool = False, reader: str | None = None) -> Profile:
-    """The profile in this file, of whatever tool it comes from."""
+def read(
+    path: str | PathLike[str], *, partial: bool = False, reader: str | None = None, memory: bool | None = None
+) -> Profile:
+    """The profile in this file, of whatever tool it comes from; memory as `opcost.read_profile` says."""
     file = TraceFile(path)
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
-        profile = found.read(file, partial=partial)
+        profile = (
+            found.read_with_memory(file, partial=partial, memory=memory)
+            if isinstance(found, TellsMemory)
+            else found.read(file, partial=partial)
+        )
     if not profile.rows and not profile.unattributed:
         raise SourceError(
             f"{file.path}: as a trace of {found.name}, it holds neither an operator nor device work",

@@ -59,7 +59,7 @@ def list_scan(scan: Scan, options: ScanOptions) -> Listing:
         raise UnknownName("way to group tensors", str(options.by), TITLES)
     groups = list(scan.by(options.by, options.depth))
     if options.sort:
-        column = find_column(options.sort.lstrip("+"), _columns(options.by, set()))
+        column = find_column(options.sort.lstrip("+"), scan_columns(options.by, set()))
         whole = scan.totals.params
         groups.sort(key=lambda group: _order(column.of(_Seen(group, whole))), reverse=options.sort[0] != "+")
     elif options.top is not None:
@@ -69,7 +69,7 @@ def list_scan(scan: Scan, options: ScanOptions) -> Listing:
 
 def _listing(scan: Scan, by: By, groups: Sequence[Group], top: int | None = None, columns: Columns = None) -> Listing:
     """The first lines, what the rest adds up to, and the sum."""
-    known = _columns(by, {tensor.type for tensor in scan.tensors})
+    known = scan_columns(by, {tensor.type for tensor in scan.tensors})
     chosen = tuple(known.values()) if columns is None else choose_columns(columns, known)
     totals = scan.totals
     lines = [_line(group, chosen, totals.params) for group in groups[:top]]
@@ -112,7 +112,7 @@ def _order(value: Value) -> tuple[bool, Any]:
     return (not isinstance(value, str), value) if value is not None else (False, "")
 
 
-def _columns(by: By, types: set[str]) -> dict[str, Column]:
+def scan_columns(by: By, types: set[str]) -> dict[str, Column]:
     """All columns; the type tells nothing where there is one, or where the line is called by it."""
     dull: tuple[Value, ...] = ("", *types) if by == "type" or len(types) == 1 else ("",)
     return by_name(

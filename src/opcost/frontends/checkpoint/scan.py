@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.core.graph import Note
+from opcost.core.progress import sharing
 from opcost.core.scan import Scan, StoredTensor, totals_of
 from opcost.errors import SourceError
 from opcost.frontends.checkpoint.facts import experts_of, facts_beside, tied
@@ -41,26 +42,28 @@ def _scan(paths: Sequence[Path]) -> Scan:
     formats: dict[str, None] = {}
     details: dict[str, str] = {}
     ordered = True
-    for found in founds:
-        reader = None
-        for path, prefix in found.parts:
-            if str(path) in files:
-                continue
-            # The shards that an index names are all of one format.
-            reader = reader if reader is not None and found.promised else reader_of(path)
-            contents = reader.read(path)
-            formats[reader.name] = None
-            ordered &= reader.ordered
-            files.update(dict.fromkeys(map(str, contents.parts or (path,))))
-            details.update(contents.details)
-            notes = (*notes, *contents.notes)
-            facts = {**contents.facts, **facts}
-            _gather(contents, prefix, path, tensors, homes)
-        if lacking := (found.promised or frozenset()) - tensors.keys():
-            missing = ", ".join(some(sorted(lacking)))
-            raise SourceError(
-                f"the index names tensors that its files do not hold: {missing}", hint="fetch the files again"
-            )
+    parts = sum(len(found.parts) for found in founds)
+    with sharing(lambda: (len(files), parts)):
+        for found in founds:
+            reader = None
+            for path, prefix in found.parts:
+                if str(path) in files:
+                    continue
+                # The shards that an index names are all of one format.
+                reader = reader if reader is not None and found.promised else reader_of(path)
+                contents = reader.read(path)
+                formats[reader.name] = None
+                ordered &= reader.ordered
+                files.update(dict.fromkeys(map(str, contents.parts or (path,))))
+                details.update(contents.details)
+                notes = (*notes, *contents.notes)
+                facts = {**contents.facts, **facts}
+                _gather(contents, prefix, path, tensors, homes)
+            if lacking := (found.promised or frozenset()) - tensors.keys():
+                missing = ", ".join(some(sorted(lacking)))
+                raise SourceError(
+                    f"the index names tensors that its files do not hold: {missing}", hint="fetch the files again"
+                )
     recognised = recognise(tensors, facts)
     stored = list(_stored(tensors, homes, recognised))
     stored, more = tied(stored, facts)

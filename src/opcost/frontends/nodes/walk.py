@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph
+from opcost.core.progress import sharing
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder, check_extents
@@ -63,8 +64,9 @@ class Walk:
 
     def graph(self, graph: NodeGraph, env: dict[str, Made]) -> list[Made]:
         """Run a graph; what it stores is made when somebody first reads it. What comes back is what it returns."""
-        for node in graph.nodes:
-            self.node(node, graph, env)
+        with sharing(lambda: (self._steps, len(graph.nodes))):
+            for node in graph.nodes:
+                self.node(node, graph, env)
         return [self.found(declared.name, graph, env) for declared in graph.outputs]
 
     def found(self, name: str, graph: NodeGraph, env: dict[str, Made]) -> Made:

@@ -19,7 +19,7 @@ from opcost.errors import InputError
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.synchronise import wait_for
-from opcost.recorders.timing import overhead, timed_runs
+from opcost.recorders.timing import overhead, timed_runs, warmed_up
 from opcost.recorders.torch.clocks import gpu_state
 from opcost.recorders.torch.events import DeviceEvent, HostEvent, read_events
 from opcost.recorders.torch.machine import conditions
@@ -50,8 +50,7 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
     with runner.prepared():
         flush = _flush(runner.device) if options.cold_l2 else _nothing
         with let_through():
-            for _ in range(options.warmup):
-                wait_for(runner.run())
+            warmed_up(lambda: wait_for(runner.run()), options.warmup)
             timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
             state = _state_at_work(runner)
         recorded, nesting, annotated = _record(runner, len(timed), flush, with_device=with_device)

@@ -1,8 +1,8 @@
-"""The categories of Kineto's events, of all vintages, that are work."""
+"""The categories of Kineto's events, of all vintages, that are work, and that of changes of memory."""
 
 from __future__ import annotations
 
-OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE = range(6)
+OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE, MEMORY = range(7)
 IGNORED = -1
 PROVIDERS = {OPERATOR: "cpu_op", ANNOTATION: "user_annotation", RUNTIME: "runtime", OVERHEAD: "overhead"}
 
@@ -16,4 +16,5 @@ CATEGORIES: dict[str, int] = {
     "python_function": MODULE,
     "kernel": DEVICE, "Kernel": DEVICE, "gpu_memcpy": DEVICE, "Memcpy": DEVICE, "gpu_memset": DEVICE, "Memset": DEVICE,
     "mtia_ccp_events": DEVICE, "concurrent_kernel": DEVICE, "privateuse1_kernel": DEVICE,
+    "cpu_instant_event": MEMORY,
 }  # fmt: skip

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core.kernel_names import is_collective
 from opcost.frontends.aten.known import known
-from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
+from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MEMORY, MODULE, OPERATOR, OVERHEAD, RUNTIME
 from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
 
 if TYPE_CHECKING:
@@ -62,6 +62,24 @@ class DeviceColumns:
     queue: array[int] = field(default_factory=INTS)
     correlation: array[int] = field(default_factory=LONGS)
     external: array[int] = field(default_factory=LONGS)
+
+
+@dataclass(slots=True)
+class MemoryColumns:
+    """What allocators gave and took back, in the order of the file; NONE is what an old trace does not tell."""
+
+    time: array[int] = field(default_factory=LONGS)
+    thread: array[int] = field(default_factory=INTS)
+    place: array[int] = field(default_factory=INTS)
+    """The number of the device."""
+    address: array[int] = field(default_factory=LONGS)
+    changed: array[int] = field(default_factory=LONGS)
+    """Bytes, below zero where they were given back."""
+    allocated: array[int] = field(default_factory=LONGS)
+    reserved: array[int] = field(default_factory=LONGS)
+    threads: dict[tuple[Number, Number], int] = field(default_factory=dict)
+    devices: dict[tuple[Number, Number], int] = field(default_factory=dict)
+    """By type and number, as the profiler writes them."""
 
 
 class _Spelled(dict[str, Callable[[Any], tuple[bytes, ...]]]):
@@ -110,6 +128,7 @@ class Columns:
         self.threads: dict[tuple[Number, Number], dict[int, Lane]] = {}
         """By process and thread, the lanes of CALLS, LEAVES and MODULES."""
         self.device = DeviceColumns()
+        self.memory = MemoryColumns()
         self.signatures: list[Signature] = []
         self.kernel_names: dict[str, int] = {}
         self.queues: dict[tuple[Number, Number], int] = {}
@@ -140,6 +159,7 @@ class Columns:
                 sorts[sort] += run
             elif sort != IGNORED:
                 sorts[sort] = list(run)
+        memory = self._instants(sorts.pop(MEMORY, []))
         # All times first: they may be beyond what a column holds, and then nothing of this block is kept.
         timed = [
             (sort, thread, self._timed(bucket))
@@ -148,6 +168,7 @@ class Columns:
                 _threads(_modules(found) if sort == MODULE else found) if sort != DEVICE else [(None, found)]
             )
         ]
+        self._add_memory(*memory)
         for sort, thread, columns in timed:
             if thread is None:
                 self._add_device(*columns)
@@ -171,15 +192,36 @@ class Columns:
 
     def fits(self, event: Event) -> bool:
         """Whether the times of an event are such as columns hold; those that are not are counted."""
-        if event.sort == IGNORED or event.ts is None or event.dur is None:
+        if event.sort == IGNORED or event.ts is None or (event.sort != MEMORY and event.dur is None):
             return True
         try:
             _nanoseconds([event.ts], LATEST)
-            _nanoseconds([event.dur], LONGEST)
+            _nanoseconds([0 if event.sort == MEMORY else event.dur], LONGEST)
         except OverflowError:
             self.beyond += 1
             return False
         return True
+
+    def _instants(self, events: list[Event]) -> tuple[list[Event], array[int]]:
+        """The changes of memory among events that have no duration, and when they were."""
+        found = [
+            event for event in events if event.name == "[memory]" and event.ts is not None and event.args is not None
+        ]
+        return found, _nanoseconds([event.ts for event in found], LATEST)
+
+    def _add_memory(self, bucket: list[Event], times: array[int]) -> None:
+        if not bucket:
+            return
+        memory = self.memory
+        told = [_CHANGE(event.args) for event in bucket]
+        address, changed, allocated, reserved, kinds, numbers = zip(*told, strict=True)
+        memory.time.extend(times)
+        memory.thread.extend(_numbered(list(map(_THREAD, bucket)), memory.threads))
+        memory.place.extend(_numbered(list(zip(kinds, numbers, strict=True)), memory.devices))
+        memory.address.extend(_identifiers(address))
+        memory.changed.extend(_signed(changed))
+        memory.allocated.extend(_identifiers(allocated))
+        memory.reserved.extend(_identifiers(reserved))
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], array[int], array[int]]:
         """The events that have a beginning and a duration, and both in nanoseconds."""
@@ -258,6 +300,7 @@ class Columns:
 _NO_THREAD = frozenset({None, 0, "0"})
 _SORT = attrgetter("sort")
 _THREAD = attrgetter("pid", "tid")
+_CHANGE = attrgetter("address", "changed", "allocated", "reserved", "device_type", "device_id")
 
 
 def _modules(events: list[Event]) -> list[Event]:
@@ -293,12 +336,27 @@ def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> 
     return array("q", [round(time * 1000) for time in times])
 
 
-def _identifiers(values: list[Number]) -> array[int]:
+def _identifiers(values: Sequence[Number]) -> array[int]:
     """Identifiers as a column; one that is no number, or beyond 63 bits, ties nothing, as one that is below zero."""
     try:
         return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
     except (TypeError, OverflowError):
         return array("q", map(_small, values))
+
+
+def _numbered(keys: list[tuple[Number, Number]], known: dict[tuple[Number, Number], int]) -> list[int]:
+    """The number of each of these, given when it is first met; mostly all are the same."""
+    if keys.count(keys[0]) == len(keys):
+        return [known.setdefault(keys[0], len(known))] * len(keys)
+    return [known.setdefault(key, len(known)) for key in keys]
+
+
+def _signed(values: Sequence[Number]) -> array[int]:
+    """Differences as a column; one that is no number, or beyond 63 bits, is none."""
+    try:
+        return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
+    except (TypeError, OverflowError):
+        return array("q", [value if type(value) is int and -LARGEST <= value < LARGEST else 0 for value in values])
 
 
 def _small(value: Number) -> int:

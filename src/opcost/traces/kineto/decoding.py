@@ -41,17 +41,17 @@ class Decoders(NamedTuple):
     invalid: type[Exception]
 
 
-def decoders() -> Decoders:
-    """The decoders, if msgspec is there."""
+def decoders(*, memory: bool) -> Decoders:
+    """The decoders, if msgspec is there; with changes of memory, or without."""
     try:
         import msgspec  # noqa: F401
     except ModuleNotFoundError as exc:
         raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install msgspec") from exc
-    return _made()
+    return _made(memory)
 
 
 @cache
-def _made() -> Decoders:
+def _made(memory: bool) -> Decoders:  # noqa: FBT001 - of the line above
     """Their types are put together once: that takes as long as a small trace."""
     import msgspec
 
@@ -61,8 +61,8 @@ def _made() -> Decoders:
         return msgspec.json.Decoder(list[of])
 
     return Decoders(
-        quick=decoder(event.quick(int | float)),
-        quick_exact=decoder(event.quick(Decimal)),
+        quick=decoder(event.quick(int | float, memory=memory)),
+        quick_exact=decoder(event.quick(Decimal, memory=memory)),
         plain=decoder(event.Event),
         plain_exact=decoder(event.DecimalEvent),
         faults=(msgspec.DecodeError, UnicodeDecodeError, RecursionError),

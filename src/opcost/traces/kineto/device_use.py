@@ -16,6 +16,7 @@ from opcost.traces.kineto.columns import DeviceColumns
 from opcost.traces.kineto.idle import Causes
 from opcost.traces.kineto.launches import GRAPH
 from opcost.traces.kineto.link import Linked
+from opcost.traces.kineto.memory_use import MemoryUse
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.training import RECOMPUTE
 
@@ -33,10 +34,17 @@ def device_uses(translated: Translated) -> dict[str, Busy]:
 
 
 def extra_of(
-    uses: Iterable[Busy], copies: Iterable[Copied], collectives: Iterable[Exchanged]
+    uses: Iterable[Busy], copies: Iterable[Copied], collectives: Iterable[Exchanged], memory: MemoryUse
 ) -> dict[str, list[dict[str, Any]]]:
     """What a profile says of its devices beside its rows; nothing is said of what there is none of."""
-    parts: dict[str, Iterable[Any]] = {"devices": uses, "copies": copies, "collectives": collectives}
+    parts: dict[str, Iterable[Any]] = {
+        "devices": uses,
+        "copies": copies,
+        "collectives": collectives,
+        "memory": memory.held,
+        "holders": memory.holders,
+        "memory_over_time": memory.over_time,
+    }
     told = {name: [entry._asdict() for entry in entries] for name, entries in parts.items()}
     return {name: entries for name, entries in told.items() if entries or name == "devices"}
 

@@ -10,7 +10,17 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from opcost.traces.kineto.categories import ANNOTATION, CATEGORIES, DEVICE, IGNORED, MODULE, OPERATOR, OVERHEAD, RUNTIME
+from opcost.traces.kineto.categories import (
+    ANNOTATION,
+    CATEGORIES,
+    DEVICE,
+    IGNORED,
+    MEMORY,
+    MODULE,
+    OPERATOR,
+    OVERHEAD,
+    RUNTIME,
+)
 
 Number: TypeAlias = int | str | float | None
 """Old writers put some identifiers between quotes, and re-written files may have them as floats."""
@@ -34,6 +44,12 @@ _NAMES = {
     "out_elements": "Out msg nelems",
     "group_size": "Group size",
     "element": "dtype",
+    "address": "Addr",
+    "changed": "Bytes",
+    "device_id": "Device Id",
+    "device_type": "Device Type",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
 }
 
 
@@ -78,6 +94,17 @@ class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
     element: Raw = NOTHING
 
 
+class MemoryArgs(msgspec.Struct, gc=False, rename=_NAMES):
+    """What an allocator gave or took back."""
+
+    address: Number = ABSENT
+    changed: Number = None
+    device_id: Number = None
+    device_type: Number = None
+    allocated: Number = ABSENT
+    reserved: Number = ABSENT
+
+
 class Args(OperatorArgs, gc=False, rename=_NAMES):
     """All of these, for an event that may be anything."""
 
@@ -85,6 +112,12 @@ class Args(OperatorArgs, gc=False, rename=_NAMES):
     stream: Number = None
     correlation: Number = ABSENT
     bytes: Number = None
+    address: Number = ABSENT
+    changed: Number = None
+    device_id: Number = None
+    device_type: Number = None
+    allocated: Number = ABSENT
+    reserved: Number = ABSENT
 
 
 class Event(msgspec.Struct, gc=False):
@@ -119,22 +152,26 @@ class Skipped(msgspec.Struct, gc=False):
 
 _ARGS: dict[int, Any] = {
     OPERATOR: OperatorArgs, RUNTIME: CallArgs, DEVICE: DeviceArgs, ANNOTATION: None, OVERHEAD: None, MODULE: None,
+    MEMORY: MemoryArgs,
 }  # fmt: skip
 
 NO_WORK = (
-    "ac2g", "async_cpu_to_gpu", "fwdbwd", "forward_backward", "cpu_instant_event", "gpu_user_annotation", "Trace", "cuda_sync",
+    "ac2g", "async_cpu_to_gpu", "fwdbwd", "forward_backward", "gpu_user_annotation", "Trace", "cuda_sync",
     "cuda_event", "cuda_profiler_range", "hardware_counters", "xpu_sync", "collective_comm", "mtia_insight", "mtia_counters", "",
 )  # fmt: skip
 """Categories that repeat work or are none."""
 
 
-def quick(time: Any) -> Any:
+def quick(time: Any, *, memory: bool) -> Any:
     """A type for events of the known categories: the category decides what is decoded.
 
     An event without a category, or with an unknown one, fails; `Event` reads every one.
     """
     found = [_struct(category, [], Skipped) for category in NO_WORK]
     for category, sort in CATEGORIES.items():
+        if sort == MEMORY and not memory:
+            found.append(_struct(category, [], Skipped))
+            continue
         fields = [
             ("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), ("ts", time | None, None),
             ("dur", time | None, None),

@@ -38,9 +38,19 @@ def is_kineto(head: bytes) -> bool:
     return _OTHERS.match(start) is None or _EVENTS.search(head) is not None
 
 
-def translate(file: TraceFile, *, partial: bool = False) -> tuple[KinetoStream, Translated]:
-    """Stream a file into columns and tie them together."""
-    stream = KinetoStream(file, partial=partial)
+LARGE_BYTES = 64 << 20
+LARGE_PACKED_BYTES = LARGE_BYTES // 8
+"""A gzipped file may hold a hundred times its size."""
+
+
+def is_large(file: TraceFile) -> bool:
+    """Whether reading it takes so long that nothing is read which few ask for."""
+    return file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES)
+
+
+def translate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> tuple[KinetoStream, Translated]:
+    """Stream a file into columns and tie them together; changes of memory only if asked for, or of a file that is not large."""
+    stream = KinetoStream(file, partial=partial, memory=not is_large(file) if memory is None else memory)
     columns = Columns()
     for events in stream.blocks():
         try:

@@ -8,18 +8,17 @@ from opcost.core.collector import without_collector
 from opcost.core.profile import Profile
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
-from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, translate, wall_of
+from opcost.traces.kineto.load import fault_notes, is_kineto, is_large, meta_of, translate, wall_of
+from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.messages import collectives_of, exchanges
 from opcost.traces.kineto.table import table_of
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
-LARGE_BYTES = 64 << 20
-LARGE_PACKED_BYTES = LARGE_BYTES // 8
 MANY = 200_000
-"""Above these bytes, or so many executions and kernels, a row of a profile stands for all executions that are alike: one for
-each would take long and much memory, and a gzipped file may hold a hundred times its size."""
+"""Of a large file, or above so many executions and kernels, a row of a profile stands for all executions that are alike: one
+for each would take long and much memory."""
 
 
 class KinetoReader:
@@ -31,11 +30,14 @@ class KinetoReader:
         return is_kineto(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        return self.read_with_memory(file, partial=partial)
+
+    def read_with_memory(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Profile:
+        """The same, with what allocators told if that is asked for; None is so where the file is not large."""
         with without_collector():
-            stream, translated = translate(file, partial=partial)
+            stream, translated = translate(file, partial=partial, memory=memory)
             linked = translated.linked
-            is_large = file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES)
-            if is_large or len(linked) + len(linked.owner) > MANY:
+            if is_large(file) or len(linked) + len(linked.owner) > MANY:
                 return table_of(file, stream, translated).profile()
             return Profile(
                 meta=meta_of(file, stream.fields),
@@ -47,6 +49,7 @@ class KinetoReader:
                     device_uses(translated).values(),
                     copies_of(translated),
                     exchanges(collectives_of(translated), translated.rank),
+                    memory_of(translated),
                 ),
             )
 

@@ -82,14 +82,14 @@ class KinetoStream:
     end and `partial` allowed that.
     """
 
-    def __init__(self, file: TraceFile, *, partial: bool = False) -> None:
+    def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool = False) -> None:
         self.file = file
         self.partial = partial
         self.fields: dict[str, Any] = {}
         self.damage = ""
         self.left_out: dict[str, Left] = {}
         self.events = 0
-        self._decoder = EventDecoder(decoders())
+        self._decoder = EventDecoder(decoders(memory=memory))
         self._faults = self._decoder.by.faults
         self._position = 0
         """Offset of the window's first byte in the unpacked file, for messages."""

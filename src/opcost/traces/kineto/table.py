@@ -26,6 +26,7 @@ from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, rank_of, translate, wall_of
 from opcost.traces.kineto.meaning import Meaning
+from opcost.traces.kineto.memory_use import MemoryUse, memory_of
 from opcost.traces.kineto.messages import Collective, collectives_of, exchanges
 from opcost.traces.kineto.rows import REASONS, Translated
 from opcost.traces.kineto.stream import KinetoStream
@@ -106,6 +107,7 @@ class Table:
     collectives: tuple[Collective, ...]
     """Every collective on a device, by start."""
     copies: tuple[Copied, ...]
+    memory: MemoryUse
     devices: Mapping[str, Busy]
     wall_ns: int | None
     notes: tuple[Note, ...] = ()
@@ -155,7 +157,7 @@ class Table:
             unattributed=lost,
             wall_ns=self.wall_ns,
             notes=notes,
-            extra=extra_of(self.devices.values(), self.copies, exchanges(self.collectives, rank)),
+            extra=extra_of(self.devices.values(), self.copies, exchanges(self.collectives, rank), self.memory),
         )
 
 
@@ -164,18 +166,18 @@ def _kernel(queue: Queue, times: Times) -> Kernel:
     return Kernel(*queue, 0, times.total, count=times.count, spread=spread)
 
 
-def read_table(path: str | PathLike[str], *, partial: bool = False) -> Table:
+def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool | None = None) -> Table:
     """Tabulate a Kineto trace of any size."""
     file = TraceFile(path)
     if not any(map(is_kineto, file.heads())):
         raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
-    return tabulate(file, partial=partial)
+    return tabulate(file, partial=partial, memory=memory)
 
 
-def tabulate(file: TraceFile, *, partial: bool = False) -> Table:
+def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
     """The same of a file that is known to be one."""
     with without_collector():
-        return table_of(file, *translate(file, partial=partial))
+        return table_of(file, *translate(file, partial=partial, memory=memory))
 
 
 def table_of(file: TraceFile, stream: KinetoStream, translated: Translated) -> Table:
@@ -187,6 +189,7 @@ def table_of(file: TraceFile, stream: KinetoStream, translated: Translated) -> T
         unattributed=_unattributed(translated),
         collectives=collectives_of(translated),
         copies=copies_of(translated),
+        memory=memory_of(translated),
         devices=device_uses(translated),
         wall_ns=wall_of(translated.linked),
         notes=fault_notes(stream, translated.linked.columns) + translated.notes(),

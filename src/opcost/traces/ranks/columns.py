@@ -14,9 +14,10 @@ from opcost.core.answer import Busy
 from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.told import Copied, Exchanged
+from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import extra_of
+from opcost.traces.kineto.memory_use import MemoryUse
 from opcost.traces.kineto.messages import Collective, Message, exchanges
 from opcost.traces.kineto.reader import KinetoReader
 from opcost.traces.kineto.rows import REASONS
@@ -25,7 +26,10 @@ from opcost.traces.registry import reader_of
 
 T = TypeVar("T")
 
-CACHE_VERSION = "7"
+_MEMORY: dict[str, Any] = {"memory": Held, "holder": Holder, "memory over time": HeldOver}
+"""What rows about memory are, in the order of `MemoryUse`."""
+
+CACHE_VERSION = "8"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
@@ -99,6 +103,10 @@ def _parts(table: Table) -> Iterator[dict[str, Any]]:
         }
     for copied in table.copies:
         yield {"what": "copy", "device": copied.device, "attrs": json.dumps(copied._asdict())}
+    for what, entries in zip(_MEMORY, table.memory, strict=True):
+        entry: Any
+        for entry in entries:
+            yield {"what": what, "device": entry.device, "attrs": json.dumps(entry._asdict())}
 
 
 def _of_group(group: Group, *, has_device: bool) -> dict[str, Any]:
@@ -189,7 +197,12 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         unattributed=tuple(_read_lost(row) for row in of["unattributed"]),
         wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
         notes=(*notes, *faults),
-        extra=extra_of(_whole(of["device"], Busy), _whole(of["copy"], Copied), _exchanged(of["collective"])),
+        extra=extra_of(
+            _whole(of["device"], Busy),
+            _whole(of["copy"], Copied),
+            _exchanged(of["collective"]),
+            MemoryUse(*(tuple(_whole(of[what], shape)) for what, shape in _MEMORY.items())),
+        ),
     )
 
 

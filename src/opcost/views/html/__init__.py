@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from opcost.core.answer import Answer
 from opcost.core.profile import Profile
 from opcost.core.report import Report
-from opcost.views.compared import page_of
 from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.html.answers import Lines, profile_data
 from opcost.views.html.columns import Told
+from opcost.views.html.comparisons import comparison_data
 from opcost.views.html.document import write_document
 from opcost.views.html.reports import report_data
-from opcost.views.html.tables import scan_data, tables_data
+from opcost.views.html.tables import scan_data
 from opcost.views.listing import Columns
 from opcost.views.options import ViewOptions
 from opcost.views.scan_listing import ScanOptions
-from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, Subject, View
+from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,6 @@ def _answer(answer: Answer, options: AnswerOptions) -> Told:
     return profile_data(Lines((answer, *options.others), options.columns), options.profile)
 
 
-def _comparison(subject: Subject, options: ComparisonOptions) -> Told:
-    return tables_data(page_of(subject, options))
-
-
 def _write(data: Told, options: object) -> str:
     return write_document(data)
 
@@ -56,6 +52,6 @@ def _write(data: Told, options: object) -> str:
 REPORT: ReportView = View(name="html", suffix=".html", options=ReportOptions, build=_report, write=_write)
 ANSWER: ProfileView = View(name="html", suffix=".html", options=AnswerOptions, build=_answer, write=_write)
 COMPARISON: ComparisonView = View(
-    name="html", suffix=".html", options=ComparisonOptions, build=_comparison, write=_write
+    name="html", suffix=".html", options=ComparisonOptions, build=comparison_data, write=_write
 )
 SCAN: ScanView = View(name="html", suffix=".html", options=ScanOptions, build=scan_data, write=_write)

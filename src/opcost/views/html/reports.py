@@ -14,6 +14,7 @@ from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report, Row, Stats
 from opcost.version import __version__
 from opcost.views.html.columns import Told, numbers_of, shapes_of, words_of
+from opcost.views.memory_layers import layers_of
 from opcost.views.memory_page import HOW
 from opcost.views.report_summary import heading_of, summarize
 from opcost.views.summary import Section, Summary
@@ -217,11 +218,21 @@ def memory_of(report: Report) -> Told | None:
         "at": memory.at * steps // count,
         "count": count,
         "curve": curve,
+        "layers": _layers(memory) if steps == count else [{"name": "all", "curve": curve}],
         "parts": dict(memory.parts),
         "holders": [(printable(held.module), held.bytes, held.tensors) for held in memory.holders[:HOLDERS]],
         "phases": list(phases.items()),
         "said": _memory_said(memory),
     }
+
+
+def _layers(memory: Memory) -> list[Told]:
+    """The curve by what holds it, from what is there throughout to what comes and goes."""
+    standing, passing = layers_of(memory)
+    return [
+        *({"name": part, "constant": size} for part, size in standing.items()),
+        *({"name": part, "curve": list(curve)} for part, curve in passing.items()),
+    ]
 
 
 def _memory_said(memory: Memory) -> list[str]:

@@ -55,6 +55,8 @@ class Run:
         self.calls: list[list[Any]] = []
         self.path = ""
         self.failed: Place | None = None
+        self._forward = 0
+        """Operators of the forward pass, once that is over."""
         self._registered: dict[str, _Held] = {}
         self._scripts: dict[int, Callable[..., Any]] = {}
         self._open: list[tuple[str, list[Any]]] = []
@@ -176,6 +178,16 @@ class Run:
             return (tree.sig.spec,)
         return tuple([self.recorder.spec(tensor) for tensor in tensors_passed(tree, [])])
 
+    def share(self) -> tuple[float, float] | None:
+        """How much is done, by the modules that were called; of the backward pass by operators, twice those of forward."""
+        modules, called = len(self.paths.all), len(self.calls)
+        if called > modules:
+            return None  # modules that are called again and again, nobody knows how often
+        if not self.options.backward:
+            return called, modules
+        more = (len(self.recorder.ops) - self._forward) / (2 * self._forward) if self._forward else 0.0
+        return (1.0 if self._forward else called / modules) + 2 * min(more, 1.0), 3
+
     # -- the run ------------------------------------------------------------------------------------------------
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
@@ -254,6 +266,7 @@ class Run:
                 + " requires a gradient",
                 hint="count without backward, or unfreeze a parameter",
             )
+        self._forward = len(self.recorder.ops)
         self._training.backward(
             outputs,
             leaves,

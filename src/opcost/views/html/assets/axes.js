@@ -11,9 +11,13 @@ export function niceTicks(most, count, step = 10) {
   return Array.from({ length: Math.floor(most / size) + 1 }, (_, place) => place * size);
 }
 
-export function powersOfTen(low, high) {
+// Round numbers on a logarithmic axis: powers of ten, and twice and five times them where there are few.
+export function roundTicks(low, high) {
   const found = [];
-  for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power += 1) found.push(10 ** power);
+  const parts = Math.log10(high / low) < 2.5 ? [1, 2, 5] : [1];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+    for (const part of parts) if (part * 10 ** power >= low && part * 10 ** power <= high) found.push(part * 10 ** power);
+  }
   return found;
 }
 

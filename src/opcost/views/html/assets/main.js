@@ -1,5 +1,6 @@
 // Puts the views together that the data has something for, and shows one of them beside the tree.
 
+import { comparedModulesPanel, totalsPanel } from "./compared.js";
 import { data, ops, tree } from "./data.js";
 import { detailsPanel } from "./details.js";
 import { make } from "./dom.js";
@@ -13,6 +14,7 @@ import { operatorsPanel } from "./operators.js";
 import { rooflinePanel } from "./roofline.js";
 import { followSource } from "./served.js";
 import { followAddress, setState, state, whenChanged } from "./state.js";
+import { sweepPanel } from "./sweep.js";
 import { tablePanel } from "./tables.js";
 import { timelinePanel } from "./timeline.js";
 import { usesPanel } from "./uses.js";
@@ -84,6 +86,9 @@ const views = tree ? viewsPanel() : null;
 if (tree) main.append(make("div", { class: "pair" }, treePanel(), views.element), detailsPanel());
 if (data.uses?.length) main.prepend(usesPanel());
 if (data.timeline) main.append(timelinePanel());
+if (data.compared?.totals.length) main.append(totalsPanel());
+if (data.compared?.paths.length) main.append(comparedModulesPanel());
+if (data.sweep) main.append(sweepPanel());
 main.append(...data.tables.map(tablePanel));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();

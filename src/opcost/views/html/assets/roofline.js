@@ -1,6 +1,6 @@
 // The roofline of a device: operators by FLOP per byte; measured where there are times, else at the roof that binds them.
 
-import { label, line, placeIn, powersOfTen } from "./axes.js";
+import { label, line, placeIn, roundTicks } from "./axes.js";
 import { coloursOf, data, GREY, isWithin, ops, tree } from "./data.js";
 import { chooser, draw, hideTip, make, showTip } from "./dom.js";
 import { formatCount, formatShare, formatTime } from "./format.js";
@@ -71,8 +71,8 @@ export function rooflinePanel() {
     const x = (value) => across(value, lowX, highX, PAD.left, width - PAD.right);
     const y = (value) => across(value, lowY, highY, height - PAD.bottom, PAD.top);
     const shapes = [];
-    for (const tick of powersOfTen(lowX, highX)) shapes.push(line(x(tick), PAD.top, x(tick), height - PAD.bottom, "rule"), label(x(tick), height - PAD.bottom + 14, tick >= 1 ? formatCount(tick) : String(Number(tick.toPrecision(1))), "middle"));
-    for (const tick of powersOfTen(lowY, highY)) shapes.push(line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, `${formatCount(tick).replace(".00", "")}`, "end"));
+    for (const tick of roundTicks(lowX, highX)) shapes.push(line(x(tick), PAD.top, x(tick), height - PAD.bottom, "rule"), label(x(tick), height - PAD.bottom + 14, tick >= 1 ? formatCount(tick) : String(Number(tick.toPrecision(1))), "middle"));
+    for (const tick of roundTicks(lowY, highY)) shapes.push(line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, `${formatCount(tick).replace(".00", "")}`, "end"));
     shapes.push(label((PAD.left + width - PAD.right) / 2, height - 6, "FLOP per byte moved", "middle"), label(PAD.left + 4, PAD.top + 4, "FLOP/s"));
     shapes.push(draw("path", { d: `M${x(lowX)},${y(roof(lowX))} L${x(ridge)},${y(peak)} L${x(highX)},${y(peak)}`, class: "roof" }),
       label(width - PAD.right - 4, y(peak) - 20, `${formatCount(peak)}FLOP/s ${dtype()}`, "end", "strong"),

@@ -1,0 +1,52 @@
+"""`--help` of every command shows examples that the command line understands, and the names that can be asked for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from opcost.cli.help import EXAMPLES, further_help
+from opcost.cli.main import COMMANDS, app
+from opcost.core.answer import Answer
+from opcost.core.kinds import KINDS
+from opcost.core.quantity import QUANTITIES
+from opcost.views.answer_listing import answer_columns
+from opcost.views.report_columns import EVERY_BY, columns_of
+
+Command = Callable[..., Any]
+LINES = [re.split(r"\s{3,}", line)[0] for lines in EXAMPLES.values() for line in lines]
+
+
+def names(command: str) -> set[str]:
+    return set(re.findall(r"[a-z_0-9]+", "\n".join(further_help(command))))
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_shows_examples(opcost_command: Command, command: str) -> None:
+    done = opcost_command(*([command] if command else []), "--help")
+    assert done.code == 0
+    assert "\nExamples:\n  opcost " in done.out
+    assert all(line.startswith(f"opcost {command}".rstrip()) for line in EXAMPLES[command])
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_can_be_parsed(line: str) -> None:
+    words = shlex.split(line)[1:]
+    command, bound, ignored = app().parse_args(words, exit_on_error=False, print_error=False)
+    assert command.__name__ == words[0].removeprefix("--").removesuffix("-completion")
+    assert bound is not None
+    assert not ignored
+
+
+def test_columns_kinds_and_quantities_are_listed() -> None:
+    every = {name for by in EVERY_BY for name in columns_of(by, 0)}
+    assert every <= names("count")
+    assert every <= names("show")
+    assert set(answer_columns(Answer(meta={}, side="device", keys=(), lines=()))) | set(KINDS) <= names("analyze")
+    for command in ("check", "compare", "diff"):
+        assert set(QUANTITIES) <= names(command)
+    assert {"name", "shape", "params", "size", "bits"} <= names("scan")

@@ -1,0 +1,160 @@
+"""Long work tells how much of it is done: what is shown is asked for at moments inside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import opcost
+from opcost.core import progress
+from opcost.recorders.timing import timed_runs, warmed_up
+
+
+class Shares:
+    """The shares that were told, whenever somebody asked."""
+
+    def __init__(self) -> None:
+        self._told: list[float] = []
+
+    def ask(self, *_: Any, **__: Any) -> None:
+        self._told.append(progress._lines[0]._done()[0])
+
+    def told(self) -> list[float]:
+        """Those since the last time."""
+        told, self._told = self._told, []
+        return told
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            self.ask()
+            return function(*args, **kwargs)
+
+        return asked
+
+    def assert_rising(self, fewest: int = 3) -> list[float]:
+        told = self.told()
+        known = [share for share in told if share]
+        assert len(set(known)) >= fewest, told
+        assert known == sorted(known)
+        assert known[-1] <= 1
+        return told
+
+
+@pytest.fixture
+def shares() -> Iterator[Shares]:
+    with shown():
+        yield Shares()
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    with progress.working("working", quiet=True):
+        yield
+
+
+@pytest.fixture
+def calls(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> Shares:
+    """Asked whenever a model calls a module, and at every operator of the backward pass."""
+    from opcost.frontends.torch.recording.run import Run
+
+    for name in ("enter", "where_backward"):
+        monkeypatch.setattr(Run, name, shares.around(getattr(Run, name)))
+    return shares
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_a_count(calls: Shares, real: bool) -> None:
+    opcost.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(10))), shapes=(1, 4), real=real)
+    assert calls.told() == [n / 11 for n in range(11)]  # before each call of the net and its ten layers
+
+
+def test_a_count_with_the_backward_pass(calls: Shares) -> None:
+    opcost.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(6))), shapes=(1, 4), backward=True)
+    told = calls.assert_rising(12)
+    assert told[:7] == [n / 7 / 3 for n in range(7)]
+    assert 1 / 3 <= told[7] < told[-1] <= 1
+
+
+def test_a_model_that_calls_its_layers_again_and_again_has_no_share(calls: Shares) -> None:
+    layer = nn.Linear(4, 4)
+
+    class Loop(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(9):
+                x = self.layer(x)
+            return x
+
+    opcost.count(Loop(), shapes=(1, 4))
+    assert calls.told() == [0, 1 / 2, *[1.0], *[0] * 7]
+
+
+def test_runs(shares: Shares) -> None:
+    timed_runs(shares.ask, lambda _: None, repeat=8, seconds=None, prepare=lambda: None)
+    assert shares.told() == [n / 8 for n in range(8)]
+    warmed_up(shares.ask, 4)
+    assert shares.told() == [n / 4 for n in range(4)]
+    timed_runs(shares.ask, lambda _: None, repeat=1, seconds=0.01, prepare=lambda: None)
+    shares.assert_rising()
+
+
+def test_a_trace(shares: Shares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opcost.traces.kineto.columns import Columns
+
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": 5}
+    events = [{**event, "ts": 10 * number} for number in range(20_000)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    monkeypatch.setattr(Columns, "add", shares.around(Columns.add))
+    opcost.read_profile(path)
+    shares.assert_rising(10)
+
+
+def test_many_files(shares: Shares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opcost.frontends.checkpoint import scan as scanning
+
+    for number in range(5):
+        torch.save({f"w{number}": torch.zeros(2)}, tmp_path / f"model-0000{number + 1}-of-00005.pt")
+    monkeypatch.setattr(scanning, "_gather", shares.around(scanning._gather))
+    opcost.scan(*sorted(tmp_path.iterdir()))
+    assert shares.told() == [n / 5 for n in range(1, 6)]
+
+
+def test_the_nodes_of_a_file(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    from opcost.frontends.nodes.walk import Walk
+
+    monkeypatch.setattr(Walk, "node", shares.around(Walk.node))
+    names = [f"v{number}" for number in range(9)]
+    nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in (names[0], names[-1])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", ends[:1], ends[1:])), tmp_path / "net.onnx")
+    opcost.count(tmp_path / "net.onnx")
+    assert shares.told() == [n / 8 for n in range(8)]
+
+
+def test_several_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from opcost.cli import counting
+    from opcost.cli.options import CountChoice
+
+    shares = Shares()
+    report = opcost.count(nn.Linear(2, 2), shapes=(1, 2))
+    paths = [str(tmp_path / f"{number}.json") for number in range(4)]
+    for path in paths:
+        report.save(path)
+    monkeypatch.setattr(counting, "report_of", shares.around(counting.report_of))
+    counting.sources_of(paths, CountChoice(), quiet=True)
+    assert shares.told() == [n / 4 for n in range(4)]

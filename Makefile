@@ -8,6 +8,8 @@
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices
 #              (ARGS=--aten: of the table of PyTorch's operators)
+# make docs    the documentation as a site in build/site, offline; a link that leads nowhere fails it
+# make release-check  source archive and wheel: built, looked through, installed anew, and the README's commands run
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
 # Needs python3 with pip, and make. Everything is installed into $(VENV); a stamp per set of dependencies keeps the
@@ -20,7 +22,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format bench bench-timm clean
+.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format docs release-check bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -66,6 +68,12 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(STAMPS)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+release-check: $(STAMPS)/release
+	$(BIN)/python tests/release/check.py $(ARGS)
+
 bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/speed.py $(ARGS)
 
@@ -91,6 +99,14 @@ $(STAMPS)/test: requirements/test.txt requirements/traces.txt requirements/test-
 	$(PIP) --requirement requirements/test.txt
 	$(PIP) --no-deps --requirement requirements/test-nodeps.txt
 	@touch $@
+
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/package
+	$(PIP) --requirement requirements/docs.txt
+	@touch $@
+
+$(STAMPS)/release: requirements/release.txt | $(BIN)/python
+	$(PIP) --requirement requirements/release.txt
+	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/lint: requirements/lint.txt requirements/traces.txt $(STAMPS)/package
 	$(PIP) --requirement requirements/lint.txt

@@ -78,7 +78,7 @@ def count(
     too ("float32", "bfloat16", "float16"), or runs forward under autocast: "bf16-mixed", "fp16-mixed". `set` holds arguments of
     what makes the model that a string names.
 
-    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`) also the update.
+    `backward=True` adds the backward pass, `optimizer=True` (or a name of `torch.optim`, or "adamw8bit") also the update.
     `checkpoint="blocks.*"` keeps no activations of the modules whose path ends so, and computes them again. `accumulate=4`
     counts a step of four passes forward and backward and one update, and tells memory of its later passes, which find
     gradients there; `zero_grad="zero"` keeps gradients as zeros from step to step. A count needs no data; a model whose

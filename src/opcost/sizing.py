@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.api import count, made_once
 
 if TYPE_CHECKING:
+    from opcost.analysis.growth import Sample
     from opcost.analysis.prediction.predict import Execution
     from opcost.core.fit import Advice, Fit
     from opcost.core.memory import Memory
@@ -53,15 +54,15 @@ def fit(
     limit, device_name = _limit(memory, device)
     told = {**options, "inputs": inputs, "device": device}
     with _model(source, told) as model:
-        counts = _Counts(model, told, vary)
+        counts = _Counts(model, told, vary, limit)
         lowest = counts.lowest()
         first = counts.found[lowest]
-        if first.peak_bytes > limit:
+        if not counts.fits(lowest):
             raise BudgetExceeded(
                 f"{counts.source} does not fit into {format_bytes(limit)}: at {vary} {lowest} it takes {_made_of(first)}",
-                hint=_way_out(told, counts, lowest, limit) if advise else "",
+                hint=_way_out(told, counts, lowest) if advise else "",
             )
-        answer = largest(counts.sample, limit, counts.known(), lowest)
+        answer = largest(counts.sample, limit, counts.samples, lowest)
         if answer is None:
             beyond = counts.found[FARTHEST].peak_bytes
             what = (
@@ -79,15 +80,17 @@ def fit(
             largest=answer.largest,
             peak_bytes=at.peak_bytes,
             next_peak_bytes=None if following is None else following.peak_bytes,
+            reserved_bytes=counts.reserved(answer.largest),
+            next_reserved_bytes=counts.reserved(answer.following),
             limit_bytes=limit,
             device=device_name,
             asked=_asked(options),
             parts=at.parts,
             counted=tuple(
-                Counted(size, None if found is None else found.peak_bytes)
+                Counted(size, None if found is None else found.peak_bytes, fits=counts.fits(size))
                 for size, found in sorted({**dict.fromkeys(counts.refused), **counts.found}.items())
             ),
-            advice=_advice(told, counts, answer.largest, limit) if advise else (),
+            advice=_advice(told, counts, answer.largest) if advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
         )
 
@@ -137,20 +140,23 @@ def _model(source: Any, told: dict[str, Any]) -> Iterator[Any]:
 class _Counts:
     """The sizes that were counted, and what memory each took."""
 
-    def __init__(self, model: Any, told: Mapping[str, Any], vary: str) -> None:
+    def __init__(self, model: Any, told: Mapping[str, Any], vary: str, limit: int) -> None:
         from opcost.frontends.varying import Varied
 
         self.model = model
         self.vary = vary
+        self.limit = limit
         self.source = ""
         self.modules: tuple[ModuleCost, ...] = ()
         self.found: dict[int, Memory] = {}
+        self.samples: dict[int, Sample] = {}
         self.refused: dict[int, str] = {}
         self.varied: Varied = Varied(dict(told), (vary,), lambda asked: count(model, **asked).inputs)
 
-    def sample(self, size: int) -> Any:
+    def sample(self, size: int) -> Sample | None:
         """What was counted at a size, for the search; None where the model does not run at it."""
         from opcost.analysis.growth import Sample
+        from opcost.devices.allocator import least_capacity
         from opcost.errors import ForwardError, InputError
 
         try:
@@ -162,14 +168,21 @@ class _Counts:
             return None
         self.source = report.meta.get("source", "the model")
         self.modules = report.modules
-        self.found[size] = report.memory
-        return Sample(report.memory.peak_bytes, report.memory.curve)
+        self.found[size] = memory = report.memory
+        needed = memory.peak_bytes
+        if memory.lives is not None:
+            needed = max(needed, least_capacity(memory.lives, self.limit, needed))
+        self.samples[size] = Sample(needed, memory.curve)
+        return self.samples[size]
 
-    def known(self) -> dict[int, Any]:
-        """The same of the sizes that were counted."""
-        from opcost.analysis.growth import Sample
+    def fits(self, size: int) -> bool:
+        """Whether a size that was tried is within the limit."""
+        return size in self.samples and self.samples[size].peak_bytes <= self.limit
 
-        return {size: Sample(memory.peak_bytes, memory.curve) for size, memory in self.found.items()}
+    def reserved(self, size: int) -> int | None:
+        """What an allocator needs for it, as far as one is simulated."""
+        held = self.found.get(size)
+        return None if held is None or held.lives is None else self.samples[size].peak_bytes
 
     def lowest(self) -> int:
         """The smallest size to begin with: one, unless the model does not run at it."""
@@ -218,7 +231,7 @@ def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
     if counts.vary == "cache" and counts.varied.told((lowest,)).get("static") is None:
         yield "a cache that grows is told twice, old and new; PyTorch lets the old one go layer by layer, and static=N has one"
     sizes = sorted(counts.found)
-    if any(counts.found[a].peak_bytes > counts.found[b].peak_bytes for a, b in pairwise(sizes)):
+    if any(counts.samples[a].peak_bytes > counts.samples[b].peak_bytes for a, b in pairwise(sizes)):
         yield "memory does not rise with every size, so that a larger one than told may fit as well"
     if any(memory.how == "last reader" for memory in counts.found.values()):
         yield "read from a file: a tensor is gone after the last operator that reads it"
@@ -253,42 +266,40 @@ def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{re.sub('[0-9]+', '*', path)}.*" for path in found if path.count(".") == nearest))
 
 
-def _under_others(
-    told: Mapping[str, Any], before: _Counts, size: int, limit: int
-) -> Iterator[tuple[str, str, _Counts]]:
+def _under_others(told: Mapping[str, Any], before: _Counts, size: int) -> Iterator[tuple[str, str, _Counts]]:
     """Each other option under which the model keeps to the limit at a size, with what was counted there."""
     from opcost.errors import ForwardError, InputError
 
     for option, value in _others(told, before):
-        counts = _Counts(before.model, {**told, option: value}, before.vary)
+        counts = _Counts(before.model, {**told, option: value}, before.vary, before.limit)
         try:
             counts.sample(size)
         except (ForwardError, InputError):  # the model does not run so
             continue
-        if counts.found[size].peak_bytes <= limit:
+        if counts.fits(size):
             yield option, value if isinstance(value, str) else ",".join(value), counts
 
 
-def _advice(told: Mapping[str, Any], before: _Counts, size: int, limit: int) -> tuple[Advice, ...]:
+def _advice(told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
     """The largest size under each other option with which more fits, the most first."""
     from opcost.analysis.growth import largest
     from opcost.core.fit import Advice
 
     found = []
-    for option, value, counts in _under_others(told, before, size, limit):
-        answer = largest(counts.sample, limit, counts.known(), size)
+    for option, value, counts in _under_others(told, before, size):
+        answer = largest(counts.sample, before.limit, counts.samples, size)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))
     return tuple(sorted(found, key=lambda advice: -advice.largest))
 
 
-def _way_out(told: Mapping[str, Any], before: _Counts, size: int, limit: int) -> str:
+def _way_out(told: Mapping[str, Any], before: _Counts, size: int) -> str:
     """Under which other options it fits at least at this size."""
     from opcost.core.units import format_bytes
 
     fits = [
         f"with {option}={value} ({format_bytes(counts.found[size].peak_bytes)})"
-        for option, value, counts in _under_others(told, before, size, limit)
+        for option, value, counts in _under_others(told, before, size)
     ]
     return f"it fits {' or '.join(fits)}" if fits else "no other option alone makes it fit"
 
@@ -296,7 +307,6 @@ def _way_out(told: Mapping[str, Any], before: _Counts, size: int, limit: int) ->
 # -- many sizes --------------------------------------------------------------------------------------------------------------
 
 MOST_POINTS = 10_000
-MOST_VARIABLES = 2
 PEAK = "peak_bytes"
 
 
@@ -324,9 +334,9 @@ def sweep(
     from opcost.analysis.growth import over_grid
     from opcost.core.sweep import Sweep
     from opcost.errors import InputError
-    from opcost.frontends.varying import Varied
+    from opcost.frontends.varying import Varied, parse_variables
 
-    axes = variables_of(vary)
+    axes = parse_variables(vary)
     total = prod(map(len, axes.values()))
     if total > MOST_POINTS:
         raise InputError(f"these are {total:,} combinations, and at most {MOST_POINTS:,} are counted")
@@ -356,35 +366,6 @@ def sweep(
         asked=_asked(options),
         notes=tuple(points.notes),
     )
-
-
-def variables_of(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """What varies, with its sizes, from any of the forms in which it is said."""
-    from opcost.core.progression import check_sizes, parse_sizes
-    from opcost.errors import InputError
-    from opcost.frontends.varying import parse_vary
-
-    if isinstance(vary, Mapping):
-        pairs = list(vary.items())
-    else:
-        pairs = [
-            (name, sizes)
-            for name, _, sizes in (text.rpartition("=") for text in ([vary] if isinstance(vary, str) else vary))
-        ]
-    found: dict[str, tuple[int, ...]] = {}
-    for name, sizes in pairs:
-        if not name:
-            raise InputError(f"{sizes!r} does not say what varies", hint="batch=1,2,4..256, or input_ids=1=128..8192")
-        if name in found:
-            raise InputError(f"{name} varies twice")
-        parse_vary(name)
-        found[name] = parse_sizes(sizes) if isinstance(sizes, str) else check_sizes(tuple(sizes), sizes)
-    if not 0 < len(found) <= MOST_VARIABLES:
-        raise InputError(
-            f"{len(found)} sizes vary, and one or two can",
-            hint='vary={"batch": "1..64"} (on the command line --vary batch=1..64)',
-        )
-    return found
 
 
 class _Points:

@@ -231,8 +231,23 @@ def test_a_device_is_a_limit_of_its_own(linear: nn.Linear) -> None:
     found = opcost.fit(linear, shapes=(3, INS), device="NVIDIA T4", advise=False)
     assert found.limit_bytes == 15360 * MIB - OUTSIDE
     assert found.device == "t4"
-    assert found.peak_bytes <= found.limit_bytes < (found.next_peak_bytes or 0)
+    assert found.reserved_bytes is not None
+    assert found.next_reserved_bytes is not None
+    assert found.peak_bytes <= found.reserved_bytes <= found.limit_bytes < found.next_reserved_bytes
+    assert "reserved for it" in str(found)
     assert opcost.fit(linear, shapes=(3, INS), device="t4", memory="1GiB", advise=False).limit_bytes == 1 << 30
+
+
+MEASURED = {("vit_b_16", False): 2332, ("resnet50", True): 289}
+"""The largest batches that ran on an H200 held to 24 GiB (benchmarks/fit.py, whose table has more)."""
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize(("net", "training"), MEASURED)
+def test_what_is_told_of_a_device_is_what_ran_on_it(net: str, training: bool) -> None:
+    asked: Any = {"backward": True, "optimizer": "adamw"} if training else {}
+    found = opcost.fit(f"torchvision:{net}", memory="24GiB", device="h200", advise=False, **asked)
+    assert abs(found.largest / MEASURED[net, training] - 1) < 0.02
 
 
 def test_devices_have_the_memory_that_their_names_say() -> None:

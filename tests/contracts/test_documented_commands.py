@@ -18,7 +18,7 @@ COMMANDS = sorted(
         for page in PAGES
         for found in re.finditer(
             r"^\s*(?:\$\(BIN\)/)?"
-            r"(opcost (?:count|profile|fit|sweep|scan|show|check|compare|diff|rules|doctor|view|visualize)\b.*)$",
+            r"(opcost (?:badge|count|profile|fit|sweep|scan|show|check|compare|diff|rules|doctor|view|visualize)\b.*)$",
             page.read_text(),
             re.MULTILINE,
         )

@@ -1,6 +1,6 @@
-"""The README's marked commands run, and print what it says they print.
+"""The marked commands of the README and of the pages run, and print what stands under them.
 
-`python tests/contracts/test_readme.py` writes the output of today into the README.
+`python tests/contracts/test_readme.py` writes the output of today into them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,32 +17,35 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+PAGES = (README, *(ROOT / "docs" / name for name in ("tutorial.md", "how-to.md", "coming-from.md")))
 MARKED = re.compile(
     r"<!-- run -->\n```(?P<language>sh|python)\n(?P<code>.*?)```\n(?:\n```text\n(?P<output>.*?)```\n)?", re.DOTALL
 )
 
 
 class Block(NamedTuple):
-    """A marked piece of the README, and the output that stands under it, if any does."""
+    """A marked piece of a page, and the output that stands under it, if any does."""
 
     language: str
     code: str
     output: str | None
 
 
-def blocks() -> list[Block]:
-    return [Block(found["language"], found["code"], found["output"]) for found in MARKED.finditer(README.read_text())]
+def blocks(pages: Sequence[Path] = PAGES) -> list[Block]:
+    """The marked pieces of these pages."""
+    found = [match for page in pages for match in MARKED.finditer(page.read_text(encoding="utf-8"))]
+    return [Block(match["language"], match["code"], match["output"]) for match in found]
 
 
-def run(block: Block, scratch: Path) -> str:
-    """What the block prints here, where opcost is installed and files go to a scratch folder."""
-    code = block.code.replace("pip install .\n", "").replace("/tmp/", f"{scratch}/")
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    command = ["bash", "-euc", code] if block.language == "sh" else [sys.executable, "-c", code]
+def run(block: Block, scratch: Path, python: Path = Path(sys.executable)) -> str:
+    """What the block prints with this interpreter, where opcost is installed and files go to a scratch folder."""
+    code = block.code.replace("pip install torch .\n", "").replace("/tmp/", f"{scratch}/")
+    path = os.pathsep.join((str(python.parent), os.environ["PATH"]))
+    command = ["bash", "-euc", code] if block.language == "sh" else [str(python), "-c", code]
     environment = {**os.environ, "PATH": path, "COLUMNS": "100"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.replace(f"{scratch}/", "/tmp/")
 
 
 def without_versions(text: str) -> str:
@@ -60,10 +64,33 @@ def test_a_marked_block_runs_and_prints_what_stands_under_it(block: Block, tmp_p
         assert without_versions(printed) == without_versions(block.output)
 
 
-@pytest.mark.parametrize("page", [README, *sorted(ROOT.glob("docs/*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))], ids=lambda page: page.name
+)
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+IN_CHINESE = {"README.md": "README.zh-CN.md", "docs/tutorial.md": "docs/tutorial.zh-CN.md"}
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", IN_CHINESE)
+def test_the_chinese_page_has_the_same_commands_and_outputs(page: str) -> None:
+    english, chinese = (
+        [
+            (language, _without_remarks(code))
+            for language, code in FENCED.findall((ROOT / name).read_text(encoding="utf-8"))
+        ]
+        for name in (page, IN_CHINESE[page])
+    )
+    assert chinese == english
+
+
+def _without_remarks(code: str) -> str:
+    """What a shell or Python is told; the words behind it may be in either language."""
+    return re.sub(r"[ \t]+#.*$", "", code, flags=re.MULTILINE)
 
 
 def _refresh() -> None:
@@ -77,7 +104,8 @@ def _refresh() -> None:
             + found[0][end:]
         )
 
-    README.write_text(MARKED.sub(filled, README.read_text()))
+    for page in (*PAGES, *(ROOT / name for name in IN_CHINESE.values())):
+        page.write_text(MARKED.sub(filled, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,8 @@ STEPS = {
     "sgd_step": "mul sub",
     "momentum_step": "mul add mul sub",
     "adagrad_step": "square add sqrt add div fused",
+    "rmsprop_step": "square mul mul add sqrt add div mul sub",
+    "lion_step": "mul mul add sign mul sub mul mul add",
     "adam_step": "mul mul add square mul mul add div div sqrt add div mul sub",
     "adamw_step": "adam_step mul sub",
     # with u = c (x + a x³): t = tanh u, 1 - t², u' = c (1 + 3a x²); (1 + t) / 2 + x / 2 × (1 - t²) × u', times g

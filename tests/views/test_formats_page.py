@@ -50,7 +50,7 @@ def names(data: Any) -> set[str]:
 
 
 def test_every_field_of_an_answer_about_sizes_is_described() -> None:
-    advice, counted = (Advice("optimizer", "sgd", 3, 30),), (Counted(1, 10),)
+    advice, counted = (Advice("optimizer", "sgd", 3, 30),), (Counted(1, 10, fits=True),)
     fit = Fit(source="net", vary="batch", largest=2, peak_bytes=20, next_peak_bytes=30, limit_bytes=25, advice=advice,
               counted=counted, parts={"weights": 20})  # fmt: skip
     sweep = Sweep(source="net", variables=("batch",), points=(Point((1,), {"macs": 1}, True, 5, (4, 6)),))

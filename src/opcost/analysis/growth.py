@@ -7,7 +7,7 @@ told from the whole curve: at another size it may be reached in another operator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import isqrt, lcm, prod
 from typing import NamedTuple
@@ -50,8 +50,9 @@ class Sample(NamedTuple):
     """What was counted at a size."""
 
     peak_bytes: int
+    """What is held to the limit."""
     curve: Sequence[int]
-    """What is held during each operator; its highest is the peak."""
+    """What is held during each operator; its highest is the peak, or less than that by what an allocator loses."""
 
 
 class Found(NamedTuple):
@@ -87,20 +88,22 @@ def largest(
 
     low = max(size for size in samples if size >= lowest and fits(size))
     high = min((size for size in samples if size > low), default=None)
-    misses = 0
+    misses, stride = 0, 1
     while high is None or high - low > 1:
         refused = high is not None and samples[high] is None  # which no polynomial tells
         told = None if refused or misses > PATIENCE else _told(samples, limit, low, high)
         if told is None:
             told, misses = _middle(low, high), 0
-        size = max(told, low + 1) if high is None else min(max(told, low + 1), high - 1)
+        size = told if told > low else low + stride
+        if high is not None:
+            size = max(low + 1, min(size, high - (stride if told == high - 1 else 1)))
         before = FARTHEST if high is None else high - low
-        if fits(size):
-            if size >= FARTHEST:
-                return None
-            low = size
-        else:
-            high = size
+        fit = fits(size)
+        if fit and size >= FARTHEST:
+            return None
+        # Where a bound that was told to be the answer is not, the answer is not just beside it.
+        stride = HOP * stride if (fit and told <= low) or (not fit and high is not None and told == high - 1) else 1
+        low, high = (size, high) if fit else (low, size)
         misses = 0 if high is not None and 2 * (high - low) <= before else misses + 1
     return Found(low, high)
 
@@ -109,16 +112,30 @@ def _told(samples: Mapping[int, Sample | None], limit: int, low: int, high: int 
     """The largest size that keeps to the limit as far as polynomials tell; None where there is nothing to go by."""
     known = {size: sample for size, sample in samples.items() if sample is not None}
     alike = [size for size, sample in known.items() if len(sample.curve) == len(known[low].curve)]
-    # Runs of other operators share no curve with these: without two that do, only the peaks are left.
-    longer = len(alike) < 2
-    sizes = sorted(known if longer else alike, key=lambda size: abs(size - low))[:NEAREST]
-    if len(sizes) < 2:
+    if len(known) < 2:
         return None
-    curves = [(known[size].peak_bytes,) if longer else known[size].curve for size in sizes]
-    places = set(zip(*curves, strict=True))
     end = FARTHEST if high is None else high - 1
-    if longer:
-        end = min(end, HOP * low)
+    if len(alike) < 2:  # runs of other operators, which share no curve with these: only the peaks are left
+        sizes = _nearest(known, low)
+        return _within_all(sizes, [(known[size].peak_bytes,) for size in sizes], limit, low, min(end, HOP * low))
+    sizes = _nearest(alike, low)
+    curves = [known[size].curve for size in sizes]
+    told = _within_all(sizes, curves, limit, low, end)
+    near = min(alike, key=lambda size: max(size, told) / min(size, told))
+    highest = max(known[near].curve, default=0)
+    if highest == known[near].peak_bytes or max(near, told) > HOP * min(near, told):
+        return told
+    # What an allocator loses at a size, it loses at others nearby too.
+    return _within_all(sizes, curves, limit * highest // known[near].peak_bytes, low, end)
+
+
+def _nearest(sizes: Iterable[int], low: int) -> list[int]:
+    return sorted(sizes, key=lambda size: abs(size - low))[:NEAREST]
+
+
+def _within_all(sizes: Sequence[int], curves: Sequence[Sequence[int]], limit: int, low: int, end: int) -> int:
+    """The largest size from `low` to `end` at which every place of the curves is within the limit."""
+    places = set(zip(*curves, strict=True))
     while end > low:
         at = weights(sizes, end)
         heights = max(places, key=at.near)

@@ -9,7 +9,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from opcost.core.graph import Graph, Op
-from opcost.core.memory import PARTS, Holder, Memory, Part, packed
+from opcost.core.memory import PARTS, Holder, Lives, Memory, Part, packed
 from opcost.core.report import Row
 
 LONG_RUN = 100_000
@@ -61,7 +61,28 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
         return follow(graph, sizes, held, born, _gone(graph))
     blocks = {storage: -(-size // on.block) * on.block for storage, size in sizes.items()}
     workspaces = [on.workspace(row) if row.op.repeat else 0 for row in rows]
-    return replace(follow(graph, blocks, held, born, _gone(graph), workspaces), device=on.name)
+    gone = _gone(graph)
+    found = follow(graph, blocks, held, born, gone, workspaces)
+    return replace(found, device=on.name, lives=_lives(graph, blocks, born, gone, workspaces))
+
+
+def _lives(
+    graph: Graph, sizes: Mapping[int, int], born: Sequence[int], gone: Sequence[int], workspaces: Sequence[int]
+) -> Lives:
+    """What an allocator is asked for, in the order of the operators."""
+    made = sorted((step, storage) for storage, step in enumerate(born) if step != NEVER and sizes[storage])
+    inputs = {graph.values[i].storage for i in graph.inputs}
+    made_here = {storage for _, storage in made}
+    return Lives(
+        lasting=[
+            size for storage, size in sizes.items() if storage not in inputs and storage not in made_here and size
+        ],
+        inputs=[sizes[storage] for storage in sorted(inputs)],
+        births=[step for step, _ in made],
+        deaths=[max(gone[storage], step + 1) for step, storage in made],
+        sizes=[sizes[storage] for _, storage in made],
+        workspaces=workspaces,
+    )
 
 
 def _gone(graph: Graph) -> array[int]:

@@ -47,6 +47,7 @@ COMMANDS = {
     "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
     "show": "Print or convert a report that was saved as JSON.",
     "check": "Fail if a model costs more than a budget.",
+    "badge": "Params, MACs and FLOPs in one line, or as a badge.",
     "view": "Anything as a page in a browser: a model, a profile, a checkpoint, a comparison.",
     "analyze": "Where the time of a profile or trace goes.",
     "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",

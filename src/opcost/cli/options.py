@@ -126,8 +126,8 @@ RESERVED = frozenset(
     "cal_activations cal_flops cal_params calibration causal checkpoint cold_l2 columns config convention debug "
     "decode depth device dtype eval exact execution fail_if format help host_only image input layout limit "
     "load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_bytes max_flops "
-    "max_latency max_macs max_param_bytes max_params max_peak_bytes memory merge no_merge no_real optimizer "
-    "output port precision prefill profile_host quantity quiet real repeat save_baseline seconds serve set sort "
+    "max_latency max_macs max_param_bytes max_params max_peak_bytes memory merge no_merge no_real optimizer output "
+    "picture port precision prefill profile_host quantity quiet real repeat save_baseline seconds serve set sort "
     "static style tokens top train vary version view warmup width zero_grad".split()
 )
 """Flags of the commands that count or run; no option of a front end or recorder can be called so."""
@@ -208,7 +208,8 @@ class CountChoice:
         str | None,
         parameter(
             metavar="[NAME]",
-            help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named.",
+            help="Add the backward pass and one step of an optimizer of torch.optim, of sgd if none is named; adamw8bit and "
+            "its like keep their state in eight bits.",
         ),
     ] = None
     precision: Annotated[
@@ -261,6 +262,10 @@ class ShowChoice:
             help="table, text, arch, memory, json, csv, md, or a plug-in's view.",
         ),
     ] = "table"
+    picture: Annotated[
+        Literal["treemap", "memory", "roofline"] | None,
+        parameter(help="What an .svg file shows: modules by MACs (usual), memory over the execution, or a roofline."),
+    ] = None
     memory: Annotated[
         bool, parameter(negative="", help="What the peak of memory is made of, and who holds it: --view memory.")
     ] = False

@@ -27,6 +27,8 @@ def check_choice(choice: ShowChoice) -> None:
         check_options(view, _wanted(choice))
     for path in choice.output:
         check_file(path, VIEWS)
+    if choice.picture is not None and not any("picture" in option_names(view) for view in _drawing(choice)):
+        raise InputError("--picture is for an .svg file, and none is named", hint="-o FILE.svg")
 
 
 def check_file(path: Path, group: str) -> None:
@@ -37,16 +39,24 @@ def check_file(path: Path, group: str) -> None:
     check_writable(path)
 
 
+def _drawing(choice: ShowChoice) -> list[Any]:
+    """The views of the files, and the one that is printed."""
+    return [load(VIEWS, _view(choice)), *(view_for_suffix(str(path)) for path in choice.output)]
+
+
 def show(report: Report, choice: ShowChoice) -> None:
     """Write the files, then print the view unless all was wanted quietly in files."""
     wanted = _wanted(choice)
+    drawn: dict[str, Any] = {} if choice.picture is None else {"picture": choice.picture}
     for path in choice.output:
-        save(report, path, wanted)
+        save(report, path, wanted | drawn)
     printed = not (choice.quiet and choice.output)
     if printed:
         view = load(VIEWS, _view(choice))
         if "color" in option_names(view) and wants_color(sys.stdout):
             wanted["color"] = True
+        if "picture" in option_names(view):
+            wanted |= drawn
         with answering_for(view, "drawing the report"):
             text = view.render(report, **wanted)
         put(text, _view(choice))

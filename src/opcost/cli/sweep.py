@@ -16,6 +16,7 @@ from opcost.cli.saying import warn
 from opcost.cli.tables import TableChoice, check_tables, show_tables
 from opcost.core.progress import working
 from opcost.core.sweep import Point, Sweep
+from opcost.frontends.varying import parse_variables
 
 SWEEPING = Group("What varies", sort_key=0)
 
@@ -63,7 +64,7 @@ def sweep(
 
     choice, shown = choice or CountChoice(), shown or TableChoice()
     check_tables(shown)
-    axes = sizing.variables_of(vary)
+    axes = parse_variables(vary)
     done: list[Point] = []
     points = prod(map(len, axes.values()))
     doing = f"sweeping {source}"

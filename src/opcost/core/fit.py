@@ -14,10 +14,11 @@ from opcost.core.units import format_bytes
 
 
 class Counted(NamedTuple):
-    """A size that was counted; the peak is None where the model does not run at it."""
+    """A size that was tried; the peak is None where the model does not run at it."""
 
     size: int
     peak_bytes: int | None
+    fits: bool
 
 
 class Advice(NamedTuple):
@@ -42,7 +43,11 @@ class Fit(Shown):
     peak_bytes: int
     """At the largest size."""
     next_peak_bytes: int | None
-    """At the next one, which is above the limit; None where the model does not run at it."""
+    """At the next one; None where the model does not run at it. Without a device it is above the limit."""
+    reserved_bytes: int | None = None
+    """Of a device: the least of its memory with which PyTorch's allocator holds the largest size, nearly; within the limit."""
+    next_reserved_bytes: int | None = None
+    """The same of the next one, above the limit."""
     limit_bytes: int
     device: str = ""
     """The device as whose allocator and kernels memory is told; empty: tensors alone, to the byte."""

@@ -45,6 +45,25 @@ class Lifetimes:
         return brief_record(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Tensors that come and go in a pass or step, in the order in which they come, and what is there beside them."""
+
+    lasting: Sequence[int]
+    """Bytes of each that is there throughout, but for inputs."""
+    inputs: Sequence[int]
+    births: Sequence[int]
+    """The operator that makes each."""
+    deaths: Sequence[int]
+    """The operator before which it is gone."""
+    sizes: Sequence[int]
+    workspaces: Sequence[int]
+    """What each operator takes for itself."""
+
+    def __repr__(self) -> str:
+        return f"Lives({len(self.sizes):,} tensors, {len(self.workspaces):,} operators)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """What a module holds at the peak, by what its own operators made."""
@@ -76,6 +95,8 @@ class Memory:
     """What is held during each operator."""
     layers: Mapping[Part, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
     """What of the curve is of parts that come and go; only where the run is at hand and not long. A file does not keep it."""
+    lives: Lives | None = field(default=None, repr=False, compare=False)
+    """Of a device, and not saved: what its allocator is asked for."""
 
     def __repr__(self) -> str:
         on = f"as on {self.device}" if self.device else ""

@@ -39,7 +39,7 @@ OWN: dict[str, dict[str, str]] = {
     VIEWS: {
         **{
             name: f"opcost.views.{name}:REPORT"
-            for name in ("table", "arch", "json", "csv", "html", "tensorboard", "notebook", "columns")
+            for name in ("table", "arch", "json", "csv", "html", "svg", "tensorboard", "notebook", "columns")
         },
         "text": "opcost.views.table:TEXT",
         "memory": "opcost.views.table:MEMORY",

@@ -201,7 +201,7 @@ class CountOptions:
     """Whether inputs that were given are of that type too, or autocast is at work."""
     backward: bool = False
     optimizer: Any = None
-    """True for SGD, the name of a class in `torch.optim`, or a function of the parameters that makes one."""
+    """True for SGD, the name of a class in `torch.optim` (or `AdamW8bit`), or a function of the parameters that makes one."""
     step: Step = field(default_factory=Step)
     real: bool | None = None
     """Run the model on its own weights instead of without data; None: where it asks for values that only they could tell."""

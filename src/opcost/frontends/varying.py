@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import TensorSpec
+from opcost.core.progression import check_sizes, parse_sizes
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.input_data import InputArray
 from opcost.frontends.inputs import PLACES, is_shape, spelled_out
@@ -22,6 +23,7 @@ Named: TypeAlias = "Sequence[tuple[str, TensorSpec]]"
 OPTIONS = (*Sizes._fields, *Text._fields[:4])
 """Sizes that a count has an option for."""
 GRAMMAR = f"write one of {', '.join(OPTIONS)}, or NAME=DIMENSION of an input, several with commas: x=2,x=3"
+MOST_VARIABLES = 2
 _PLACE = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(-?\d{1,2})\s*")
 
 
@@ -43,6 +45,31 @@ def parse_vary(text: str) -> tuple[Place, ...]:
     if len(places) != len(found):
         raise InputError(f"{shortened(repr(text))} does not say what varies", hint=GRAMMAR)
     return places
+
+
+def parse_variables(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """What varies, with its sizes, from any of the forms in which it is said."""
+    if isinstance(vary, Mapping):
+        pairs = list(vary.items())
+    else:
+        pairs = [
+            (name, sizes)
+            for name, _, sizes in (text.rpartition("=") for text in ([vary] if isinstance(vary, str) else vary))
+        ]
+    found: dict[str, tuple[int, ...]] = {}
+    for name, sizes in pairs:
+        if not name:
+            raise InputError(f"{sizes!r} does not say what varies", hint="batch=1,2,4..256, or input_ids=1=128..8192")
+        if name in found:
+            raise InputError(f"{name} varies twice")
+        parse_vary(name)
+        found[name] = parse_sizes(sizes) if isinstance(sizes, str) else check_sizes(tuple(sizes), sizes)
+    if not 0 < len(found) <= MOST_VARIABLES:
+        raise InputError(
+            f"{len(found)} sizes vary, and one or two can",
+            hint='vary={"batch": "1..64"} (on the command line --vary batch=1..64)',
+        )
+    return found
 
 
 class Varied:

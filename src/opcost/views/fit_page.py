@@ -31,16 +31,25 @@ def fit_page(fit: Fit, options: ComparisonOptions) -> Page:
 
 
 def _answer(fit: Fit) -> Listing:
-    sizes = (("largest", fit.largest, fit.peak_bytes), ("next", fit.largest + 1, fit.next_peak_bytes))
+    sizes = (
+        ("largest", fit.largest, fit.peak_bytes, fit.reserved_bytes),
+        ("next", fit.largest + 1, fit.next_peak_bytes, fit.next_reserved_bytes),
+    )
+    tried = "tried" if any(each.peak_bytes is None for each in fit.counted) else "counted"
     return listed(
         [
             plain_column("which", "", of=lambda line: line[0]),
             plain_column("size", fit.vary, unit="number", of=lambda line: line[1]),
             plain_column("peak", "peak memory", unit="number", of=lambda line: _bytes(line[2])),
-            plain_column("left", "left of the limit", unit="number", of=lambda line: _left(fit, line[2])),
+            *(
+                [plain_column("reserved", "reserved for it", unit="number", of=lambda line: _bytes(line[3], ""))]
+                if fit.reserved_bytes is not None
+                else []
+            ),
+            plain_column("left", "left of the limit", unit="number", of=lambda line: _left(fit, line[3] or line[2])),
         ],
         sizes,
-        remarks=(f"{len(fit.counted)} sizes were counted: {', '.join(f'{each.size:,}' for each in fit.counted)}",),
+        remarks=(f"{len(fit.counted)} sizes were {tried}: {', '.join(f'{each.size:,}' for each in fit.counted)}",),
     )
 
 
@@ -56,8 +65,8 @@ def _advice(fit: Fit) -> Listing:
     )
 
 
-def _bytes(peak: int | None) -> Value:
-    return "does not run" if peak is None else Amount(peak, "bytes")
+def _bytes(peak: int | None, missing: str = "does not run") -> Value:
+    return missing if peak is None else Amount(peak, "bytes")
 
 
 def _left(fit: Fit, peak: int | None) -> Value:
@@ -78,8 +87,8 @@ def fit_records(fit: Fit) -> Listing:
 
 
 def _records(fit: Fit) -> Iterator[tuple[str, int, int | None, str]]:
-    for size, peak in fit.counted:
-        yield fit.vary, size, peak, "yes" if peak is not None and peak <= fit.limit_bytes else "no"
+    for size, peak, fits in fit.counted:
+        yield fit.vary, size, peak, "yes" if fits else "no"
     for advice in fit.advice:
         yield f"{fit.vary} with {advice.option}={advice.value}", advice.largest, advice.peak_bytes, "yes"
 
@@ -93,6 +102,8 @@ def fit_data(fit: Fit) -> dict[str, Any]:
         "largest": fit.largest,
         "peak_bytes": fit.peak_bytes,
         "next_peak_bytes": fit.next_peak_bytes,
+        "reserved_bytes": fit.reserved_bytes,
+        "next_reserved_bytes": fit.next_reserved_bytes,
         "limit_bytes": fit.limit_bytes,
         "device": fit.device,
         "asked": dict(fit.asked),

@@ -21,7 +21,15 @@ ROWS = [
     Row("bitsandbytes::optimizer_update_32bit", {"optimizer_name": "momentum", "g": x(P), "p": x(P), "state1": x(P),
         "state2": None}, (),
         "elementwise", {"fn": "momentum_step", "elements": P}, "g p state1", "p state1"),
-    Row("bitsandbytes::optimizer_update_32bit", {"optimizer_name": "lion", "g": x(P), "p": x(P)}, (), "unknown", {}),
+    Row("bitsandbytes::optimizer_update_32bit", {"optimizer_name": "lamb", "g": x(P), "p": x(P)}, (), "unknown", {}),
+    Row("bitsandbytes::optimizer_update_8bit_blockwise", {"optimizer_name": "lion", "g": x(P), "p": x(P), "state1": x(P),
+        "state2": None, "qmap1": x(Q), "qmap2": None, "absmax1": x(R), "absmax2": None, "weight_decay": 0.1}, (),
+        "elementwise", {"fn": "lion_step", "elements": P}, "g p state1 absmax1 qmap1", "p state1 absmax1"),
+    *(Row("opcost::optimizer_update_8bit_blockwise", {"optimizer_name": name, "g": x(P), "p": x(P), "state1": x(P),
+          "state2": x(P), "qmap1": x(Q), "qmap2": x(Q), "absmax1": x(R), "absmax2": x(R), "weight_decay": decay}, (),
+          "elementwise", {"fn": fn, "elements": P}, "g p state1 state2 absmax1 absmax2 qmap1 qmap2",
+          "p state1 state2 absmax1 absmax2")
+      for name, decay, fn in (("adam", 0.0, "adam_step"), ("adam", 0.01, "adamw_step"), ("rmsprop", 0.0, "rmsprop_step"))),
     *(Row(f"torchao::{name}", {"input": x(P, Q), "weight": x(R), "bias": None, "input_scale": x(P), "weight_scale": x(R)}, (x(P,
         S),),
           "matmul", {"depth": depth}, "input weight input_scale weight_scale")

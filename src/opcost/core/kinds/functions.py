@@ -22,7 +22,7 @@ COMPOSITE = tuple(
     abs_grad asinh_grad atanh_grad relu_grad threshold_grad hardtanh_grad hardshrink_grad softshrink_grad leaky_relu_grad
     rrelu_grad prelu_grad elu_grad logit_grad sigmoid_grad tanh_grad silu_grad glu_grad gelu_grad gelu_tanh_grad softplus_grad
     mish_grad logsigmoid_grad hardsigmoid_grad hardswish_grad dropout_grad fake_quantize_grad
-    sgd_step momentum_step adagrad_step adam_step adamw_step
+    sgd_step momentum_step adagrad_step rmsprop_step lion_step adam_step adamw_step
     """.split()
 )
 """Functions of each element that are made of several operations."""

@@ -42,17 +42,26 @@ def _quantize(call: Call) -> Translation:
     return Translation("quantize", {"elements": call["A"].numel()})
 
 
-_STEPS = {"adam": "adam_step", "momentum": "momentum_step", "adagrad": "adagrad_step"}
+_STEPS = {
+    "adam": "adam_step", "momentum": "momentum_step", "adagrad": "adagrad_step", "lion": "lion_step", "rmsprop": "rmsprop_step",
+}  # fmt: skip
+_KEPT = ("state1", "state2", "absmax1", "absmax2")
 
 
-@on("bitsandbytes::optimizer_update_32bit", "bitsandbytes::optimizer_update_8bit_blockwise")
+@on(
+    "bitsandbytes::optimizer_update_32bit", "bitsandbytes::optimizer_update_8bit_blockwise",
+    "opcost::optimizer_update_32bit", "opcost::optimizer_update_8bit_blockwise",
+)  # fmt: skip
 def _update(call: Call) -> Translation:
+    """The arithmetic of the step; that numbers of eight bits are looked up and found again is left out."""
     fn = _STEPS.get(call["optimizer_name"])
     if fn is None:
         return Translation("unknown", {})
+    if fn == "adam_step" and call.get("weight_decay"):
+        fn = "adamw_step"
     attrs: dict[str, Attr] = {"fn": fn, "elements": call["p"].numel()}
     return Translation(
-        "elementwise", attrs, call.tensors("g", "p", "state1", "state2"), call.tensors("p", "state1", "state2")
+        "elementwise", attrs, call.tensors("g", "p", *_KEPT, "qmap1", "qmap2"), call.tensors("p", *_KEPT)
     )
 
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import torch
@@ -15,13 +14,14 @@ from torch import nn
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
 from opcost.core.progress import sharing, working
-from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
+from opcost.errors import DataDependent, ForwardError, InputError
 from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
 from opcost.frontends.torch.models.inputs import Inputs, as_dtype, in_type, make_inputs
 from opcost.frontends.torch.models.lazy import countable
+from opcost.frontends.torch.models.optimizers import optimizer_of
 from opcost.frontends.torch.models.read import told_of_guess
 from opcost.frontends.torch.models.recognise import is_exported
 from opcost.frontends.torch.models.retype import retyped
@@ -112,7 +112,7 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
     lower, like = as_dtype(options.precision.autocast), options.precision.like or device.type
     wanted = RunOptions(
         backward=options.trains,
-        optimizer=_optimizer(options.optimizer, together=options.as_on_gpu),
+        optimizer=optimizer_of(options.optimizer, together=options.as_on_gpu),
         autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
         step=options.step,
     )
@@ -211,19 +211,3 @@ def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
     finally:
         for module, training in flags:
             module.training = training
-
-
-def _optimizer(wanted: Any, *, together: bool) -> Callable[[list[torch.Tensor]], Any] | None:
-    if wanted is None or wanted is False:
-        return None
-    if callable(wanted):
-        return wanted  # type: ignore[no-any-return]
-    name = "SGD" if wanted is True else str(wanted)
-    known = {cls.lower(): cls for cls in torch.optim.__dict__ if isinstance(torch.optim.__dict__[cls], type)}
-    known.pop("optimizer", None)
-    if name.lower() not in known:
-        raise UnknownName("optimizer", name, known.values())
-    made: Callable[..., Any] = getattr(torch.optim, known[name.lower()])
-    if together and "foreach" in signature(made).parameters:
-        return partial(made, foreach=True)
-    return made

@@ -9,11 +9,12 @@ from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import DEVICES
 from opcost.core.graph import Phase
 from opcost.core.harmless import printable
-from opcost.core.memory import PARTS, Memory, Part
+from opcost.core.memory import Memory
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report, Row, Stats
 from opcost.version import __version__
 from opcost.views.html.columns import Told, numbers_of, shapes_of, words_of
+from opcost.views.memory_layers import layers_of
 from opcost.views.memory_page import HOW
 from opcost.views.report_summary import heading_of, summarize
 from opcost.views.summary import Section, Summary
@@ -23,8 +24,6 @@ MOST_OPERATORS = 200_000
 MOST_IN_GRAPH = 50_000
 """Operators of a graph that can still be laid out in a browser."""
 HOLDERS = 20
-STANDING: tuple[Part, ...] = ("weights", "inputs", "optimizer")
-"""What is held from the first operator to the last."""
 _SIZES: dict[str, Callable[[Stats], int]] = {
     "params": lambda stats: stats.params,
     "macs": lambda stats: stats.macs,
@@ -219,7 +218,7 @@ def memory_of(report: Report) -> Told | None:
         "at": memory.at * steps // count,
         "count": count,
         "curve": curve,
-        "layers": _layers(memory) if steps == count else None,
+        "layers": _layers(memory) if steps == count else [{"name": "all", "curve": curve}],
         "parts": dict(memory.parts),
         "holders": [(printable(held.module), held.bytes, held.tensors) for held in memory.holders[:HOLDERS]],
         "phases": list(phases.items()),
@@ -227,16 +226,9 @@ def memory_of(report: Report) -> Told | None:
     }
 
 
-def _layers(memory: Memory) -> list[Told] | None:
-    """The curve by what holds it, from what is there throughout to what comes and goes; None where only the peak is known."""
-    if not memory.layers:
-        return None
-    standing = {part: memory.parts[part] for part in STANDING if memory.parts.get(part)}
-    passing: dict[Part, Sequence[int]] = {part: memory.layers[part] for part in PARTS if part in memory.layers}
-    base = sum(standing.values())
-    rest = [whole - base - sum(held) for whole, *held in zip(memory.curve, *passing.values(), strict=True)]
-    if any(rest):
-        passing["workspace"] = rest
+def _layers(memory: Memory) -> list[Told]:
+    """The curve by what holds it, from what is there throughout to what comes and goes."""
+    standing, passing = layers_of(memory)
     return [
         *({"name": part, "constant": size} for part, size in standing.items()),
         *({"name": part, "curve": list(curve)} for part, curve in passing.items()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -18,13 +19,19 @@ _LATENT, _PICTURE = 64, 256
 _FRAMES = (17, 16)
 """Of a video: most autoencoders want one more than a multiple of how many they make one of, the others a multiple."""
 _SAMPLES = 65_536
-_CONDITION = 8
-"""How many points of a picture become one of what is denoised."""
+_AUDIO = 126
+"""Steps of a sound that goes with a video: five seconds of it."""
 _WIDTHS_OF_TEXT = (
     "encoder_hid_dim", "caption_channels", "text_embed_dim", "text_dim", "cap_feat_dim", "cross_attention_input_dim",
-    "in_text_dim", "context_in_dim", "joint_attention_dim", "cross_attention_dim", "embedding_dim",
+    "in_text_dim", "text_in_dim", "text_hidden_dim", "context_in_dim", "joint_attention_dim", "cross_attention_dim",
+    "embedding_dim",
 )  # fmt: skip
 """Entries of the configuration that say how many numbers a token has, the more exact first."""
+
+
+_TIMES = frozenset({"timestep", "timesteps", "t"})
+"""Who is told the time denoises."""
+_TEXT_PARTS = ("text", "txt", "caption", "context", "cond")
 
 
 class _Form(NamedTuple):
@@ -45,22 +52,36 @@ def diffusers(model: nn.Module, maker: Maker) -> Guess | None:
     first, *others = (_told(model, maker, main, names, form) for form in _forms(model, maker))
     if "timestep" in first:  # some compute in the element type in which they are told the time
         others += [{**kwargs, "timestep": maker.floats()} for kwargs in (first, *others)]
+    others += [changed for kwargs in (first, *others) for changed in _of_frames(kwargs, main, maker)]
     return Guess((), first, "its configuration", tuple(Other(kwargs) for kwargs in others))
 
 
 def _told(model: nn.Module, maker: Maker, main: str, names: list[str], form: _Form) -> dict[str, Any]:
     asked = _Asked(model, _config(model), maker, form)
     kwargs: dict[str, Any] = {main: maker.floats(*form.shape)}
+    if "cap_feats" in names:  # one for each of the batch, as a video of one frame
+        kwargs[main] = [maker.empty(asked.config["in_channels"], *form.grid) for _ in range(maker.batch)]
     must = needed(model)
     for name in names:
         make = _MAKERS.get(name)
-        wanted = name != main and (name in must or not name.endswith("_mask"))
+        wanted = name != main and (name in must or name == "text_embedding_mask" or not name.endswith("_mask"))
         if wanted and make is not None and (made := make(asked)) is not None:
             kwargs[name] = made
     for name in must:
         if name not in kwargs:
             raise cannot(model, name)
     return kwargs
+
+
+def _of_frames(kwargs: dict[str, Any], main: str, maker: Maker) -> Iterator[dict[str, Any]]:
+    """What is told of a video, once for each of its frames: the text, or the time."""
+    video, text = kwargs[main], kwargs.get("encoder_hidden_states")
+    if not isinstance(video, torch.Tensor) or video.dim() != 5:
+        return
+    if isinstance(text, torch.Tensor):
+        yield {**kwargs, "encoder_hidden_states": text.repeat_interleave(video.shape[2], 0)}
+    if "r_timestep" in kwargs:
+        yield {**kwargs, **{name: maker.floats(video.shape[1]) for name in ("timestep", "r_timestep")}}
 
 
 # -- what is denoised or encoded ---------------------------------------------------------------------------------------
@@ -77,7 +98,8 @@ def _forms(model: nn.Module, maker: Maker) -> Iterator[_Form]:
     height, width = _size(model, maker)
     if isinstance(layer, nn.Conv1d):
         size = config.get("sample_size")
-        yield _Form((layer.in_channels, size if isinstance(size, int) else _SAMPLES), (1, 1, 1))
+        tracks = config.get("audio_channels") or layer.in_channels
+        yield _Form((tracks, size if isinstance(size, int) else _SAMPLES), (1, 1, 1))
         return
     said = next((config[name] for name in ("num_frames", "sample_frames", "video_length") if config.get(name)), None)
     if said is not None and (
@@ -86,6 +108,8 @@ def _forms(model: nn.Module, maker: Maker) -> Iterator[_Form]:
         said = (said - 1) // ratio + 1
     frames = (said,) if said is not None else _FRAMES
     image = _Form((channels, height, width), (1, height, width))
+    if "in_visual_dim" in config:
+        yield _Form((frames[0], height, width, config["in_visual_dim"]), (frames[0], height, width))
     videos = [_Form((channels, count, height, width), (count, height, width)) for count in frames]
     turned = [_Form((count, channels, height, width), (count, height, width)) for count in frames]
     if isinstance(layer, nn.Linear):
@@ -95,6 +119,9 @@ def _forms(model: nn.Module, maker: Maker) -> Iterator[_Form]:
         yield from (*videos, *turned, image)
     else:
         yield from (image, *videos, *turned)
+    made = config.get("out_channels")
+    if _TIMES.isdisjoint(arguments(model)) and isinstance(made, int) and made != channels:  # it is made again as it was
+        yield from (_Form((made, *form.shape[1:]), form.grid) for form in (image, *videos) if form.shape[0] == channels)
 
 
 def _reader(model: nn.Module, channels: int | None) -> nn.Module | None:
@@ -113,7 +140,7 @@ def _size(model: nn.Module, maker: Maker) -> tuple[int, int]:
     if isinstance(size, (list, tuple)):
         size = size[0] if len(size) == 1 else tuple(size[-2:])
     if not isinstance(size, int) and not all(size):
-        size = _LATENT if "timestep" in arguments(model) else _PICTURE
+        size = _LATENT if not _TIMES.isdisjoint(arguments(model)) else _PICTURE
     return maker.image(size)
 
 
@@ -138,12 +165,54 @@ class _Asked(NamedTuple):
         return None if width is None else self.maker.floats(width)
 
     def text(self) -> torch.Tensor | None:
-        width = self._first(_WIDTHS_OF_TEXT)
-        return None if width is None else self.maker.floats(self.tokens, width)
+        width = self._first(_WIDTHS_OF_TEXT) or self._read_as_text()
+        layers = self._first(("num_text_layers",))
+        if width is None:
+            return None
+        return (
+            self.maker.floats(self.tokens, width) if layers is None else self.maker.floats(self.tokens, layers, width)
+        )
+
+    def another_text(self, entry: str, place: int = 0) -> torch.Tensor | None:
+        """A text that another model has read, in as many numbers as an entry says, or one of its places."""
+        width = self.config.get(entry)
+        width = width[place] if isinstance(width, (list, tuple)) and len(width) > place else width
+        return self.maker.floats(self.tokens, width) if isinstance(width, int) else None
+
+    def texts_of_layers(self, width: int | None, count: int) -> list[torch.Tensor] | None:
+        """A text as each of so many layers of another model hands it on."""
+        return None if width is None else [self.maker.floats(self.tokens, width) for _ in range(count)]
+
+    def _read_as_text(self) -> int | None:
+        """How many numbers the first layer takes that stands in a part named for a text."""
+        for name, module in self.model.named_modules():
+            if isinstance(module, nn.Linear) and any(word in name.partition(".")[0] for word in _TEXT_PARTS):
+                return int(module.in_features)
+        return None
 
     @property
     def tokens(self) -> int:
-        return self.maker.tokens(self._first(("max_text_seq_length", "num_embeddings")) or _TEXT)
+        return self.maker.tokens(self._first(("max_text_seq_length", "num_embeddings", "text_len")) or _TEXT)
+
+    @property
+    def squares(self) -> int:
+        """How many patches what is denoised has."""
+        side = self._first(("patch_size",)) or 1
+        return (self.form.grid[1] // side) * (self.form.grid[2] // side)
+
+    def whole(self) -> torch.Tensor | None:
+        """What is told of the whole text."""
+        return self.of_width("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
+
+    def ranges(self) -> list[torch.Tensor]:
+        """The places of patches along each direction."""
+        sides = self.config.get("patch_size") or (1, 1, 1)
+        return [torch.arange(extent // side) for extent, side in zip(self.form.grid, sides, strict=True)]
+
+    def seen_by_llama(self) -> torch.Tensor | None:
+        """A text as each of the layers that are asked for hands it on, in one tensor."""
+        text, layers = self.another_text("caption_channels", 1), self.config.get("llama_layers")
+        return None if text is None or not layers else text.expand(len(layers), *text.shape)
 
     def _first(self, entries: tuple[str, ...]) -> int | None:
         for entry in entries:
@@ -160,10 +229,12 @@ class _Asked(NamedTuple):
 
     def picture(self) -> torch.Tensor:
         """What a control looks at: a picture, of which what is denoised is a smaller copy, or something just like that."""
-        if not hasattr(self.model, "controlnet_cond_embedding"):
+        reader = getattr(self.model, "controlnet_cond_embedding", None)
+        if reader is None:
             return self.maker.floats(*self.form.shape)
         channels = self._first(("conditioning_channels",)) or 3
-        height, width = (_CONDITION * extent for extent in self.form.grid[1:])
+        smaller = prod(layer.stride[0] for layer in reader.modules() if isinstance(layer, nn.Conv2d))
+        height, width = (smaller * extent for extent in self.form.grid[1:])
         return self.maker.floats(channels, height, width)
 
     def added(self) -> dict[str, Any] | None:
@@ -196,6 +267,22 @@ class _Asked(NamedTuple):
     def guidance(self) -> torch.Tensor | None:
         return self.maker.floats() if self.config.get("guidance_embeds") else None
 
+    def captions(self) -> tuple[int | None, int]:
+        """How wide a text is, and for how many of the batch."""
+        return self._first(("cap_feat_dim",)), self.maker.batch
+
+    def layers(self) -> int:
+        return sum(self._first((name,)) or 0 for name in ("num_layers", "num_single_layers"))
+
+    def sound(self) -> torch.Tensor | None:
+        width = self._first(("audio_in_channels",))
+        return None if width is None else self.maker.floats(_AUDIO, width)
+
+    def control(self) -> torch.Tensor | None:
+        """What guides a video: as many channels of it as an entry says."""
+        channels = self._first(("vace_in_channels",))
+        return None if channels is None else self.maker.floats(channels, *self.form.grid)
+
     def patches(self) -> int:
         return self.form.shape[0]
 
@@ -206,7 +293,36 @@ _MAKERS: dict[str, Callable[[_Asked], Any]] = {
     "encoder_hidden_states": _Asked.text,
     "encoder_attention_mask": lambda asked: asked.maker.integers(asked.tokens, value=1).bool(),
     "encoder_hidden_states_mask": lambda asked: asked.maker.integers(asked.tokens, value=1).bool(),
-    "pooled_projections": lambda asked: asked.of_width("pooled_projection_dim"),
+    "t": lambda asked: asked.maker.floats(),
+    "timesteps": lambda asked: asked.maker.integers(),
+    "text_bth": _Asked.text,
+    "text_lens": lambda asked: asked.maker.integers(value=asked.tokens),
+    "cap_feats": lambda asked: [text[0] for text in asked.texts_of_layers(*asked.captions()) or ()],
+    "encoder_hidden_states_2": lambda asked: asked.another_text("text_embed_2_dim"),
+    "encoder_attention_mask_2": lambda asked: asked.maker.integers(asked.tokens, value=1).bool(),
+    "encoder_hidden_states_t5": lambda asked: (
+        asked.another_text("cross_attention_dim_t5")
+        if "llama_layers" not in asked.config
+        else asked.another_text("caption_channels")
+    ),
+    "encoder_hidden_states_llama3": _Asked.seen_by_llama,
+    "text_encoder_layers": lambda asked: asked.texts_of_layers(asked.config.get("text_encoder_dim"), asked.layers()),
+    "text_embedding_mask": lambda asked: asked.maker.integers(asked.tokens, value=1).bool(),
+    "text_embedding_mask_t5": lambda asked: asked.maker.integers(asked.tokens, value=1).bool(),
+    "image_meta_size": lambda asked: asked.maker.floats(6),
+    "style": lambda asked: asked.maker.integers(),
+    "image_embeds": lambda asked: asked.another_text("image_embed_dim"),
+    "audio_hidden_states": lambda asked: asked.sound(),
+    "audio_encoder_hidden_states": _Asked.text,
+    "audio_num_frames": lambda asked: _AUDIO,
+    "prior_token_id": lambda asked: asked.maker.integers(asked.squares),
+    "prior_token_drop": lambda asked: asked.maker.integers().bool(),
+    "control_hidden_states": lambda asked: asked.control(),
+    "chunk_partition": lambda asked: [asked.form.grid[0]],
+    "visual_rope_pos": _Asked.ranges,
+    "text_rope_pos": lambda asked: torch.arange(asked.tokens),
+    "pooled_embeds": _Asked.whole,
+    "pooled_projections": _Asked.whole,
     "proj_embedding": lambda asked: asked.of_width("embedding_proj_dim", "embedding_dim"),
     "global_hidden_states": lambda asked: (
         asked.maker.floats(1, asked.config["global_states_input_dim"])
@@ -220,6 +336,7 @@ _MAKERS: dict[str, Callable[[_Asked], Any]] = {
     "controlnet_cond": _Asked.picture,
     "img_ids": lambda asked: asked.places(asked.patches()),
     "txt_ids": lambda asked: asked.places(asked.tokens),
+    "position_ids": lambda asked: asked.places(asked.tokens + asked.patches()),
     "img_shapes": lambda asked: [[asked.form.grid]] * asked.maker.batch,
     "original_size": lambda asked: asked.maker.floats(2),
     "target_size": lambda asked: asked.maker.floats(2),

@@ -12,7 +12,7 @@ import torch
 
 from opcost.core.graph import Op
 from opcost.core.memory import Lifetimes
-from opcost.errors import ForwardError
+from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.options import Step
 from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.subclass import parts
@@ -130,10 +130,18 @@ class Training:
             twin = self._rebuilt(weight, lambda part, _: self._recorder.twin(part))
             twin.grad = grad
             stand_ins.append(twin)
-        optimizer = make(stand_ins)
-        optimizer.step()
-        if self._options.step.zero_grad == "zero":
-            optimizer.zero_grad(set_to_none=False)
+        try:
+            optimizer = make(stand_ins)
+            optimizer.step()
+            if self._options.step.zero_grad == "zero":
+                optimizer.zero_grad(set_to_none=False)
+        except OpcostError:
+            raise
+        except Exception as exc:
+            raise ForwardError(
+                f"the optimizer raised {type(exc).__name__}: {exc}",
+                hint="name another one, or give a function that makes one of those parameters that it can take",
+            ) from exc
         self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
 
     def _storages(self, tree: Any) -> frozenset[int]:

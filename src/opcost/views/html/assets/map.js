@@ -10,6 +10,7 @@ import { setState, state, whenChanged } from "./state.js";
 
 const LETTER = 6.3;
 const LEVEL = 22;
+const MOSTLY = 0.8;
 
 export function mapPanel() {
   const sized = tree.quantities.filter((quantity) => quantity.name !== tree.partial && tree.total[quantity.name][0] > 0);
@@ -32,6 +33,18 @@ export function mapPanel() {
 
   let areas = [];
 
+  // Colours tell types; where nearly all is of one type, they tell the parts below the root.
+  function coloured(own, whole) {
+    const sums = new Map();
+    types.forEach((type, node) => sums.set(type, (sums.get(type) ?? 0) + own[node]));
+    if (Math.max(...sums.values()) < MOSTLY * whole) return types;
+    return types.map((_, node) => {
+      let at = node;
+      while (at && tree.parent[at]) at = tree.parent[at];
+      return at ? tree.name(at) : "";
+    });
+  }
+
   function show() {
     if (!frame.offsetParent || !usual) return;
     const quantity = quantityOf(chosen());
@@ -46,11 +59,12 @@ export function mapPanel() {
     const space = Math.max(220, frame.clientHeight);
     areas = state.shape === "icicle" ? icicleAreas(shape, top, width, LEVEL) : treemapAreas(shape, top, width, space);
     const height = state.shape === "icicle" ? Math.max(space, (Math.max(0, ...areas.map((area) => area.depth)) + 1) * LEVEL) : space;
-    const colours = coloursOf(types, (node) => own[node]);
+    const keys = coloured(own, total[0]);
+    const colours = coloursOf(keys, (node) => own[node]);
     const at = chosenNode();
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("height", height);
-    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, colours, at, quantity)));
+    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, keys, colours, at, quantity)));
     legend.replaceChildren(
       ...[...colours].map(([type, colour]) => key(type, colour)), key("other", GREY),
       make("span", { class: "faint", text: `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all` }),
@@ -59,13 +73,13 @@ export function mapPanel() {
       make("button", { type: "button", class: "plain", text: tree.name(node), "aria-current": node === top ? "true" : null, on: { click: () => zoom(node) } })));
   }
 
-  function areaShape(area, place, colours, at, quantity) {
+  function areaShape(area, place, keys, colours, at, quantity) {
     const inner = !area.leaf && state.shape !== "icicle";
     const share = tree.total[quantity.name][area.node] / tree.total[quantity.name][0];
     const group = draw("g", { class: `area${inner ? " inner" : ""}${at >= 0 && area.node === at ? " chosen" : ""}`, "data-place": place });
     group.append(draw("rect", {
       x: area.x + 0.5, y: area.y + 0.5, width: Math.max(0.3, area.w - 1), height: Math.max(0.3, area.h - 1),
-      fill: inner ? "var(--raised)" : (colours.get(types[area.node]) ?? GREY),
+      fill: inner ? "var(--raised)" : (colours.get(keys[area.node]) ?? GREY),
     }));
     const room = Math.floor((area.w - 8) / LETTER);
     if (room >= 3 && area.h >= 13) {

@@ -11,7 +11,7 @@ import { state, whenChanged } from "./state.js";
 const PAD = { left: 74, right: 12, top: 22, bottom: 30 };
 const LAYERS = [
   ["weights", "#0072b2"], ["inputs", "#56b4e9"], ["optimizer", "#cc79a7"], ["gradients", "#d55e00"], ["saved", "#e69f00"],
-  ["outputs", "#b8a800"], ["temporary", "#009e73"], ["workspace", "#8a929c"], ["added", "#e69f00"],
+  ["outputs", "#b8a800"], ["temporary", "#009e73"], ["workspace", "#8a929c"], ["added", "#e69f00"], ["all", "#0072b2"],
 ];
 const COLOUR = new Map(LAYERS);
 
@@ -94,13 +94,8 @@ export function memoryPanel() {
 }
 
 function layersOf(memory) {
-  if (memory.layers) return memory.layers.map((layer) => ({ ...layer, title: layer.name, at: (step) => layer.constant ?? layer.curve[step] }));
-  const base = Object.entries(memory.parts).filter(([name]) => ["weights", "inputs", "optimizer"].includes(name));
-  const known = base.reduce((sum, [, size]) => sum + size, 0);
-  return [
-    ...base.map(([name, size]) => ({ name, title: `${name}, throughout`, at: () => size })),
-    { name: "added", title: "added by the pass", at: (step) => Math.max(0, memory.curve[step] - known) },
-  ];
+  const titles = { added: "added by the pass", all: "all that is held" };
+  return memory.layers.map((layer) => ({ ...layer, title: titles[layer.name] ?? layer.name, at: (step) => layer.constant ?? layer.curve[step] }));
 }
 
 function phaseMarks(x, height) {

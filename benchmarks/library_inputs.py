@@ -1,0 +1,204 @@
+"""Count every model type of transformers, or every model class of diffusers, with no inputs given, and say what came of it.
+
+    python benchmarks/library_inputs.py {transformers,diffusers} [--only SUBSTRING] [--jobs N] [--limit SECONDS] [--to FILE]
+
+Nothing is downloaded: a model is made from the library's own default configuration, without weights and with few layers, or
+with all if it cannot be counted so. A default configuration is not one that anybody trained: some have parts that do not fit
+together (`settle` repairs what it knows of) or lack what the model needs.
+Prints how many models were counted and on what, and why the others were not; `--to` writes one JSON row a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+LAYERS = 2
+DEPTHS = (
+    "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
+    "num_decoder_layers", "decoder_num_layers", "depth",
+)  # fmt: skip
+TASKS = (
+    "FOR_MULTIMODAL_LM_", "FOR_IMAGE_TEXT_TO_TEXT_", "FOR_SPEECH_SEQ_2_SEQ_", "FOR_SEQ_TO_SEQ_CAUSAL_LM_", "FOR_CAUSAL_LM_",
+    "",
+)  # fmt: skip
+"""Of the classes of one model type, that of the first of these tasks is counted."""
+CAUSES = {
+    "was not guessed": r"cannot be guessed|nothing was given",
+    "most parameters unread": r"unread, most of them",
+    "asks for values of its weights": r"depends on values",
+    "took too long": r"took more than",
+    "has no forward": r"missing the required \"forward\"",
+    "library not installed": r"library but it was not found|requires the",
+}
+"""What is said of a failure, by what its message says; any other was raised by the model itself on what it was given."""
+
+
+def transformers_classes() -> list[str]:
+    """One class for each model type that has a model."""
+    from transformers.models.auto import modeling_auto
+
+    tables = [getattr(modeling_auto, f"MODEL_{task}MAPPING_NAMES") for task in TASKS]
+    found = set()
+    for model_type in modeling_auto.CONFIG_MAPPING_NAMES:
+        named = next((table[model_type] for table in tables if model_type in table), None)
+        if named is not None:
+            found.add(named if isinstance(named, str) else named[0])
+    return sorted(found)
+
+
+def diffusers_classes() -> list[str]:
+    """The classes of models."""
+    import diffusers
+    from torch import nn
+
+    found = {name: getattr(diffusers, name, None) for name in dir(diffusers)}
+    return sorted(name for name, cls in found.items() if isinstance(cls, type) and issubclass(cls, nn.Module))
+
+
+def shrink(config: Any) -> None:
+    """Few layers, but one of each type."""
+    types = getattr(config, "layer_types", None)
+    least = max([LAYERS, *(types.index(each) + 1 for each in set(types or ()))])
+    for name in DEPTHS:
+        if isinstance(depth := getattr(config, name, None), int) and depth > least:
+            setattr(config, name, least)
+    if types:
+        config.layer_types = types[:least]
+    for part in parts(config):
+        shrink(part)
+
+
+def settle(config: Any) -> None:
+    """What a part that reads images or sound hands over is as wide as what the text takes."""
+    width = getattr(config.get_text_config(), "hidden_size", None)
+    for part in parts(config):
+        names = ["out_hidden_size", "text_hidden_size", *(["hidden_size"] if hasattr(part, "embed_dim") else [])]
+        for name in names:
+            if width is not None and isinstance(getattr(part, name, None), int):
+                setattr(part, name, width)
+
+
+def parts(config: Any) -> Iterator[Any]:
+    """The configurations inside of one."""
+    return (part for part in vars(config).values() if hasattr(part, "to_dict"))
+
+
+def model(library: str, name: str, few: bool) -> Any:  # noqa: FBT001 - set by name, as from the command line
+    """A model as `opcost` makes it from `library_inputs.py:model`."""
+    module = __import__(library)
+    cls = getattr(module, name)
+    if library == "diffusers":
+        return cls().eval()
+    config = cls.config_class()
+    settle(config)
+    if few:
+        shrink(config)
+    return cls(config).eval()
+
+
+def count(library: str, name: str) -> dict[str, Any]:
+    """What came of one model."""
+    import opcost
+
+    faults = []
+    for few in (True, False) if library == "transformers" else (True,):
+        try:
+            report = opcost.count(f"{__file__}:model", set={"library": library, "name": name, "few": few})
+        except Exception as exc:
+            faults.append(f"{type(exc).__name__}: {exc}")
+            continue
+        said = "".join(note.text for note in report.notes if note.code == "guessed-inputs")
+        kind = "counted on a text alone" if "a text alone" in said else "counted"
+        return {"kind": kind, "macs": report.totals.macs, "params": report.totals.params, "why": said}
+    made = next((fault for fault in faults if "could not be made" not in fault), None)
+    if made is None:
+        return {"kind": "could not be made", "why": faults[0]}
+    cause = next((cause for cause, words in CAUSES.items() if re.search(words, made)), "fails on what it was given")
+    return {"kind": f"not counted: {cause}", "why": made}
+
+
+def child(library: str, name: str, to: Connection) -> None:
+    """Count one model in a process of its own, because some take the process down."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    to.send(count(library, name))
+
+
+def sweep(
+    names: list[str], start: Callable[[str, Connection], Any], jobs: int, limit: float
+) -> Iterator[dict[str, Any]]:
+    """Every model, several at once, none longer than the limit."""
+    waiting, running = names[::-1], {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mine, its = multiprocessing.Pipe(duplex=False)
+            running[mine] = (waiting[-1], start(waiting.pop(), its), time.monotonic() + limit)
+            its.close()
+        ready = wait(list(running), timeout=1)
+        for mine, (name, process, end) in list(running.items()):
+            if mine in ready or time.monotonic() > end:
+                row = {"kind": "not counted: took too long", "why": f"took more than {limit:.0f} s"}
+                if mine in ready:
+                    try:
+                        row = mine.recv()
+                    except EOFError:
+                        row = {"kind": "not counted: its process died", "why": ""}
+                process.kill()
+                process.join()
+                del running[mine]
+                yield {"model": name, **row}
+
+
+def main() -> int:
+    """Sweep, then print how often each outcome came."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("library", choices=["transformers", "diffusers"])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--limit", type=float, default=100)
+    parser.add_argument("--to", type=Path)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    from opcost.frontends.zoo import declare_torchvision_operators
+
+    declare_torchvision_operators()
+    from torch import nn
+
+    import opcost
+
+    opcost.count(nn.Linear(1, 1), shapes=(1, 1))  # what every model needs is imported once
+    classes = transformers_classes() if options.library == "transformers" else diffusers_classes()
+    fork = multiprocessing.get_context("fork")
+
+    def start(name: str, to: Connection) -> Any:
+        process = fork.Process(target=child, args=(options.library, name, to))
+        process.start()
+        return process
+
+    rows = []
+    for row in sweep([name for name in classes if options.only in name], start, options.jobs, options.limit):
+        rows.append(row)
+        if options.to is not None:
+            options.to.write_text("".join(f"{json.dumps(each)}\n" for each in rows), encoding="utf-8")
+    for kind, number in Counter(row["kind"] for row in rows).most_common():
+        print(f"{number:5}  {kind}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Optimizers by name: those of `torch.optim`, and those that keep their state in eight bits as bitsandbytes does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from inspect import signature
+from typing import Any, NamedTuple
+
+import torch
+
+from opcost.errors import InputError, UnknownName
+
+Make = Callable[[list[torch.Tensor]], Any]
+"""Makes an optimizer of some parameters."""
+
+
+class _Kept(NamedTuple):
+    """What an optimizer of eight bits computes and keeps."""
+
+    rule: str
+    """What bitsandbytes calls it."""
+    states: int
+    """Numbers that it remembers for each parameter."""
+    decay: float = 0.0
+
+
+EIGHT_BIT = {
+    "Adam8bit": _Kept("adam", 2),
+    "AdamW8bit": _Kept("adam", 2, 0.01),
+    "Lion8bit": _Kept("lion", 1),
+    "SGD8bit": _Kept("momentum", 1),
+    "RMSprop8bit": _Kept("rmsprop", 1),
+    "Adagrad8bit": _Kept("adagrad", 1),
+}
+BLOCK = 256
+"""So many elements share a scale."""
+FEWEST = 4096
+"""Parameters of fewer elements are remembered in float32."""
+LEVELS = 256
+"""Each of the values that eight bits can stand for, in float32: one table for the first number and one for the second."""
+
+
+@cache
+def _kernels() -> tuple[torch.library.Library, Any, Any]:
+    """The two operators of an update, which do nothing; they are there as long as the process is."""
+    library = torch.library.Library("opcost", "FRAGMENT")
+    both = "str optimizer_name, Tensor g, Tensor(a!) p, Tensor(b!) state1, Tensor(c!)? state2"
+    scales = "Tensor qmap1, Tensor? qmap2, Tensor(d!) absmax1, Tensor(e!)? absmax2"
+    for name, arguments in (
+        ("optimizer_update_32bit", f"{both}, float weight_decay"),
+        ("optimizer_update_8bit_blockwise", f"{both}, {scales}, float weight_decay"),
+    ):
+        library.define(f"{name}({arguments}) -> ()")
+        library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
+    ours = torch.ops.opcost
+    return library, ours.optimizer_update_32bit.default, ours.optimizer_update_8bit_blockwise.default
+
+
+class EightBit(torch.optim.Optimizer):
+    """What bitsandbytes keeps and runs, told without it: one operator for each parameter, and no temporary memory."""
+
+    def __init__(self, params: list[torch.Tensor], kept: _Kept) -> None:
+        super().__init__(params, {})
+        self._kept = kept
+
+    def step(self) -> None:  # type: ignore[override]
+        """Update every parameter once; what is remembered is made in this first step."""
+        _, in_float32, in_eight_bits = _kernels()
+        rule, states, decay = self._kept
+        levels: list[torch.Tensor] = []
+        for parameter in self.param_groups[0]["params"]:
+            small = parameter.numel() < FEWEST
+            dtype = torch.float32 if small else torch.uint8
+            numbers = [torch.zeros_like(parameter, dtype=dtype) for _ in range(states)]
+            both = (rule, parameter.grad, parameter, *_pair(numbers))
+            if small:
+                in_float32(*both, decay)
+                self.state[parameter] = {"states": numbers}
+                continue
+            blocks = -(-parameter.numel() // BLOCK)
+            scales = [torch.zeros(blocks, device=parameter.device) for _ in range(states)]
+            levels = levels or [torch.zeros(LEVELS, device=parameter.device) for _ in range(states)]
+            in_eight_bits(*both, *_pair(levels), *_pair(scales), decay)
+            self.state[parameter] = {"states": numbers, "levels": levels, "scales": scales}
+
+
+def _pair(tensors: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    return (tensors[0], tensors[1] if len(tensors) > 1 else None)
+
+
+def optimizer_of(wanted: Any, *, together: bool) -> Make | None:
+    """What makes the optimizer that was asked for; `together` all its parameters are updated at once, where it can do that."""
+    if wanted is None or wanted is False:
+        return None
+    if callable(wanted):
+        return wanted  # type: ignore[no-any-return]
+    name = "SGD" if wanted is True else str(wanted)
+    known = {cls.lower(): cls for cls in torch.optim.__dict__ if isinstance(torch.optim.__dict__[cls], type)}
+    known.pop("optimizer", None)
+    known |= {cls.lower(): cls for cls in EIGHT_BIT}
+    if (found := known.get(name.lower())) is None:
+        raise UnknownName("optimizer", name, known.values())
+    if found == "LBFGS":
+        raise InputError(
+            "LBFGS runs the model again and again in one step, as often as the loss demands",
+            hint="record a step of your own: with opcost.recording() as r: optimizer.step(closure)",
+        )
+    if found in EIGHT_BIT:
+        return partial(EightBit, kept=EIGHT_BIT[found])
+    made: Callable[..., Any] = getattr(torch.optim, found)
+    if together and "foreach" in signature(made).parameters:
+        return partial(made, foreach=True)
+    return made

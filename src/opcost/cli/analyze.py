@@ -54,7 +54,10 @@ def analyze(
         check_writable(choice.output)
     _wanted(choice)
     wants_memory = choice.view == "memory"
-    profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory)
+    profile = read_profiles(
+        [str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory,
+        timeline=_wanted(choice) == "html",
+    )  # fmt: skip
     if choice.view != "operators":
         written = _wanted(choice) or "table"
         text = _sheet(profile, choice, written)

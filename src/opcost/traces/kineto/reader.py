@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opcost.core.collector import without_collector
 from opcost.core.profile import Profile
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
+from opcost.traces.kineto.lanes import timeline_of
 from opcost.traces.kineto.load import fault_notes, is_kineto, is_large, meta_of, translate, wall_of
 from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.messages import collectives_of, exchanges
@@ -30,15 +32,21 @@ class KinetoReader:
         return is_kineto(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        return self.read_with_memory(file, partial=partial)
+        return self.read_more(file, partial=partial)
 
-    def read_with_memory(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Profile:
-        """The same, with what allocators told if that is asked for; None is so where the file is not large."""
+    def read_more(
+        self, file: TraceFile, *, partial: bool = False, memory: bool | None = None, timeline: bool = False
+    ) -> Profile:
+        """The same, with what allocators told if that is asked for (None: where the file is not large).
+
+        Rows of single executions tell when they ran; of a large file the timeline does, if it is asked for.
+        """
         with without_collector():
             stream, translated = translate(file, partial=partial, memory=memory)
             linked = translated.linked
             if is_large(file) or len(linked) + len(linked.owner) > MANY:
-                return table_of(file, stream, translated).profile()
+                found = table_of(file, stream, translated).profile()
+                return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
             return Profile(
                 meta=meta_of(file, stream.fields),
                 rows=translated.rows(),

@@ -299,6 +299,11 @@ def _shortened(document: Any, most: int) -> Any:
     return {**document, "traceEvents": kept} if isinstance(document, dict) else kept
 
 
+def packed_traces(pattern: str) -> list[Seed]:
+    """Gzipped files that are no JSON, unpacked."""
+    return [Seed(gzip.decompress(path.read_bytes())) for path in sorted(DATA.glob(pattern))]
+
+
 def seeds_of(make: Callable[[], list[bytes]]) -> list[Seed]:
     return [Seed(content) for content in make()]
 
@@ -416,6 +421,10 @@ FORMATS: dict[str, Format] = {
         Format(
             name="kineto rank", file="rank0.json", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"), changes=_JSON,
             door=rank, rare=_LARGE,
+        ),
+        Format(
+            name="nsight", file="export.sqlite", seeds=partial(packed_traces, "traces/nsight/*.sqlite.gz"),
+            changes=(change.some_bytes,), door=profile,
         ),
         Format(
             name="onnxruntime", file="trace.json", seeds=partial(traces, "traces/onnxruntime/*.gz"),

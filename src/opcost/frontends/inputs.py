@@ -147,11 +147,20 @@ def _spelled(value: Any, name: str = "") -> InputSpec:
 
 
 def check_not_a_shape(inputs: Any) -> None:
-    """Numbers in the place of inputs are meant as a shape, or as data that has to be a tensor."""
+    """Numbers in the place of inputs, or a text like 1x3x224x224, are meant as shapes, or as data that has to be a tensor."""
+    meant: Any = None
     if isinstance(inputs, (list, tuple)) and inputs and is_shape(inputs):
+        meant = tuple(inputs)
+    elif (
+        isinstance(inputs, tuple) and inputs and all(isinstance(one, tuple) and one and is_shape(one) for one in inputs)
+    ):
+        meant = list(inputs)
+    elif isinstance(inputs, str) and _SIZES.fullmatch(inputs):
+        meant = inputs
+    if meant is not None:
         raise InputError(
-            f"the inputs are {shortened(repr(inputs))}, numbers and not tensors",
-            hint=f"for an input of this shape pass shapes={tuple(inputs)!r}; for one that holds these numbers, a tensor of them",
+            f"the inputs are {shortened(repr(inputs))}, {'a text' if isinstance(inputs, str) else 'numbers'} and not tensors",
+            hint=f"for inputs of this shape pass shapes={meant!r}; for one that holds these numbers, a tensor of them",
         )
 
 

@@ -61,8 +61,32 @@ def test_a_size_that_nothing_has_is_refused(size: Any) -> None:
 
 
 def test_a_size_of_a_model_about_which_nothing_is_known_is_refused() -> None:
-    with pytest.raises(InputError, match="what Linear takes is not known"):
-        opcost.count(nn.Linear(D, OUT), batch=2)
+    with pytest.raises(InputError, match="what Conv2d takes is not known"):
+        opcost.count(nn.Conv2d(3, OUT, 1), batch=2)
+    with pytest.raises(InputError, match="what Bilinear takes is not known"):
+        opcost.count(nn.Bilinear(D, D, OUT), batch=2)
+
+
+def test_a_size_that_was_asked_for_is_that_of_what_the_first_layer_reads() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+            self.layers = nn.Sequential(nn.Conv2d(5, OUT, 1, bias=False), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layers(x) * self.scale
+            return y
+
+    report = opcost.count(Own(), image=6, batch=2)
+    assert seen(report) == {"x": (2, 5, 6, 6)}
+    assert report.totals.macs == 2 * 6 * 6 * 5 * OUT
+    assert "its first layer, a Conv2d" in said(report)
+    words = opcost.count(nn.Sequential(nn.Embedding(9, D), nn.Linear(D, OUT)), tokens=7)
+    assert words.totals.macs == 7 * D * OUT
+    assert opcost.count(nn.Linear(D, OUT), batch=3).totals.macs == 3 * D * OUT
+    with pytest.raises(InputError, match="image cannot be changed"):
+        opcost.count(nn.Linear(D, OUT), image=3)
 
 
 def test_an_argument_that_is_no_tensor_does_not_stand_in_the_way() -> None:
@@ -122,11 +146,15 @@ def test_a_type_in_which_no_model_computes_is_refused() -> None:
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("numbers", [(1, 3, 32, 32), [1, 2, 3]])
-def test_numbers_in_the_place_of_inputs_are_answered_with_shapes(numbers: Any) -> None:
-    with pytest.raises(InputError, match="numbers and not tensors") as caught:
-        opcost.count(nn.Linear(D, OUT), numbers)
-    assert f"shapes={tuple(numbers)}" in caught.value.hint
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [((2, D), (2, D)), ([2, D], (2, D)), (((2, D),), [(2, D)]), (f"2x{D}", f"2x{D}")],
+)
+def test_a_shape_in_the_place_of_inputs_is_answered_with_shapes(written: Any, meant: Any) -> None:
+    with pytest.raises(InputError, match=r"(numbers|a text) and not tensors") as caught:
+        opcost.count(nn.Linear(D, OUT), written)
+    assert f"shapes={meant!r};" in caught.value.hint
+    assert opcost.count(nn.Linear(D, OUT), shapes=meant).totals.macs == 2 * D * OUT
 
 
 def test_a_traced_module_without_inputs_is_told_what_it_needs() -> None:

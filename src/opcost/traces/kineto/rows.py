@@ -149,6 +149,11 @@ class Translated:
         if whose:
             count = f"{owners.total():,} of {len(linked.owner):,} pieces of device work"
             found.append(Note("unattributed", f"{count} have no operator: {whose}"))
+        operators = [signature for signature in linked.signatures if signature.sort == OPERATOR]
+        if operators and not any(signature.dims for signature in operators):
+            found.append(
+                Note("shapes", "the trace has no shapes, so nothing has a price: record with record_shapes=True")
+            )
         if untimed := linked.columns.untimed:
             found.append(Note("untimed", f"{untimed} events have no 'ts' or no 'dur' and are left out"))
         if negative := linked.columns.negative:

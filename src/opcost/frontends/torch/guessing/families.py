@@ -27,9 +27,9 @@ FAMILIES: tuple[Callable[[nn.Module, Maker], Guess | None], ...] = (
 
 
 def guess(model: nn.Module, maker: Maker) -> Guess | None:
-    """What the first family says that knows the model, or the one part that a model of nobody's is built around."""
+    """What the first family says that knows the model, or else its largest part, or its first layer."""
     known = next((found for family in FAMILIES if (found := family(model, maker)) is not None), None)
-    return _of_only_part(model, maker) if known is None else known
+    return known or _of_only_part(model, maker) or others.first_layer(model, maker)
 
 
 def _of_only_part(model: nn.Module, maker: Maker) -> Guess | None:

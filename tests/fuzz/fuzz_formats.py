@@ -417,7 +417,8 @@ FORMATS: dict[str, Format] = {
             changes=(change.some_bytes,), door=partial(profile, halves=True),
         ),
         Format(
-            name="tensorrt", file="layers.json", seeds=partial(seeds_of, fuzz_traces.tensorrt), changes=_JSON, door=partial(profile, halves=True),
+            name="tensorrt", file="layers.json", seeds=partial(seeds_of, fuzz_traces.tensorrt), changes=_JSON,
+            door=partial(profile, halves=True),
             rare=_bombs(b'[{"count": 1},', b'{"name": "x", "timeMs": 1},') + _LARGE,
         ),
     )

@@ -91,7 +91,9 @@ def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
     from opcost.profiles import askable
     from opcost.views.view import option_names
 
-    sheet = getattr(askable(profile), choice.view)()
+    told = askable(profile)
+    sheets = {"breakdown": told.breakdown, "communication": told.communication, "memory": told.allocations}
+    sheet = sheets[choice.view]()
     if choice.order_by != AnalyzeChoice().order_by:
         sheet = sheet.sort(choice.order_by)
     if choice.columns is not None:

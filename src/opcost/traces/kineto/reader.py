@@ -1,26 +1,17 @@
-"""The reader of Kineto's traces: every execution a row, or in a large file one row for all that are alike."""
+"""The reader of Kineto's traces."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opcost.core.collector import without_collector
 from opcost.core.profile import Profile
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
-from opcost.traces.kineto.lanes import timeline_of
-from opcost.traces.kineto.load import fault_notes, is_kineto, is_large, meta_of, translate, wall_of
-from opcost.traces.kineto.memory_use import memory_of
-from opcost.traces.kineto.messages import collectives_of, exchanges
-from opcost.traces.kineto.table import table_of
+from opcost.traces.kineto.load import fault_notes, is_kineto, is_large, meta_of, rank_of, translate
+from opcost.traces.kineto.profile import profile_of
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
-
-MANY = 200_000
-"""Of a large file, or above so many executions and kernels, a row of a profile stands for all executions that are alike: one
-for each would take long and much memory."""
 
 
 class KinetoReader:
@@ -43,22 +34,13 @@ class KinetoReader:
         """
         with without_collector():
             stream, translated = translate(file, partial=partial, memory=memory)
-            linked = translated.linked
-            if is_large(file) or len(linked) + len(linked.owner) > MANY:
-                found = table_of(file, stream, translated).profile()
-                return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
-            return Profile(
-                meta=meta_of(file, stream.fields),
-                rows=translated.rows(),
-                unattributed=translated.unattributed(),
-                wall_ns=wall_of(linked),
-                notes=fault_notes(stream, linked.columns) + translated.notes(),
-                extra=extra_of(
-                    device_uses(translated).values(),
-                    copies_of(translated),
-                    exchanges(collectives_of(translated), translated.rank),
-                    memory_of(translated),
-                ),
+            return profile_of(
+                translated,
+                meta_of(file, stream.fields),
+                rank_of(stream.fields),
+                fault_notes(stream, translated.linked.columns),
+                large=is_large(file),
+                timeline=timeline,
             )
 
 

@@ -67,7 +67,8 @@ def _indices(call: Call, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | N
             continue
         state, meta = next(tensors)
         if state.sig.dtype in _MASKS and state.content is not None:
-            yield from (column.to(META) for column in state.content.nonzero().unbind(1))
+            chosen = torch.empty((int(state.content.count_nonzero()),), dtype=torch.int64, device=META)
+            yield from [chosen] * state.content.dim()
         else:
             yield meta
 

@@ -11,6 +11,7 @@ from peak_memory import needs_peak, rises_by_less_than
 from torch import nn
 
 import opcost
+from opcost.errors import ForwardError
 
 
 class Forward(nn.Module):
@@ -107,3 +108,10 @@ def test_numbers_that_pytorch_itself_checks_are_taken_to_be_right(name: str) -> 
     ran = [row for row in opcost.count(model, torch.randn(4, 6), real=True).rows if row.op.raw != "aten::equal"]
     counted = opcost.count(model, torch.randn(4, 6)).rows
     assert [(row.op.raw, row.cost) for row in counted] == [(row.op.raw, row.cost) for row in ran]
+
+
+def test_a_mask_of_another_shape_is_refused_as_pytorch_refuses_it() -> None:
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    assert opcost.count(Forward(lambda x: x[:, mask]), shapes=(4, 2, 3)).outputs[0].shape == (4, 6)
+    with pytest.raises(ForwardError, match="shape of the mask"):
+        opcost.count(Forward(lambda x: x[mask]), shapes=(4, 2, 3))

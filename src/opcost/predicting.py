@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opcost.analysis.prediction.shares import Share
     from opcost.analysis.prediction.speeds import Speeds
     from opcost.api import Dtype, Dtypes, Shapes
+    from opcost.core.memory import Memory
     from opcost.core.report import Report
     from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
@@ -37,6 +38,8 @@ class Prediction(Profile):
     """Every operator at the peaks that the maker of the device prints."""
     bounds: Mapping[str, int]
     """The time of operators by what they wait for: compute, memory, launch, host."""
+    memory: Memory | None = None
+    """The memory of the pass or step as the device would hold it; of a text that is written, that of its largest step."""
     text: TextTimes | None = None
     """Of a language model what prefill, decode or generate take."""
 
@@ -71,6 +74,8 @@ class Prediction(Profile):
             f"waits for    {shares}",
             f"calibration  {self.meta['calibration']}",
         ]
+        if self.memory is not None:
+            lines.append(f"memory       {_memory_words(self.memory)}")
         return lines if self.text is None else [*lines, *self.text.lines]
 
     def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
@@ -156,7 +161,7 @@ def predict(
     to the first token, tokens per second and what the cache takes.
     """
     from opcost.api import count
-    from opcost.core.devices import autocasts_like
+    from opcost.core.devices import HOST, autocasts_like
     from opcost.core.report import Report
     from opcost.frontends.inputs import parse_precision
 
@@ -164,7 +169,7 @@ def predict(
         "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
         "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
         "cache_dtype": cache_dtype, "precision": parse_precision(precision, autocasts_like(device)), "checkpoint": checkpoint,
-        "accumulate": accumulate, "zero_grad": zero_grad,
+        "accumulate": accumulate, "zero_grad": zero_grad, "device": None if device == HOST else device,
     }  # fmt: skip
     teller = _Teller(device, calibration, execution)
     if generate is not None:
@@ -173,7 +178,7 @@ def predict(
     if not isinstance(source, Report):
         report = count(source, inputs, set=set, prefill=prefill, decode=decode, cache=cache, **asked)
     found = teller.tell(report)
-    return _held(found, _text_times(report, found))
+    return _held(found, report.memory, _text_times(report, found))
 
 
 class _Teller:
@@ -245,6 +250,7 @@ def _generated(
     batch = int(first.meta["batch"])
     return _held(
         whole,
+        max(first.memory, last.memory, key=lambda memory: memory.peak_bytes),
         TextTimes(
             batch=batch,
             first_token_ns=parts[0].latency_ns,
@@ -274,7 +280,7 @@ def _cache_of(report: Report) -> dict[str, int]:
     return {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
 
 
-def _held(found: Foretold, text: TextTimes | None) -> Prediction:
+def _held(found: Foretold, memory: Memory, text: TextTimes | None) -> Prediction:
     from opcost.core.devices import HOST
 
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
@@ -284,7 +290,12 @@ def _held(found: Foretold, text: TextTimes | None) -> Prediction:
             for row in found.profile.rows
         )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
-    return Prediction(**profile, **sums, text=text)
+    return Prediction(**profile, **sums, memory=memory, text=text)
+
+
+def _memory_words(memory: Memory) -> str:
+    said = f"peak {format_bytes(memory.peak_bytes)}, of which {format_bytes(memory.base_bytes)} before"
+    return said if memory.reserved_bytes is None else f"{said}; {format_bytes(memory.reserved_bytes)} reserved"
 
 
 _EXECUTIONS = {

@@ -32,7 +32,7 @@ class Profile(measured.Profile):
 
         return breakdown(self)
 
-    def memory(self) -> Sheet:
+    def allocations(self) -> Sheet:
         """Memory as allocators told: the peak of each device, who held it, and how it went over time."""
         from opcost.analysis.memory_sheet import memory
 

@@ -12,6 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from opcost.api import count, made_once
+from opcost.core.progress import Rounds, sharing
 
 if TYPE_CHECKING:
     from opcost.analysis.growth import Sample
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from opcost.core.sweep import Point, Sweep
     from opcost.frontends.varying import Varied
 
+USUAL_COUNTS = 5
+"""What a search for a size takes, for the share of the work that is told: of a limit three, of an allocator up to a dozen."""
 FEW = 2
 """Where a model does not run at one, it may at two: statistics of a batch need as many."""
 
@@ -53,9 +56,11 @@ def fit(
 
     limit, device_name = _limit(memory, device)
     told = {**options, "inputs": inputs, "device": device}
-    with _model(source, told) as model:
-        counts = _Counts(model, told, vary, limit)
+    done = Rounds(USUAL_COUNTS)
+    with _model(source, told) as model, sharing(done.share):
+        counts = _Counts(model, told, vary, limit, done)
         lowest = counts.lowest()
+        done.rounds = 1 + (len([*_others(told, counts)]) if advise else 0)
         first = counts.found[lowest]
         if not counts.fits(lowest):
             raise BudgetExceeded(
@@ -140,12 +145,13 @@ def _model(source: Any, told: dict[str, Any]) -> Iterator[Any]:
 class _Counts:
     """The sizes that were counted, and what memory each took."""
 
-    def __init__(self, model: Any, told: Mapping[str, Any], vary: str, limit: int) -> None:
+    def __init__(self, model: Any, told: Mapping[str, Any], vary: str, limit: int, done: Rounds) -> None:
         from opcost.frontends.varying import Varied
 
         self.model = model
         self.vary = vary
         self.limit = limit
+        self.done = done
         self.source = ""
         self.modules: tuple[ModuleCost, ...] = ()
         self.found: dict[int, Memory] = {}
@@ -161,6 +167,7 @@ class _Counts:
 
         try:
             report = count(self.model, **self.varied.told((size,)))
+            self.done.step()
         except (ForwardError, InputError) as exc:
             self.refused[size] = exc.message
             if not self.found:
@@ -271,7 +278,8 @@ def _under_others(told: Mapping[str, Any], before: _Counts, size: int) -> Iterat
     from opcost.errors import ForwardError, InputError
 
     for option, value in _others(told, before):
-        counts = _Counts(before.model, {**told, option: value}, before.vary, before.limit)
+        before.done.next()
+        counts = _Counts(before.model, {**told, option: value}, before.vary, before.limit, before.done)
         try:
             counts.sample(size)
         except (ForwardError, InputError):  # the model does not run so

@@ -24,3 +24,8 @@ def some(words: Sequence[str], limit: int = MANY, *, kind: str = "") -> list[str
         return list(words)
     more = f"{len(words) - limit + 1:,} more"
     return [*words[: limit - 1], f"and {more} {kind}".rstrip()]
+
+
+def counted(number: int, word: str, plural: str = "") -> str:
+    """`1 kernel`, `1,707 kernels`."""
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"

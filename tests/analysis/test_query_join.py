@@ -231,7 +231,7 @@ def test_profiles_with_steps_are_compared_step_by_step() -> None:
     amounts = {entry.quantity.name: entry.amounts for entry in found.of_part("total")}
     assert amounts == {"time": (50, 100), "span": (500, 1000), "idle": (450, 900)}
     assert "per step of 2" in str(found)
-    assert "the largest changes are 100 % of the whole: mm +50 ns" in str(found)
+    assert "the largest change is +50 ns of +50 ns: mm +50 ns" in str(found)
     whole = diff_profiles(of(0, 100), of(5, 500)).total("time")  # one has no steps
     assert whole is not None
     assert whole.amounts == (100, 500)

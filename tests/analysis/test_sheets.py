@@ -52,7 +52,7 @@ def read(path: Path, *events: dict[str, Any], **fields: object) -> opcost.Profil
     path.write_text(json.dumps({"schemaVersion": 1, **fields, "traceEvents": events}), encoding="utf-8")
     found = opcost.read_profile(path)
     large = askable(read_table(path).profile())
-    for name in ("breakdown", "communication", "memory"):  # the form for large files tells the same
+    for name in ("breakdown", "communication", "allocations"):  # the form for large files tells the same
         assert getattr(found, name)().tables == getattr(large, name)().tables
     return found
 
@@ -213,7 +213,7 @@ HELD = (
 
 
 def test_the_peak_of_memory_and_who_held_it(tmp_path: Path) -> None:
-    sheet = read(tmp_path / "t.json", *HELD).memory()
+    sheet = read(tmp_path / "t.json", *HELD).allocations()
     gpu, cpu = sheet["peak of each device"]
     assert gpu == {
         "rank": 0, "device": "gpu:0", "peak": 1137, "at": 35 * US, "reserved": 5000, "first": 1000, "last": 1087,
@@ -251,7 +251,7 @@ def test_memory_that_is_not_given_back_after_steps(tmp_path: Path) -> None:
             change(100 * number + 20, 1000, 99, kept + 1000, kept),
             change(100 * number + 30, -1000, 99, kept, kept),
         ]
-    sheet = read(tmp_path / "t.json", *events, device("k", 0, 1)).memory()
+    sheet = read(tmp_path / "t.json", *events, device("k", 0, 1)).allocations()
     assert sheet["peak of each device"][0]["growth_per_step"] == 11  # of 12 and 10; 10 came after the first step
     assert [(line["part"], line["peak"], line["last"]) for line in sheet["over time"]] == [
         ("step 0", 1500, 500),
@@ -264,7 +264,7 @@ def test_memory_that_is_not_given_back_after_steps(tmp_path: Path) -> None:
 
 def test_memory_without_totals_is_the_sum_of_its_changes(tmp_path: Path) -> None:
     events = (host("aten::mm", 0, 9), change(1, 5, 1), change(2, 6, 2), change(3, -5, 1), change(4, 1, "odd"))  # type: ignore[arg-type]
-    (peak,) = read(tmp_path / "t.json", *events).memory()["peak of each device"]
+    (peak,) = read(tmp_path / "t.json", *events).allocations()["peak of each device"]
     assert (peak["peak"], peak["last"], peak["first"], peak["reserved"]) == (11, 7, 0, None)
 
 
@@ -274,8 +274,8 @@ def test_memory_of_a_large_file_is_read_if_it_is_asked_for(tmp_path: Path, monke
     path = tmp_path / "t.json"
     read(path, *HELD)
     monkeypatch.setattr(load, "LARGE_BYTES", 0)
-    assert "nothing is told of memory" in str(opcost.read_profile(path).memory())
-    assert opcost.read_profile(path, memory=True).memory()["peak of each device"][0]["peak"] == 1137
+    assert "nothing is told of memory" in str(opcost.read_profile(path).allocations())
+    assert opcost.read_profile(path, memory=True).allocations()["peak of each device"][0]["peak"] == 1137
 
 
 def test_a_sheet_in_every_form(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_what_a_damaged_profile_says_is_one_clear_error(key: str, damage: object
     profile = askable(Profile(meta={}, rows=(), extra={key: damage}))
     ask = {"copies": profile.breakdown, "collectives": profile.communication, "ranks": profile.communication}
     with pytest.raises(SourceError, match=key):
-        ask.get(key, profile.memory)()
+        ask.get(key, profile.allocations)()
 
 
 def test_a_profile_without_kernels_of_known_sorts_is_busy_or_idle(profile: Profile) -> None:

@@ -56,12 +56,32 @@ def test_a_device_hands_out_whole_blocks() -> None:
     assert (plain.device, held.device) == ("", "h200")
 
 
+def test_a_block_keeps_a_rest_that_is_not_worth_splitting() -> None:
+    # One of 12 MiB is gone when another of 11.5 MiB is made, which gets its block whole; so does one in a new segment, as these
+    # come in steps of 2 MiB. Beside them are a handful of single bytes.
+    mib = 1 << 20
+    first, second, third = 12 * mib, 23 * mib // 2, 23 * mib // 2
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            held = torch.zeros(first, dtype=torch.uint8)[0] + x
+            other = torch.zeros(second, dtype=torch.uint8)
+            last = torch.zeros(third, dtype=torch.uint8)
+            return last[0] + other[0] + held
+
+    memory = opcost.count(Net(), torch.zeros(1, dtype=torch.uint8), device="h200").memory
+    assert memory.peak_bytes - 2 * 12 * mib in range(8 * 512)
+    # What is small shares 2 MiB, and libraries have theirs.
+    assert memory.reserved_bytes == (2 + 34 + 12 + 12) * mib
+    assert memory.fixed_bytes == 740 * mib
+
+
 def test_a_convolution_on_a_device_takes_a_workspace() -> None:
     model, x = nn.Conv2d(64, 128, 3, padding=1).bfloat16(), torch.zeros(8, 64, 56, 56, dtype=torch.bfloat16)
     memory = opcost.count(model, x, device="h200").memory
     # As measured on many of this kind: its image, weight and result once more.
     again = (8 * 64 * 56 * 56 + 8 * 128 * 56 * 56 + 128 * 64 * 9) * 2
-    assert memory.parts["workspace"] == pytest.approx(again, rel=0.15)
+    assert 0.85 * again <= memory.parts["workspace"] <= 1.15 * again + (1 << 20)  # a block keeps a rest of up to 1 MiB
     assert sum(memory.parts.values()) == memory.peak_bytes
 
 

@@ -209,7 +209,7 @@ def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
     begin = next(place for place, line in enumerate(lines) if line.startswith("module  "))
     end = next(place for place, line in enumerate(lines) if line.startswith("and "))
     assert end - begin == len(("heads", "rule")) + 2
-    assert lines[end + 2].startswith("the largest changes are ")
+    assert lines[end + 2].startswith("the 3 largest changes are ")
     assert all(len(line) <= 100 for line in lines)
 
 

@@ -60,19 +60,80 @@ def test_a_shell_can_read_its_script(scripts: dict[str, str], shell: str, tmp_pa
     subprocess.run([found, "-n", tmp_path / "script"], check=True)
 
 
-def test_it_is_installed_where_the_shell_looks(
-    opcost_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZSH_CUSTOM", "ZDOTDIR"):
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_installed_where_the_shell_looks(opcost_command: Command, home: Path) -> None:
     for shell in SHELLS:
         done = opcost_command("--install-completion", "--shell", shell)
         assert done.code == 0, done.err
         path = Path(done.out.splitlines()[0].removeprefix("written  "))
-        assert path.is_relative_to(tmp_path)
-        assert "opcost" in path.read_text()
-    assert "opcost" in (tmp_path / ".bashrc").read_text()
+        assert path.is_relative_to(home)
+        assert path.read_text() == script(shell)
+    asked = "source ~/.bashrc; complete -p opcost"
+    done = subprocess.run(["bash", "-c", asked], env={"HOME": str(home)}, capture_output=True, text=True, check=True)
+    assert "_opcost" in done.stdout
+
+
+def test_where_somebody_keeps_their_settings_is_heeded(
+    opcost_command: Command, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
+        monkeypatch.setenv(name, str(home / name))
+    for shell in SHELLS:
+        assert opcost_command("--install-completion", "--shell", shell).code == 0
+    assert (home / "XDG_DATA_HOME/bash-completion/completions/opcost").exists()
+    assert (home / "XDG_CONFIG_HOME/fish/completions/opcost.fish").exists()
+    assert "fpath=" in (home / "ZDOTDIR/.zshrc").read_text()
+    assert not (home / ".zshrc").exists()
+
+
+HELD = b"export A=1\nalias l='ls \xff'"  # as people have it: not all of it UTF-8, and no newline at its end
+
+
+@pytest.mark.parametrize(("shell", "name"), [("bash", ".bashrc"), ("zsh", ".zshrc")])
+def test_a_startup_file_keeps_all_that_it_had_and_gets_one_line(
+    opcost_command: Command, home: Path, shell: str, name: str
+) -> None:
+    (home / "dotfiles").mkdir()
+    (home / "dotfiles" / name).write_bytes(HELD)
+    (home / name).symlink_to(home / "dotfiles" / name)
+    for _ in range(2):
+        assert opcost_command("--install-completion", "--shell", shell).code == 0
+    now = (home / name).read_bytes()
+    added = now.replace(HELD, b"").strip()
+    assert HELD in now
+    assert added.count(b"\n") == 0
+    assert b"opcost" in added
+    assert (home / name).is_symlink()
+
+
+@pytest.mark.parametrize(("held", "told"), [("autoload -Uz compinit\ncompinit\n", False), ("export A=1\n", True)])
+def test_zsh_is_told_to_look_only_where_it_does_not(opcost_command: Command, home: Path, held: str, told: bool) -> None:
+    (home / ".zshrc").write_text(held)
+    opcost_command("--install-completion", "--shell", "zsh")
+    added = (home / ".zshrc").read_text().removesuffix(held)
+    assert added.startswith("fpath=(")
+    assert ("autoload -Uz compinit && compinit" in added) is told
+
+
+def test_a_file_of_somebodys_own_is_not_replaced(opcost_command: Command, home: Path) -> None:
+    mine = home / ".bashrc"
+    mine.write_bytes(HELD)
+    done = opcost_command("--install-completion", "--shell", "bash", "--output", str(mine))
+    assert done.code == 2
+    assert "was not written by opcost" in done.err
+    own = home / ".config/fish/completions/opcost.fish"
+    own.parent.mkdir(parents=True)
+    own.write_text("complete -c opcost -a mine\n")
+    assert opcost_command("--install-completion", "--shell", "fish").code == 2
+    assert mine.read_bytes() == HELD
+    assert own.read_text() == "complete -c opcost -a mine\n"
 
 
 def test_it_is_written_to_a_file_of_ones_own(

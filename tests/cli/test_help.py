@@ -12,6 +12,7 @@ import pytest
 from opcost.cli.help import EXAMPLES, further_help
 from opcost.cli.main import COMMANDS, app
 from opcost.core.answer import Answer
+from opcost.core.devices import DEVICES
 from opcost.core.kinds import KINDS
 from opcost.core.quantity import QUANTITIES
 from opcost.views.answer_listing import answer_columns
@@ -50,3 +51,12 @@ def test_columns_kinds_and_quantities_are_listed() -> None:
     for command in ("check", "compare", "diff"):
         assert set(QUANTITIES) <= names(command)
     assert {"name", "shape", "params", "size", "bits"} <= names("scan")
+    assert set(KINDS) - {"unknown"} <= names("rules")
+
+
+def test_devices_are_listed_where_one_is_asked_for(opcost_command: Command) -> None:
+    """A command whose `--device` takes the name of a device that need not be here lists those names."""
+    for command in COMMANDS:
+        options = opcost_command(command, "--help").out.partition("Examples:")[0]
+        asks = re.search(r"--device NAME", options) is not None and command not in ("profile", "calibrate")
+        assert (set(DEVICES) <= set(re.findall(r"[a-z0-9-]+", "\n".join(further_help(command))))) is asks, command

@@ -39,6 +39,18 @@ def test_the_command_tells_the_latency_its_band_and_what_it_comes_from(
     assert json.loads(path.read_text())["schema"] == "opcost.profile/1"
 
 
+def test_a_prediction_tells_the_memory_of_a_count_on_its_device() -> None:
+    model, x = torch.nn.Linear(64, 64), torch.zeros(8, 64)
+    found = opcost.predict(model, x, device="h200", optimizer="adamw")
+    counted = opcost.count(model, x, device="h200", optimizer="adamw").memory
+    assert found.memory == counted
+    assert found.memory is not None
+    assert found.memory.device == "h200"
+    assert found.memory.reserved_bytes == (2 + 34) << 20  # all of it is small; libraries take 34 MiB
+    assert "memory       peak" in "\n".join(found.lines)
+    assert opcost.predict(opcost.count(model, x), device="h200").memory == opcost.count(model, x).memory
+
+
 def test_a_device_that_nobody_knows_is_an_error_that_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "timm:resnet18", "--device", "h20000"]) == 2
     assert "h200" in capsys.readouterr().err

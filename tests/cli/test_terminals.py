@@ -21,6 +21,7 @@ ENCODINGS = ["cp1252", "latin-1", "cp932", "ascii"]
 OURS = {chr(code) for code in ASCII}
 DATA = Path(__file__).resolve().parents[1] / "data"
 ROOT = DATA.parents[1]
+TRACE = str(DATA / "traces/kineto/cuda_fwd_stack.json.gz")
 CASES = {
     "count": ["count", "examples/resnet18.py:ResNet18", "--input", "1x3x64x64"],
     "arch": ["show", "REPORT", "--view", "arch"],
@@ -36,7 +37,24 @@ CASES = {
     "mfu": ["mfu", "REPORT", "--step-time", "3ms", "--device", "h200", "--inference"],
     "profile": ["profile", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--repeat", "1", "--warmup", "0"],
     "analyze": ["analyze", "PROFILE"],
+    "breakdown": ["analyze", TRACE, "--view", "breakdown"],
+    "communication": ["analyze", TRACE, "--view", "communication"],
+    "memory of a trace": ["analyze", TRACE, "--view", "memory"],
+    "diff of traces": ["diff", TRACE, TRACE, "--by", "kind"],
+    "diff of modules": ["diff", "REPORT", "OTHER", "--by", "module"],
     "visualize": ["visualize", "REPORT"],
+    "badge": ["badge", "REPORT"],
+    "what fits onto a device": ["fit", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--device", "h200"],
+    "sweep of a device": [
+        "sweep",
+        "examples/resnet18.py:ResNet18",
+        "--input",
+        "1x3x32x32",
+        "--vary",
+        "batch=1,2",
+        "--device",
+        "h200",
+    ],
     "fit": ["fit", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--memory", "1GiB", "--no-advise"],
     "sweep": ["sweep", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--vary", "batch=1,2"],
     "view": ["view", "REPORT", "-o", "PAGE"],
@@ -53,10 +71,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("files")
     net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
     opcost.count(net, shapes=(2, 8)).save(folder / "report.json")
+    opcost.count(net[:2], shapes=(2, 8)).save(folder / "other.json")
     opcost.predict(opcost.load_report(folder / "report.json")).save(folder / "profile.json")
     torch.save(net.state_dict(), folder / "weights.pt")
     page = {"PAGE": str(folder / "page.html")}
-    return page | {name.upper(): str(next(folder.glob(f"{name}.*"))) for name in ("report", "profile", "weights")}
+    return page | {
+        name.upper(): str(next(folder.glob(f"{name}.*"))) for name in ("report", "other", "profile", "weights")
+    }
 
 
 def said(monkeypatch: pytest.MonkeyPatch, encoding: str, words: list[str]) -> tuple[int, str, str]:

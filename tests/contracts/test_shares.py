@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,46 @@ def test_several_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(counting, "report_of", shares.around(counting.report_of))
     counting.sources_of(paths, CountChoice(), quiet=True)
     assert shares.told() == [n / 4 for n in range(4)]
+
+
+def test_a_fit(calls: Shares) -> None:
+    """Beside the options asked for there are three others, so four searches of about five counts: a twentieth each."""
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(4)))
+    opcost.fit(net, shapes=(1, 4), memory="1MiB", backward=True)
+    told = calls.told()
+    assert told[0] == 0
+    assert max(told) > 0.75  # the fourth of four began
+    assert all(after > before - 1 / 20 for before, after in pairwise(told))
+
+
+def test_rounds_that_take_longer_than_usual_stay_in_their_last_step() -> None:
+    done = progress.Rounds(3)
+    done.step()
+    assert done.share() == (0, inf)
+    done.rounds = 2
+    told = []
+    for over in (False, False, False, True, False):
+        done.next() if over else done.step()
+        told.append(done.share())
+    assert told == [(2, 6), (2, 6), (2, 6), (3, 6), (4, 6)]
+
+
+def test_calibrating(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What one operator tells of itself is a second at most of all of them."""
+    from opcost.cli import calibrate as command
+
+    def timed(*_: Any, progress: Callable[[int, float], None], **__: Any) -> Any:
+        for operators in range(4):
+            progress(operators, operators / 4)
+            with progress_of(1.0):
+                shares.ask()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "time_operators", timed)
+    with pytest.raises(KeyboardInterrupt):
+        command.calibrate(output=tmp_path / "c.json", seconds=100, quiet=True)
+    assert shares.told() == [0.01, 0.26, 0.51, 0.76]
+
+
+def progress_of(share: float) -> Any:
+    return progress.sharing(lambda: (share, 1.0))

@@ -18,7 +18,9 @@ from opcost.devices.calibration import shipped
 from opcost.frontends.megengine import FRONTEND
 from opcost.frontends.options import CountOptions
 
-DUMP = Path(__file__).resolve().parents[1] / "data/megengine/mge/mlp.v2.mge"
+DATA = Path(__file__).resolve().parents[1] / "data"
+DUMP = DATA / "megengine/mge/mlp.v2.mge"
+TRACE = DATA / "traces/kineto/cuda_fwd_stack.json.gz"
 LONGEST = SHORT + 40
 """Of a record its fields are cut, and its own name stands around them."""
 NAMES = [name for name in opcost.__all__ if name[0].isupper()]
@@ -32,6 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     report = opcost.count(net, shapes=(2, 8), backward=True)
     profile = opcost.profile(net, shapes=(2, 8), warmup=0, repeat=2)
     prediction = opcost.predict(report)
+    trace = opcost.read_profile(TRACE)
     torch.save(net.state_dict(), folder / "weights.pt")
     with opcost.recording() as recorded:
         net(torch.zeros(2, 8))
@@ -47,6 +50,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "comparison": opcost.compare(report, opcost.count(net, shapes=(1, 8)), by="module"),
         "fit": opcost.fit(net, shapes=(2, 8), memory="1MiB", advise=False),
         "sweep": opcost.sweep(net, shapes=(2, 8), vary={"batch": [1, 2]}),
+        "breakdown": trace.breakdown(),
+        "communication": trace.communication(),
+        "memory of a trace": trace.memory(),
         "verdict": opcost.check(report, macs="<1G"),
         "measurement": opcost.measure(net, torch.zeros(2, 8), warmup=0, repeat=40),
         "memory": report.memory,
@@ -118,7 +124,22 @@ def test_a_sequence_is_still_a_tuple(found: dict[str, Any]) -> None:
     assert type(modules[:2]) is tuple
 
 
-@pytest.mark.parametrize("name", ["report", "profile", "answer", "prediction", "scan", "comparison", "verdict"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "report",
+        "profile",
+        "answer",
+        "prediction",
+        "scan",
+        "comparison",
+        "verdict",
+        "fit",
+        "sweep",
+        "breakdown",
+        "memory of a trace",
+    ],
+)
 def test_print_gives_the_table(found: dict[str, Any], name: str) -> None:
     text = str(found[name])
     assert len(text.splitlines()) > 3

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from opcost.analysis.query import query
 from opcost.core.cost import Cost
 from opcost.core.graph import Note, Op, TensorSpec
 from opcost.core.memory import Holder, Memory
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
+from opcost.profiles import priced
+from opcost.views.html import ANSWER
 
 HOSTILE = "</script><script>document['title']='taken'</script><img src=x onerror=alert(1)>\"'&amp;`${1}\u2028javascript:alert(2)"
 
@@ -110,3 +113,8 @@ def profile(count: int = 30, *, word: str = "") -> Profile:
     lost = (Kernel(f"lost{word}", f"gpu:0{word}", f"7{word}", 5, 3),)
     meta: dict[str, Any] = {"source": f"run{word}", "format": "kineto", "device": f"gpu{word}", f"x{word}": word}
     return Profile(meta=meta, rows=rows, unattributed=lost, wall_ns=count * 1000, notes=(Note("n", f"noted{word}"),))
+
+
+def page_of(asked: Profile) -> str:
+    """The page of a profile as `opcost view` makes it."""
+    return ANSWER.render(query(asked), profile=priced(asked))

@@ -192,3 +192,22 @@ def test_the_peaks_are_those_of_the_device_that_the_trace_names(tmp_path: Path, 
     profile = opcost.read_profile(path)
     assert query(profile).peak.partition(":")[0] == (known or "")
     assert query(profile, device="t4").peak.startswith("t4")
+
+
+def test_idle_time_without_a_cause_is_told_beside_that_with_one(tmp_path: Path) -> None:
+    # 30 µs until a launch that is there, 40 µs before work whose launch is not in the trace: of a span of 100 µs.
+    events = [kernel(1, 0, 10), launch(2, 40), kernel(2, 40, 50), kernel(3, 90, 100)]
+    use_of(events, tmp_path / "t.json")
+    said = opcost.read_profile(tmp_path / "t.json").query().render(width=200).replace("\u00a0", " ")
+    assert "idle 70.0 % (not known why 40.0 %, host-bound 30.0 %)" in said
+    assert "3 kernels, median 10.00 µs, 1 launch, from" in said
+
+
+def test_a_trace_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:
+    operator = host("cpu_op", "aten::mm", 0, 5)
+    use_of([operator, launch(1, 1), kernel(1, 10, 20)], tmp_path / "t.json")
+    hint = "record with record_shapes=True"
+    assert any(hint in note.text for note in opcost.read_profile(tmp_path / "t.json").notes)
+    operator["args"] = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}
+    use_of([operator, launch(1, 1), kernel(1, 10, 20)], tmp_path / "t.json")
+    assert not any(hint in note.text for note in opcost.read_profile(tmp_path / "t.json").notes)

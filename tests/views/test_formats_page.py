@@ -83,7 +83,7 @@ def test_every_field_of_a_sheet_is_described() -> None:
     told |= {"memory_over_time": [HeldOver("gpu:0", 0, "1/10", 1, 1, 1)]}
     extra = {name: [entry._asdict() for entry in entries] for name, entries in told.items()}
     profile = askable(Profile(meta={}, rows=(), extra=extra))
-    for sheet in (profile.breakdown(), profile.communication(), profile.memory()):
+    for sheet in (profile.breakdown(), profile.communication(), profile.allocations()):
         data = json.loads(sheet.render("json"))
         assert {*data, *data["tables"][0], *data["tables"][0]["fields"][0], *extra} <= NAMED
         for table in sheet.tables:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice
 from typing import NamedTuple
 
+from opcost.core.devices import LIBRARIES, PROCESS
 from opcost.core.graph import Graph, Op
 from opcost.core.memory import PARTS, Holder, Lives, Memory, Part, packed
 from opcost.core.report import Row
+from opcost.devices.allocator import handed_out
 
 LONG_RUN = 100_000
 """Operators of a run above which its parts are told at the peak alone."""
@@ -38,8 +40,6 @@ class OnDevice(NamedTuple):
     name: str
     workspace: Callable[[Row], int]
     """What an operator takes for itself while it runs."""
-    block: int = 512
-    """Its allocator hands out whole blocks of so many bytes."""
 
 
 def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, rows: Sequence[Row] = ()) -> Memory:
@@ -57,32 +57,38 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
                 storage = values[i].storage
                 if born[storage] == NEVER and storage not in held:
                     born[storage] = step
-    if on is None:
-        return follow(graph, sizes, held, born, _gone(graph))
-    blocks = {storage: -(-size // on.block) * on.block for storage, size in sizes.items()}
-    workspaces = [on.workspace(row) if row.op.repeat else 0 for row in rows]
+    for storage in (
+        graph.lifetimes.state if graph.lifetimes else ()
+    ):  # it is there throughout, as from the second step on
+        born[storage] = NEVER
     gone = _gone(graph)
-    found = follow(graph, blocks, held, born, gone, workspaces)
-    return replace(found, device=on.name, lives=_lives(graph, blocks, born, gone, workspaces))
+    if on is None:
+        return follow(graph, sizes, held, born, gone)
+    lives, storages = _lives(graph, sizes, born, gone, [on.workspace(row) if row.op.repeat else 0 for row in rows])
+    handed = handed_out(lives)
+    blocks = dict.fromkeys(sizes, 0)
+    blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
+    found = follow(graph, blocks, held, born, gone, handed.workspaces)
+    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS, lives=lives)
 
 
 def _lives(
     graph: Graph, sizes: Mapping[int, int], born: Sequence[int], gone: Sequence[int], workspaces: Sequence[int]
-) -> Lives:
-    """What an allocator is asked for, in the order of the operators."""
+) -> tuple[Lives, list[int]]:
+    """What an allocator is asked for, libraries first, and which storages these are: what lasts, inputs, what operators make."""
+    held = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
+    given = held & {graph.values[i].storage for i in graph.inputs}
+    lasting, inputs = sorted(held - given), sorted(given)
     made = sorted((step, storage) for storage, step in enumerate(born) if step != NEVER and sizes[storage])
-    inputs = {graph.values[i].storage for i in graph.inputs}
-    made_here = {storage for _, storage in made}
-    return Lives(
-        lasting=[
-            size for storage, size in sizes.items() if storage not in inputs and storage not in made_here and size
-        ],
-        inputs=[sizes[storage] for storage in sorted(inputs)],
+    lives = Lives(
+        lasting=[LIBRARIES, *(sizes[storage] for storage in lasting)],
+        inputs=[sizes[storage] for storage in inputs],
         births=[step for step, _ in made],
         deaths=[max(gone[storage], step + 1) for step, storage in made],
         sizes=[sizes[storage] for _, storage in made],
         workspaces=workspaces,
     )
+    return lives, [*lasting, *inputs, *(storage for _, storage in made)]
 
 
 def _gone(graph: Graph) -> array[int]:
@@ -107,7 +113,7 @@ def follow(
     graph: Graph,
     sizes: Mapping[int, int] | Sequence[int],
     held: Collection[int],
-    born: MutableSequence[int],
+    born: Sequence[int],
     gone: Sequence[int],
     workspaces: Sequence[int] = (),
 ) -> Memory:
@@ -120,8 +126,6 @@ def follow(
     carried = graph.lifetimes.carried if graph.lifetimes else frozenset[int]()
     base = sum(sizes[storage] for storage in state.union(held) - carried)
     begun = base + sum(sizes[storage] for storage in carried)
-    for storage in state:  # it is there throughout, as from the second step on
-        born[storage] = NEVER
     most = begun + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER) + sum(workspaces)
     changes = packed([0], most) * (len(ops) + 1)
     for storage, step in enumerate(born):

@@ -52,8 +52,8 @@ _ALIASES = {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
     "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
     "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
-    "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_of_peak": "of_peak_flops",
-    "%_of_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
+    "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_peak": "of_peak_flops",
+    "%_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
     "%_unpriced": "unpriced",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""

@@ -1,15 +1,16 @@
 """What differs between two profiles: time and executions by operator, kind, module or kernel, in one step where both have steps.
 
 A prediction names operators as the dispatcher runs them and a trace as the author called them (`aten::addmm`, `aten::linear`), so
-one is held against the other by module and kind.
+one is held against the other by module and kind. The same module of many layers is one line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.analysis import busy
+from opcost.analysis.layers import folded
 from opcost.analysis.part import LABELS, NOWHERE, Part, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.answer import Busy
 from opcost.core.comparison import Compared, Comparison, Entry
@@ -57,9 +58,10 @@ def diff_profiles(
     foretold = by is None and _is_foretold(before) != _is_foretold(after)
     uses = [busy.devices(profile) for profile in (before, after)]
     parts = _divisors((before, after), uses)
+    layers = folded(*([row.module for row in profile.rows] for profile in (before, after)))
     old, new = (
-        _spent(profile, side, parts[place], by or "operator", by_kind=foretold)
-        for place, profile in enumerate((before, after))
+        _spent(profile, side, divided, by or "operator", names, by_kind=foretold)
+        for profile, divided, names in zip((before, after), parts, layers, strict=True)
     )
     keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
     keys.sort(key=lambda key: -abs(new.get(key, _NOTHING).time_ns - old.get(key, _NOTHING).time_ns))
@@ -131,7 +133,9 @@ def _is_foretold(profile: Profile) -> bool:
     return profile.meta.get("format") == "prediction"
 
 
-def _spent(profile: Profile, side: Side, divided: int, by: By, *, by_kind: bool) -> dict[Key, Spent]:
+def _spent(
+    profile: Profile, side: Side, divided: int, by: By, layers: Mapping[str, str], *, by_kind: bool
+) -> dict[Key, Spent]:
     found: dict[Key, Spent] = {}
     parts = parts_of(profile, side, "time", keys=("kernel",) if by == "kernel" else ())
     if side == "device":
@@ -142,25 +146,27 @@ def _spent(profile: Profile, side: Side, divided: int, by: By, *, by_kind: bool)
             by_kind and row is not None and row.kind == "view"
         ):  # a prediction leaves them out: they run nothing on a device
             continue
-        key = _foretold_key(part) if by_kind else _key(part, by)
+        key = _foretold_key(part, layers) if by_kind else _key(part, by, layers)
         known = found.get(key, Spent())
         count = part.launches if by == "kernel" else part.count
         found[key] = Spent(known.time_ns + part.time_ns, known.count + count)
     return {key: Spent(round(spent.time_ns / divided), round(spent.count / divided)) for key, spent in found.items()}
 
 
-def _key(part: Part, by: By) -> Key:
+def _key(part: Part, by: By, layers: Mapping[str, str]) -> Key:
     row = part.row
     if by == "kernel":
         return Key(LABELS["kernel"](part))
     if by == "shape":
-        return Key("", LABELS["type"](part)) if row is None else Key(row.module, row.type, shapes_text(row.ins))
+        return Key("", LABELS["type"](part)) if row is None else Key(layers[row.module], row.type, shapes_text(row.ins))
     if by == "operator":
         return Key(LABELS["type"](part))
-    # Of a kind or a module that nobody knows, the type tells more than nothing.
-    return Key(LABELS[by](part) or (row.type if row is not None and by == "kind" else NOWHERE))
+    if by == "module" and row is not None:
+        return Key(layers[row.module] or NOWHERE)
+    # Of a kind that nobody knows, the type tells more than nothing.
+    return Key(LABELS[by](part) or (NOWHERE if row is None else row.type))
 
 
-def _foretold_key(part: Part) -> Key:
+def _foretold_key(part: Part, layers: Mapping[str, str]) -> Key:
     row = part.row
-    return Key("", LABELS["type"](part)) if row is None else Key(row.module, row.kind or row.type)
+    return Key("", LABELS["type"](part)) if row is None else Key(layers[row.module], row.kind or row.type)

@@ -54,7 +54,10 @@ def analyze(
         check_writable(choice.output)
     _wanted(choice)
     wants_memory = choice.view == "memory"
-    profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory)
+    profile = read_profiles(
+        [str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory,
+        timeline=_wanted(choice) == "html",
+    )  # fmt: skip
     if choice.view != "operators":
         written = _wanted(choice) or "table"
         text = _sheet(profile, choice, written)
@@ -88,7 +91,9 @@ def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
     from opcost.profiles import askable
     from opcost.views.view import option_names
 
-    sheet = getattr(askable(profile), choice.view)()
+    told = askable(profile)
+    sheets = {"breakdown": told.breakdown, "communication": told.communication, "memory": told.allocations}
+    sheet = sheets[choice.view]()
     if choice.order_by != AnalyzeChoice().order_by:
         sheet = sheet.sort(choice.order_by)
     if choice.columns is not None:

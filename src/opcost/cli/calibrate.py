@@ -38,7 +38,10 @@ def calibrate(
         nonlocal done
         done = (timed, share)
 
-    with working(lambda: f"timing operators ({done[0]:,} so far)", share=lambda: (done[1], 1.0), quiet=quiet):
+    said = working(  # in seconds, of which timing one operator, which tells its own share, takes about one
+        lambda: f"timing operators ({done[0]:,} so far)", share=lambda: (done[1] * seconds, seconds), quiet=quiet
+    )
+    with said:
         found = time_operators(output, device=device, name=name, seconds=seconds, progress=progress)
     if not quiet:
         say(f"timed    {len(found.rows):,} operators on {found.meta['product']}")

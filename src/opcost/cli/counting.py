@@ -35,7 +35,7 @@ def report_of(
 
     A source that was resolved before, with its settings, is not looked at again. `data` is what the library is told
     of input data, in place of `--input`. Memory is told as `device` would hold it; autocast casts as there, or as where it
-    `runs_on`.
+    `runs_on`; a saved report then stays as it is.
     """
     from opcost.api import count, load_report
     from opcost.frontends.source import SavedReport, resolve
@@ -45,7 +45,7 @@ def report_of(
     with working(f"counting {name}", quiet=quiet), redirect_stdout(sys.stderr):
         found = resolve(source, parse_settings(choice.model.settings, "--set")) if isinstance(source, str) else source
         if isinstance(found, SavedReport):
-            if choice != CountChoice() or data or device:
+            if choice != CountChoice() or data or (device and runs_on is None):
                 raise OpcostError(
                     f"{name} is a saved report; options about counting do not apply to it",
                     hint="count the model again with these options",

@@ -44,6 +44,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "opcost sweep timm:resnet50 --vary batch=1,2,4..256 --device h200",
         "opcost sweep hf:config.json --vary batch=1..64 --vary tokens=128..8192 -o sweep.csv",
     ),
+    "badge": (
+        "opcost badge timm:resnet50",
+        "opcost badge net.py:Net --input 1x3x224x224 -o badge.svg",
+    ),
     "view": (
         "opcost view timm:resnet50",
         "opcost view profile.json -o page.html",
@@ -68,6 +72,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "opcost analyze trace.json.gz",
         "opcost analyze trace.json.gz --aggregate-by kind",
         "opcost analyze profile.json --where 'time > 1ms and kind == \"conv\"' --columns name,time,share,flops",
+        "opcost analyze trace.json.gz --view breakdown",
         "opcost analyze traces/ --aggregate-by rank --device h200",
     ),
     "visualize": (
@@ -88,6 +93,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "doctor": ("opcost doctor",),
 }
+ON_DEVICES = ("count", "predict", "fit", "sweep", "mfu", "check", "analyze")
+"""Commands that hold a model or a trace against a device, which need not be here."""
 WIDTH = 100
 
 
@@ -124,6 +131,14 @@ def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
         from opcost.core.quantity import QUANTITIES
 
         yield "Quantities", list(QUANTITIES)
+    elif command == "rules":
+        from opcost.rules import default_rules
+
+        yield "Rules", sorted(default_rules())
+    if command in ON_DEVICES:
+        from opcost.core.devices import DEVICES
+
+        yield "Devices, for --device", list(DEVICES)
 
 
 def _filled(names: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from opcost.cli.options import TEXT, CountChoice, Quiet, SourceArgument, paramet
 from opcost.cli.saying import put, say
 from opcost.cli.settings import parse_settings
 from opcost.cli.showing import check_file
+from opcost.core.devices import HOST
 from opcost.core.plugin import PROFILE_VIEWS
 from opcost.core.progress import working
 from opcost.errors import OpcostError
@@ -75,7 +76,7 @@ def predict(
     choice = choice or CountChoice()
     asked: dict[str, Any] = {"device": device, "calibration": calibration, "execution": execution}
     if generate is None:
-        report = report_of(source, choice, quiet=quiet, runs_on=device)
+        report = report_of(source, choice, quiet=quiet, device=None if device == HOST else device, runs_on=device)
         with working(f"predicting {source}", quiet=quiet):
             found = foretell(report, **asked)
     else:

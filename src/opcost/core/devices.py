@@ -18,6 +18,10 @@ TERA = 10**12
 GIGA = 10**9
 OUTSIDE = 1316 << 20
 """Bytes of a device's memory that no tensor gets: what its driver keeps, and a process' context and libraries (H200, CUDA 13)."""
+PROCESS = 740 << 20
+"""What of that a process takes once it multiplied and convolved something; it grows by some MiB with every kernel that is new."""
+LIBRARIES = 34 << 20
+"""Bytes that a library of products takes from PyTorch's allocator for itself and keeps (H200, CUDA 13)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

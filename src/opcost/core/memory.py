@@ -87,6 +87,10 @@ class Memory:
     """Whether a tensor dies when the run lets go of it, or after the last operator that reads it."""
     device: str = ""
     """The device as whose allocator and kernels memory is told; empty: tensors alone, to the byte."""
+    reserved_bytes: int | None = None
+    """Of a device: what its allocator takes of it, with blocks that are kept to be used again and workspaces of libraries."""
+    fixed_bytes: int | None = None
+    """Of a device: what a process takes of it beside that, whatever runs: the context, code of kernels and libraries."""
     parts: Mapping[Part, int] = field(default_factory=dict)
     """What the peak is made of."""
     holders: tuple[Holder, ...] = ()
@@ -100,8 +104,9 @@ class Memory:
 
     def __repr__(self) -> str:
         on = f"as on {self.device}" if self.device else ""
+        reserved = "" if self.reserved_bytes is None else f"{format_bytes(self.reserved_bytes)} reserved"
         before = f"{format_bytes(self.base_bytes)} before"
-        return brief(self, [f"peak {format_bytes(self.peak_bytes)}", before, f"at operator {self.at:,}", on])
+        return brief(self, [f"peak {format_bytes(self.peak_bytes)}", before, f"at operator {self.at:,}", reserved, on])
 
     def __str__(self) -> str:
         """The peak and its parts, the largest first."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import NamedTuple
 
 from opcost.core.harmless import printable
@@ -131,6 +132,33 @@ def sharing(share: Share) -> Iterator[None]:
         return
     with _inside(line, None, share):
         yield
+
+
+class Rounds:
+    """The share of work in rounds of which each takes about so many steps; its own count of them is `step` and `next`.
+
+    A round that takes more stays within its last step.
+    """
+
+    def __init__(self, usual: int) -> None:
+        self.rounds: int | None = None
+        """How many there are; None as long as that is unknown, and then there is no share."""
+        self._usual = usual
+        self._over = self._steps = 0
+
+    def step(self) -> None:
+        """One more step of this round is done."""
+        self._steps += 1
+
+    def next(self) -> None:
+        """This round is over."""
+        self._over, self._steps = self._over + 1, 0
+
+    def share(self) -> tuple[float, float]:
+        """As `working` and `sharing` ask for it."""
+        if self.rounds is None:
+            return 0, inf
+        return self._over * self._usual + min(self._steps, self._usual - 1), self.rounds * self._usual
 
 
 @contextmanager

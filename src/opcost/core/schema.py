@@ -97,6 +97,8 @@ class _Memory(msgspec.Struct):
     holders: tuple[Holder, ...]
     curve: list[Number]
     device: str
+    reserved_bytes: Number | None = None
+    fixed_bytes: Number | None = None
 
 
 class _Report(msgspec.Struct):
@@ -196,6 +198,8 @@ def to_dict(report: Report) -> dict[str, Any]:
                 memory.holders,
                 list(memory.curve),
                 memory.device,
+                memory.reserved_bytes,
+                memory.fixed_bytes,
             ),
         )
     )
@@ -269,13 +273,16 @@ def _read(data: _Report) -> Report:
 def _memory(data: _Memory | None, peak_bytes: int) -> Memory:
     if data is None:
         return Memory(peak_bytes=peak_bytes, base_bytes=0, at=0, how="last reader")
-    document.believe("memory", [data.base_bytes, *data.parts.values(), *data.curve])
+    outside = (data.reserved_bytes or 0, data.fixed_bytes or 0)
+    document.believe("memory", [data.base_bytes, *outside, *data.parts.values(), *data.curve])
     return Memory(
         peak_bytes=peak_bytes,
         base_bytes=data.base_bytes,
         at=data.at,
         how=data.how,
         device=data.device,
+        reserved_bytes=data.reserved_bytes,
+        fixed_bytes=data.fixed_bytes,
         parts=data.parts,
         holders=data.holders,
         curve=packed(data.curve, max(data.curve, default=0)),

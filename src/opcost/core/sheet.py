@@ -37,6 +37,9 @@ class Table:
     """What the lines add up to."""
     remarks: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return brief(self, [_lines(self), ", ".join(field.name for field in self.fields)], self.title)
+
     def place(self, name: str) -> int | None:
         """Where the field of this name is."""
         return next((place for place, field in enumerate(self.fields) if field.name == name), None)
@@ -44,6 +47,10 @@ class Table:
     def records(self) -> list[dict[str, Cell]]:
         """Each line by the names of the fields."""
         return [dict(zip((field.name for field in self.fields), line, strict=True)) for line in self.lines]
+
+
+def _lines(table: Table) -> str:
+    return "1 line" if len(table.lines) == 1 else f"{len(table.lines):,} lines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class Sheet(Shown):
     notes: tuple[Note, ...] = ()
 
     def __repr__(self) -> str:
-        lines = [f"{table.title} ({len(table.lines):,} lines)" for table in self.tables]
+        lines = [f"{table.title} ({_lines(table)})" for table in self.tables]
         return brief(self, lines, f"{self.name} of {self.meta.get('source', 'a profile')}")
 
     def table(self, title: str) -> Table:

@@ -2,14 +2,16 @@
 
 Memory is taken in segments: 2 MiB for tensors of at most 1 MiB, 20 MiB for those below 10 MiB, else as much as is wanted in
 steps of 2 MiB. A tensor gets the smallest free block that is large enough, and what is left of that is split off; blocks side by
-side that are free become one again. Segments go back only when the device has no more to give, and only those of which nothing is
-in use: so free memory in pieces is lost, and a model may fail far below the limit.
+side that are free become one again. A block keeps a rest of up to 1 MiB that is not worth splitting, so that more is allocated
+than tensors have. Segments go back only when the device has no more to give, and only those of which nothing is in use: so free
+memory in pieces is lost, and a model may fail far below the limit.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from opcost.core.memory import Lives
 
@@ -31,10 +33,10 @@ class OutOfMemory(Exception):
 class _Block:
     """A piece of a segment; those before and after it lie side by side with it."""
 
-    __slots__ = ("after", "before", "free", "number", "size", "small")
+    __slots__ = ("address", "after", "before", "free", "size", "small")
 
-    def __init__(self, number: int, size: int, *, small: bool) -> None:
-        self.number = number
+    def __init__(self, address: int, size: int, *, small: bool) -> None:
+        self.address = address
         self.size = size
         self.small = small
         self.before: _Block | None = None
@@ -46,10 +48,11 @@ class Allocator:
     """The state of the allocator of a device that has so many bytes; None: as many as are wanted."""
 
     def __init__(self, capacity: int | None = None) -> None:
+        self.allocated = 0
         self.reserved = 0
         self.most_reserved = 0
         self._capacity = capacity
-        self._made = 0
+        self._following = 0
         self._free: dict[bool, list[tuple[int, int, _Block]]] = {True: [], False: []}
 
     def take(self, size: int) -> _Block:
@@ -62,16 +65,18 @@ class Allocator:
         block.free = False
         left = block.size - size
         if left >= BLOCK if small else left > SMALL:
-            rest = self._block(left, small=small)
+            rest = _Block(block.address + size, left, small=small)
             rest.before, rest.after = block, block.after
             if rest.after is not None:
                 rest.after.before = rest
             block.after, block.size = rest, size
             self._put(rest)
+        self.allocated += block.size
         return block
 
     def give(self, block: _Block) -> None:
         """Let a block go; it becomes one with free ones beside it."""
+        self.allocated -= block.size
         before, after = block.before, block.after
         if before is not None and before.free:
             self._pull(before)
@@ -90,16 +95,14 @@ class Allocator:
                 raise OutOfMemory
         self.reserved += segment
         self.most_reserved = max(self.most_reserved, self.reserved)
-        return self._block(segment, small=small)
+        block = _Block(self._following, segment, small=small)
+        self._following += segment
+        return block
 
     def _return_unused(self) -> None:
         for free in self._free.values():
             self.reserved -= sum(block.size for _, _, block in free if _is_segment(block))
             free[:] = [entry for entry in free if not _is_segment(entry[2])]
-
-    def _block(self, size: int, *, small: bool) -> _Block:
-        self._made += 1
-        return _Block(self._made, size, small=small)
 
     @staticmethod
     def _joined(first: _Block, second: _Block) -> _Block:
@@ -111,52 +114,79 @@ class Allocator:
 
     def _put(self, block: _Block) -> None:
         block.free = True
-        insort(self._free[block.small], (block.size, block.number, block))
+        insort(self._free[block.small], (block.size, block.address, block))
 
     def _pull(self, block: _Block) -> None:
         free = self._free[block.small]
-        del free[bisect_left(free, (block.size, block.number))]
+        del free[bisect_left(free, (block.size, block.address))]
 
 
 def _is_segment(block: _Block) -> bool:
     return block.before is None and block.after is None
 
 
+class Handed(NamedTuple):
+    """What an allocator hands out for what it is asked for: the bytes of each block, and what it takes of the device."""
+
+    lasting: list[int]
+    inputs: list[int]
+    sizes: list[int]
+    workspaces: list[int]
+    reserved: int
+
+
+def handed_out(lives: Lives, capacity: int | None = None) -> Handed:
+    """The blocks that tensors get in a pass or step once memory is as it stays."""
+    allocator = Allocator(capacity)
+    found = Handed([block.size for block in _held(allocator, lives.lasting)], [], [], [], 0)
+    for _ in range(PASSES):
+        found = _run(allocator, lives, found)
+    return found._replace(reserved=allocator.most_reserved)
+
+
 def reserved(lives: Lives, capacity: int | None = None) -> int | None:
     """What is taken of the device at most, over some passes; None where it has too little."""
-    allocator = Allocator(capacity)
     try:
-        _held(allocator, lives.lasting)
-        for _ in range(PASSES):
-            _run(allocator, lives)
+        return handed_out(lives, capacity).reserved
     except OutOfMemory:
         return None
-    return allocator.most_reserved
 
 
 def _held(allocator: Allocator, sizes: Iterable[int]) -> list[_Block]:
-    return [allocator.take(size) for size in sizes if size]
+    return [allocator.take(size) for size in sizes]
 
 
-def _run(allocator: Allocator, lives: Lives) -> None:
+def _run(allocator: Allocator, lives: Lives, found: Handed) -> Handed:
     """One pass or step; what is left at its end goes too."""
     inputs = _held(allocator, lives.inputs)
+    given = [block.size for block in inputs]
     blocks: dict[int, _Block] = {}
-    births = iter(zip(lives.births, range(len(lives.births)), strict=True))
+    sizes: list[int] = []
+    workspaces: list[int] = []
+    births = iter(zip(lives.births, lives.sizes, strict=True))
     following = next(births, None)
     deaths = sorted(range(len(lives.deaths)), key=lives.deaths.__getitem__)
     gone = 0
-    for step, workspace in enumerate(lives.workspaces):
+    for step, wanted in enumerate(lives.workspaces):
         while gone < len(deaths) and lives.deaths[deaths[gone]] <= step:
             allocator.give(blocks.pop(deaths[gone]))
             gone += 1
         while following is not None and following[0] == step:
-            blocks[following[1]] = allocator.take(lives.sizes[following[1]])
+            block = blocks[len(sizes)] = allocator.take(following[1])
+            sizes.append(block.size)
             following = next(births, None)
-        if workspace:
-            allocator.give(allocator.take(workspace))
+        workspaces.append(_passing(allocator, wanted) if wanted else 0)
     for block in (*blocks.values(), *inputs):
         allocator.give(block)
+    return found._replace(inputs=given, sizes=sizes, workspaces=workspaces)
+
+
+def _passing(allocator: Allocator, wanted: int) -> int:
+    """The block for what an operator takes for itself, which it gives back."""
+    block = allocator.take(wanted)
+    size = block.size
+    allocator.give(block)
+    return size
 
 
 def least_capacity(lives: Lives, limit: int, peak: int) -> int:

@@ -89,12 +89,12 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
             name="computation", title="computation", unit="count", of=_of("computation"), dull=(None, ""), priced=True
         ),
         Column(name="flops", title="FLOP/s", unit="flop/s", of=_of("flops"), dull=(None, 0.0)),
-        Column(name="of_peak_flops", title="% of peak", unit="share", of=_or_empty("of_peak_flops"), dull=("", None)),
+        Column(name="of_peak_flops", title="% peak", unit="share", of=_or_empty("of_peak_flops"), dull=("", None)),
         Column(name="unpriced", title="% unpriced", unit="share", of=_of("unpriced_share"), dull=(None, 0, 1)),
         Column(name="memory", title="bytes", unit="bytes", of=_of("memory"), dull=(None, ""), priced=True),
         Column(name="bandwidth", title="bandwidth", unit="bytes/s", of=_of("bandwidth"), dull=(None, 0.0)),
         Column(
-            name="of_peak_bandwidth", title="% of bw", unit="share", of=_or_empty("of_peak_bandwidth"), dull=("", None)
+            name="of_peak_bandwidth", title="% bw", unit="share", of=_or_empty("of_peak_bandwidth"), dull=("", None)
         ),
         Column(name="intensity", title="FLOP/B", unit="ratio", of=_of("intensity"), dull=(None, 0.0)),
         Column(

@@ -8,7 +8,7 @@ from opcost.views.answer_listing import list_answer
 from opcost.views.options import AnswerOptions
 from opcost.views.page import Page
 from opcost.views.summary import LONG_LINE, Section, Summary, held
-from opcost.wording import shortened, some
+from opcost.wording import counted, shortened, some
 
 MANY_SAID = 64
 """Lines about devices, and notes: as many as eight machines of eight devices have."""
@@ -57,7 +57,7 @@ def summary_lines(answer: Answer) -> list[str]:
 
 
 def _kernels_text(use: Busy, answer: Answer) -> str:
-    kernels = f"{use.kernels:,} kernels, median {held_time(use.median_ns)}"
+    kernels = f"{counted(use.kernels, 'kernel')}, median {held_time(use.median_ns)}"
     overlap = f", overlap {held_time(use.overlap_ns)}" if use.overlap_ns else ""
     launches = f", {launches_text(use)}" if use.launches else ""
     return f"{_whose(use, answer)}: {kernels}{overlap}{launches}"
@@ -78,7 +78,8 @@ def verdict_lines(answer: Answer) -> list[str]:
 def _verdict(use: Busy, answer: Answer) -> str:
     """How a device spent its time, and what it lost: each as a share of the time from its first kernel to its last."""
     busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
-    idle = _shares(use, use.idle_causes)
+    causes = use.idle_causes
+    idle = _shares(use, {**causes, "not known why": use.idle_ns - sum(causes.values())} if any(causes.values()) else {})
     said = f"{_whose(use, answer)}: busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}{busy}, idle "
     said += f"{held(_percent(use.idle_ns, use.span_ns))}{idle}"
     if use.step_ns is not None and use.first_step_ns is not None:
@@ -103,9 +104,9 @@ def _shares(use: Busy, parts: dict[str, int]) -> str:
 
 def launches_text(use: Busy) -> str:
     """How many, for how many operators, and how long kernels waited after them."""
-    said = f"{use.launches:,} launches"
+    said = counted(use.launches, "launch", "launches")
     if use.operators:
-        said += f" by {use.operators:,} operators ({use.owned / use.operators:.2f} kernels each)"
+        said += f" by {counted(use.operators, 'operator')} ({use.owned / use.operators:.2f} kernels each)"
     if use.delay_ns is not None and use.delay_p90_ns is not None:
         said += f", from launch to start {held_time(use.delay_ns)} median, {held_time(use.delay_p90_ns)} p90"
     return said

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
+from opcost.core.kernel_names import short
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.listing import Amount, Column, Listing, Unit, Value
 from opcost.wording import some
@@ -103,12 +104,15 @@ def format_share(part: float) -> str:
 
 
 def cut(text: str, room: int, unit: Unit) -> str:
-    """The text within the room: a path keeps its end, a list of shapes its whole shapes, and a number is never cut."""
+    """The text within the room: a path keeps its end, a kernel what tells it from others, and a number is never cut."""
     if width_of(text) <= room:
         return text
     if unit == "shapes":
         return cut_shapes(text, room)
     if unit not in ("name", "text"):
+        return text
+    text = short(text)
+    if width_of(text) <= room:
         return text
     keeps_end = unit == "name" and "." in text
     left, kept = room - 1, 0

@@ -9,11 +9,11 @@ from typing import Any
 from opcost.core.comparison import Comparison, Entry, Part
 from opcost.core.harmless import printable
 from opcost.core.quantity import QUANTITIES, Quantity
-from opcost.views.cell import format_value, width_of
+from opcost.views.cell import cut, format_value, width_of
 from opcost.views.listing import Amount, Column, Line, Listing, Value
 from opcost.views.options import NumberOptions
 from opcost.views.page import Page, Titled
-from opcost.views.summary import LONG_LINE, Summary
+from opcost.views.summary import LONG_LINE, Summary, held
 from opcost.wording import shortened, some
 
 LONGEST_TITLE = 18
@@ -104,23 +104,24 @@ EXPLAINING = 3
 
 def _explained(comparison: Comparison) -> tuple[str, ...]:
     """How much of a change in time the largest changes make up."""
-    whole = next((entry.difference for entry in comparison.of_part("total") if entry.quantity.name == "time"), None)
-    if not whole:
+    total = next((entry for entry in comparison.of_part("total") if entry.quantity.name == "time"), None)
+    if total is None or not total.difference:
         return ()
     parts = [entry for part in _PARTS for entry in comparison.of_part(part) if entry.quantity.name == "time"]
     largest = sorted(parts, key=lambda entry: -abs(entry.difference or 0))[:EXPLAINING]
     named = ", ".join(f"{_begun(entry.type or _name(entry))} {_signed(entry)}" for entry in largest)
-    share = 100 * sum(entry.difference or 0 for entry in largest) / whole
-    return (f"the largest changes are {share:.0f} % of the whole: {named}",)
+    together = Amount(sum(entry.difference or 0 for entry in largest), "time", signed=True)
+    changes = f"the {len(largest)} largest changes are" if len(largest) > 1 else "the largest change is"
+    return (f"{changes} {held(format_value(together, _BOTH[2]))} of {_signed(total)}: {named}",)
 
 
 def _begun(name: str) -> str:
-    return name if len(name) <= LONG_NAME else f"{name[:LONG_NAME]}…"
+    return cut(name, LONG_NAME, "name")
 
 
 def _signed(entry: Entry) -> str:
     told = _difference(entry)
-    return format_value(told, _BOTH[2]) if told else ""
+    return held(format_value(told, _BOTH[2])) if told else ""
 
 
 def _differences(entries: Sequence[Entry]) -> Listing:

@@ -100,6 +100,7 @@ def _summary(report: Report) -> Summary:
         Quantity("peak memory", memory.peak_bytes, "bytes", remark="the most that is held at once"),
         Quantity("  before", memory.base_bytes, "bytes", remark="weights, inputs, optimizer"),
         Quantity("  added", memory.peak_bytes - memory.base_bytes, "bytes", remark="by the pass or step"),
+        *_outside(memory),
     ]
     sections = [Section("where", _where(report)), Section("over the execution", _curve(memory)), *notes_of(report)]
     return Summary(
@@ -107,6 +108,16 @@ def _summary(report: Report) -> Summary:
         quantities=tuple(quantities),
         sections=tuple(section for section in sections if section.lines),
     )
+
+
+def _outside(memory: Memory) -> Iterable[Quantity]:
+    """What a device gives beside what tensors have."""
+    if memory.reserved_bytes is not None:
+        yield Quantity(
+            "reserved", memory.reserved_bytes, "bytes", remark="by the allocator, with libraries' workspaces"
+        )
+    if memory.fixed_bytes is not None:
+        yield Quantity("fixed", memory.fixed_bytes, "bytes", remark="the context and code of kernels, whatever runs")
 
 
 def _where(report: Report) -> tuple[str, ...]:

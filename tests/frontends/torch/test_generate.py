@@ -30,8 +30,8 @@ def test_the_cost_is_that_of_a_prefill_and_of_every_single_step(window: int | No
     model = mistral(window)
     model.set_attn_implementation(attention)
     found = opcost.predict(model, prefill=16, generate=20, batch=2, device="h200")
-    steps = [opcost.count(model, decode=1, cache=16 + i, batch=2) for i in range(19)]
-    counted = [opcost.count(model, prefill=16, batch=2), *steps]
+    steps = [opcost.count(model, decode=1, cache=16 + i, batch=2, device="h200") for i in range(19)]
+    counted = [opcost.count(model, prefill=16, batch=2, device="h200"), *steps]
     moving = [[row for row in report.rows if row.op.kind != "view"] for report in counted]
     for quantity in ("macs", "flops", "bytes_read", "bytes_written"):
         told = sum(getattr(row.cost, quantity) * row.count for row in found.rows if row.cost)

@@ -271,7 +271,8 @@ class Robot(LooksTwice):
         pixel_values: Tensor | None = None,
         pixel_attention_mask: Tensor | None = None,
     ) -> Tensor:
-        assert pixel_values is not None and pixel_attention_mask is not None and timestep is not None
+        if pixel_values is None or pixel_attention_mask is None or timestep is None:
+            raise ValueError("a camera and a time")
         images = [each[there] for each, there in zip(pixel_values, pixel_attention_mask, strict=True)]
         x: Tensor = self.seen(torch.cat(images)).mean() + state + timestep[:, None]
         return x

@@ -168,7 +168,7 @@ def test_a_prediction_is_of_the_whole_step() -> None:
     )
     assert five == pytest.approx(5 * one, rel=1e-3)
     zeroed = opcost.predict(model, x, optimizer="AdamW", zero_grad="zero")
-    assert sum(row.device_ns for row in zeroed.rows if row.type == "aten::zero_") > 0
+    assert sum(row.device_ns for row in zeroed.rows if row.type.endswith("zero_")) > 0
     merged = opcost.predict(model, x, optimizer="AdamW", accumulate=5, execution="compiled")
     assert any(row.type.startswith("merged") and row.count == 5 for row in merged.rows)
     assert merged.kernel_ns < more.kernel_ns

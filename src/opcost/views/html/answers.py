@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.core.answer import Answer, Busy
+from opcost.core.answer import Answer, AnswerLine, Busy
+from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import named_by_driver
 from opcost.core.harmless import printable
 from opcost.core.profile import Profile, ProfileRow
-from opcost.core.timeline import Drawn, Span, drawn, nested
 from opcost.version import __version__
 from opcost.views.answer_listing import list_answer
 from opcost.views.answer_page import held_time, launches_text, verdict_lines
+from opcost.views.html.advice import gains_title, gains_told
 from opcost.views.html.columns import Told, numbers_of, shapes_of, table_of, words_of
 from opcost.views.html.path_tree import PathTree
 from opcost.views.html.reports import devices_of
+from opcost.views.html.timelines import timeline_of
 from opcost.views.listing import Columns
+from opcost.wording import some
 
 MOST_NAMES = 30_000
 """Operators that the tree tells by their own names; more are told by their types."""
@@ -35,6 +38,8 @@ _FACTS = (
 )
 """What a profile says of itself that stands in the header, in this order; the rest stands below."""
 NO_OPERATOR = "(no operator)"
+LEAST_MISSED = 0.001
+"""A smaller part of the time without a price is told, but does not stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +60,48 @@ def profile_data(lines: Lines, profile: Profile | None) -> Told:
     )
     further = [f"{key}: {value}" for key, value in meta.items() if key not in (*_FACTS, "source")]
     peak = [f"peaks of {answer.peak}"] if answer.peak else []
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    missed = (total.unpriced_share or 0) if total is not None and total.computation is not None else None
     notes = [*peak, *(note.text for note in answer.notes)]
     return {
         "title": meta.get("source") or "profile",
-        "facts": [*facts, *runs, ("opcost", __version__)],
-        "totals": _totals(answer),
-        "alerts": [],
+        "facts": [*facts, *runs, *_conventions(answer, missed), ("opcost", __version__)],
+        "totals": _totals(answer, total),
+        "alerts": _unpriced(answer, missed or 0),
         "notes": [
             {"title": title, "lines": [*map(printable, said)], "hint": ""}
             for title, said in (("notes", notes), ("recorded with", further))
             if said
         ],
-        "verdict": [printable(line.replace("\u00a0", " ")) for line in verdict_lines(answer)],
-        "uses": [_use(use) for use in answer.devices],
+        "uses": _uses(answer),
+        "gains": {"title": gains_title(answer), "found": gains_told(answer)},
         "tables": [_table(each, lines.columns) for each in lines.answers],
         **({} if profile is None else _whole(profile, answer)),
     }
 
 
-def _totals(answer: Answer) -> list[Told]:
-    total = next((line for line in answer.lines if line.role == "total"), None)
+def _conventions(answer: Answer, missed: float | None) -> list[tuple[str, str]]:
+    """Under which conventions there are prices, and how much of the time has one."""
+    if missed is None:
+        return []
+    counted = f"{100 * (1 - missed):.1f} % of the {answer.side} time" if missed else f"all of the {answer.side} time"
+    return [("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"), ("counted", counted)]
+
+
+def _unpriced(answer: Answer, missed: float) -> list[Told]:
+    """What stands out: operators that take time and have no price."""
+    if missed < LEAST_MISSED:
+        return []
+    rows = [(line.unpriced_share * line.time_ns, line) for line in answer.rows if line.unpriced_share and line.time_ns]
+    named = [
+        f"{printable(' '.join(line.labels.get(key, '') for key in answer.keys or ('name', 'type')))}: {held_time(time)}"
+        for time, line in sorted(rows, key=lambda found: -found[0])
+    ]
+    title = f"{100 * missed:.1f} % of the {answer.side} time has no price, so FLOPs and bytes are lower bounds"
+    return [{"title": title, "lines": [text.replace("\u00a0", " ") for text in some(named)], "hint": ""}]
+
+
+def _totals(answer: Answer, total: AnswerLine | None) -> list[Told]:
     known = {
         "device time": answer.device_ns,
         "host time": answer.host_ns,
@@ -105,22 +132,29 @@ def _totals(answer: Answer) -> list[Told]:
     ]
 
 
-def _use(use: Busy) -> Told:
+def _uses(answer: Answer) -> list[Told]:
+    """Each device with its verdict; of very many the first, and how many more there are."""
+    said = [printable(line.replace("\u00a0", " ")) for line in verdict_lines(answer)]
+    if len(said) == len(answer.devices):
+        return [_use(use, title) for use, title in zip(answer.devices, said, strict=True)]
+    shown = [_use(use, title) for use, title in zip(answer.devices, said[:-1], strict=False)]
+    return [*shown, {"title": said[-1], "span": 0, "parts": [], "said": []}]
+
+
+def _use(use: Busy, title: str) -> Told:
     """How a device spent its time, in parts that add up to the span."""
-    known = {
+    idle = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
+    parts = {
+        "computing": use.busy_ns - use.communication_ns - use.copies_ns,
         "communication alone": use.communication_ns,
         "copies alone": use.copies_ns,
-        "idle: host-bound": use.idle_host_ns,
-        "idle: after synchronisation": use.idle_synchronised_ns,
-        "idle: waiting for input": use.idle_input_ns,
-        "idle: launch latency": use.idle_launch_ns,
+        **idle,
+        "idle": use.idle_ns - sum(idle.values()),
     }
-    idle = sum(time for name, time in known.items() if name.startswith("idle"))
-    parts = {"computing": use.busy_ns - use.communication_ns - use.copies_ns, **known, "idle": use.idle_ns - idle}
     kernels = f"{use.kernels:,} kernels, median {held_time(use.median_ns)}, side by side {held_time(use.overlap_ns)}"
     said = [kernels, *([launches_text(use)] if use.launches else [])] if use.kernels else []
     return {
-        "title": printable(f"{use.device or 'device'}{f', rank {use.rank}' if use.rank else ''}"),
+        "title": title,
         "span": use.span_ns,
         "parts": [(name, time) for name, time in parts.items() if time > 0],
         "said": [printable(text.replace("\u00a0", " ")) for text in said],
@@ -212,8 +246,7 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
         "module": [line[1] for line in lines],
         "columns": [
             {"name": "raw", "title": "operator", "unit": "text"} | words_of(line[0].type for line in lines),
-            {"name": "kind", "title": "kind", "unit": "text", "width": "92px"}
-            | words_of(line[0].kind for line in lines),
+            {"name": "kind", "title": "kind", "unit": "text"} | words_of(line[0].kind for line in lines),
             {"name": "repeat", "title": "calls", "unit": "number"} | numbers_of([line[2] for line in lines]),
             {"name": "whole", "title": f"{side} time", "unit": "time"} | numbers_of([line[place] for line in lines]),
             {"name": "time", "title": "of one call", "unit": "time"}
@@ -227,63 +260,3 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
             | words_of(line[0].ins[0].dtype if line[0].ins else "" for line in lines),
         ],
     }
-
-
-def timeline_of(profile: Profile) -> Told | None:
-    """Host and streams on lanes; None where nobody knows when anything began."""
-    if any(row.count > 1 for row in profile.rows):
-        return None
-    lanes: dict[str, list[Span]] = {}
-    host: dict[int, list[Span]] = {}
-    several = len({row.rank for row in profile.rows}) > 1
-    for row in profile.rows:
-        if row.host_start_ns is not None and row.host_ns is not None:
-            host.setdefault(row.rank, []).append(Span(row.host_start_ns, row.host_ns, row.name or row.type))
-        for kernel in row.kernels:
-            rank = f"rank {row.rank} " if several else ""
-            lanes.setdefault(f"{rank}{kernel.device} stream {kernel.stream}", []).append(
-                Span(kernel.start_ns, kernel.duration_ns, kernel.name)
-            )
-    for kernel in profile.unattributed:
-        rank = f"rank {kernel.rank} " if several and kernel.rank is not None else ""
-        lanes.setdefault(f"{rank}{kernel.device} stream {kernel.stream}", []).append(
-            Span(kernel.start_ns, kernel.duration_ns, kernel.name)
-        )
-    levels = {
-        f"{f'rank {rank} ' if several else ''}host{f' {level + 1}' if level else ''}": spans
-        for rank, found in host.items()
-        for level, spans in enumerate(nested(found))
-    }
-    every = {**levels, **dict(sorted(lanes.items()))}
-    starts = [span.start_ns for spans in every.values() for span in spans]
-    if len(starts) < 2 or not any(starts):
-        return None
-    return timeline_told(drawn(every))
-
-
-def timeline_told(lanes: dict[str, list[Drawn]]) -> Told:
-    """Lanes as the page has them: starts as steps from one to the next, names once."""
-    words: dict[str, int] = {}
-    first = min(events[0].start_ns for events in lanes.values() if events)
-    told = []
-    for title, events in lanes.items():
-        before = first
-        steps = []
-        for event in events:
-            steps.append(event.start_ns - before)
-            before = event.start_ns
-        many = any(event.count > 1 for event in events)
-        told.append(
-            {
-                "title": printable(title),
-                "step": steps,
-                "length": [event.duration_ns for event in events],
-                "name": [words.setdefault(event.name, len(words)) for event in events],
-            }
-            | (
-                {"count": [event.count for event in events], "busy": [event.busy_ns for event in events]}
-                if many
-                else {}
-            )
-        )
-    return {"words": list(map(printable, words)), "lanes": told}

@@ -123,6 +123,10 @@ def _tree(report: Report) -> Told:
                 | ({"remark": f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"} if name == "flops" else {})
                 | ({"usual": True} if name == ("macs" if report.totals.macs else "params") else {})
             )
+    held = {found.module: found.bytes for found in report.memory.holders}
+    if any(module.path in held for module in modules):
+        own = [held.get(module.path, 0) for module in modules]
+        quantities.append({"name": "held", "title": "held at the peak", "unit": "bytes", "own": own})
     shapes = {("in", "input"): [m.inputs for m in modules], ("out", "output"): [m.outputs for m in modules]}
     return {
         "noun": "module",
@@ -154,9 +158,9 @@ def _operators(rows: Sequence[Row], places: Mapping[str, int]) -> Told:
         return numbers_of([None if cost is None else of(cost) for cost in costs])
 
     columns: list[Told] = [
-        {"name": "number", "title": "#", "unit": "number", "width": "62px"} | numbers_of(range(1, len(found) + 1)),
+        {"name": "number", "title": "#", "unit": "number"} | numbers_of(range(1, len(found) + 1)),
         {"name": "raw", "title": "operator", "unit": "text"} | words_of(row.op.raw for row in found),
-        {"name": "kind", "title": "kind", "unit": "text", "width": "92px"} | words_of(row.op.kind for row in found),
+        {"name": "kind", "title": "kind", "unit": "text"} | words_of(row.op.kind for row in found),
         {"name": "macs", "title": "MACs", "unit": "count"} | priced(lambda cost: cost.macs),
         {"name": "flops", "title": "FLOPs", "unit": "count"} | priced(lambda cost: cost.flops),
         {"name": "bytes", "title": "bytes", "unit": "bytes"}

@@ -178,7 +178,7 @@ class _Inputs:
         return maker.rows([word, *row, *[word] * (length - len(row) - 1)])
 
     def _places(self, kind: str) -> list[int]:
-        """As many special tokens as an input of this kind has features, one where only forward makes them, between their borders."""
+        """As many special tokens as an input of this kind has features, or one if only forward makes such, between borders."""
         token = self.config.token(kind)
         padded = self.config.number(self.config.whole, f"{kind}_soft_tokens_per_image") or 0
         if token is None or not any(name in self.made for name in _ARGUMENTS[kind]):

@@ -7,7 +7,7 @@ import { Grid, isTextual, LINE, sortRows } from "./grid.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const amountsOf = (unit, read) => data.compared.sources.map((label, place) => ({
-  name: `source${place}`, title: label.split("/").at(-1), remark: label, unit, width: "112px", of: (row) => read(row)[place], mark: (row, text) => (read(row)[place] === null ? "" : text),
+  name: `source${place}`, title: label.split("/").at(-1), remark: label, unit, of: (row) => read(row)[place], mark: (row, text) => (read(row)[place] === null ? "" : text),
 }));
 
 // From the first source to the last, as an amount and in percent.
@@ -15,14 +15,14 @@ function changesOf(read, unitOf) {
   const both = (row) => [read(row)[0], read(row).at(-1)];
   return [
     {
-      name: "difference", title: "difference", unit: "number", width: "104px",
+      name: "difference", title: "difference", unit: "number",
       of: (row) => {
         const [first, last] = both(row);
         return first === null && last === null ? "" : [(last ?? 0) - (first ?? 0), unitOf(row), false, true];
       },
     },
     {
-      name: "relative", title: "change", unit: "share", width: "96px",
+      name: "relative", title: "change", unit: "share",
       of: (row) => {
         const [first, last] = both(row);
         if (first === null || last === null) return first === null && last === null ? "" : first === null ? "added" : "removed";
@@ -37,7 +37,7 @@ export function totalsPanel() {
   const { totals } = data.compared;
   const read = (row) => totals[row].amounts;
   const columns = [
-    { name: "quantity", title: "quantity", unit: "name", width: "150px", of: (row) => totals[row].title },
+    { name: "quantity", title: "quantity", unit: "name", of: (row) => totals[row].title },
     ...amountsOf("count", read).map((column, place) => ({
       ...column, of: (row) => (read(row)[place] === null ? null : [read(row)[place], totals[row].unit, totals[row].partial[place], false]),
       part: (row) => (read(row)[place] ?? 0) / Math.max(1, ...read(row).map((amount) => amount ?? 0)), mark: undefined,
@@ -70,8 +70,8 @@ export function comparedModulesPanel() {
   const onlyChanged = make("input", { type: "checkbox" });
   const sorted = { name: "", rising: false };
   const columns = [
-    { name: "name", title: "module", unit: "name", width: "240px", of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
-    ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", width: "120px", of: (row) => types[row] }] : []),
+    { name: "name", title: "module", unit: "name", least: 240, of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
+    ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", of: (row) => types[row] }] : []),
     ...amountsOf(quantities[0].unit, read).map((column) => ({ ...column, mark: (row, text) => (column.of(row) === null ? "" : formatAs(quantity().unit, column.of(row)) || text) })),
     ...changesOf(read, () => quantity().unit),
   ];

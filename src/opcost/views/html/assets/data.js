@@ -63,9 +63,12 @@ export const quantityOf = (name) => tree.quantities.find((quantity) => quantity.
 export const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800"];
 export const GREY = "#8a929c";
 
-export function coloursOf(keys, weight) {
+// Those that are `fixed` keep the colour that they have everywhere.
+export function coloursOf(keys, weight, fixed = new Map()) {
   const sums = new Map();
   keys.forEach((key, row) => sums.set(key, (sums.get(key) ?? 0) + weight(row)));
-  const ranked = [...sums].filter(([key, sum]) => key && sum > 0).sort((a, b) => b[1] - a[1]).slice(0, COLOURS.length);
-  return new Map(ranked.map(([key], place) => [key, COLOURS[place]]));
+  const taken = new Map([...fixed].filter(([key]) => sums.has(key)));
+  const free = COLOURS.filter((colour) => ![...taken.values()].includes(colour));
+  const ranked = [...sums].filter(([key, sum]) => key && sum > 0 && !taken.has(key)).sort((a, b) => b[1] - a[1]).slice(0, free.length);
+  return new Map([...ranked.map(([key], place) => [key, free[place]]), ...taken]);
 }

@@ -6,6 +6,11 @@ import { formatAmount, formatAs } from "./format.js";
 export const LINE = 24;
 const MARGIN = 8;
 const MOST_PRINTED = 3000;
+const SAMPLE = 200;
+const INDENT = 14;
+const ROOM = {
+  name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 90, most: 230 }, number: { least: 56, most: 170 },
+};
 
 export function cellText(column, row) {
   const value = column.of(row);
@@ -41,16 +46,18 @@ export class Grid {
     this.owner = owner;
     this.rows = [];
     this.first = -1;
-    this.body = make("tbody");
+    this.lines = [];
+    this.above = spacer(columns.length);
+    this.below = spacer(columns.length);
+    this.body = make("tbody", {}, this.above, this.below);
     this.heads = columns.map((column) => this.head(column));
     this.table = make(
       "table",
       { role: owner.level ? "treegrid" : "grid", "aria-label": label, "aria-colcount": columns.length },
-      make("colgroup", {}, ...columns.map((column) => make("col", { style: { width: widthOf(column) } }))),
+      (this.cols = make("colgroup", {}, ...columns.map(() => make("col")))),
       make("thead", {}, make("tr", { role: "row" }, ...this.heads)),
       this.body,
     );
-    this.table.style.minWidth = `${columns.reduce((sum, column) => sum + parseInt(widthOf(column), 10), 0)}px`;
     this.element = make("div", { class: "grid", tabindex: "0", role: "group", "aria-label": `${label}, scrolls` }, this.table);
     this.element.addEventListener("scroll", () => this.draw());
     this.element.addEventListener("keydown", (event) => this.key(event));
@@ -61,7 +68,7 @@ export class Grid {
   }
 
   head(column) {
-    const button = make("button", { type: "button", text: column.title, title: column.remark });
+    const button = make("button", { type: "button", text: column.title, title: column.remark ?? column.title });
     button.addEventListener("click", () => this.owner.sort?.(column.name));
     return make("th", { scope: "col", role: "columnheader", class: isTextual(column) ? "text" : "" }, button);
   }
@@ -80,8 +87,31 @@ export class Grid {
 
   show(rows) {
     this.rows = rows;
+    if (!this.measured && rows.length) this.measure();
     this.table.setAttribute("aria-rowcount", rows.length + 1);
     this.draw(true);
+  }
+
+  // Columns are as wide as what a sample of their lines and their titles need, and stay so.
+  measure() {
+    this.measured = true;
+    const step = Math.max(1, Math.floor(this.rows.length / SAMPLE));
+    const sample = this.rows.filter((_, place) => place % step === 0);
+    const pen = document.createElement("canvas").getContext("2d");
+    const { fontFamily, fontSize } = getComputedStyle(document.body);
+    const wide = (text, weight) => {
+      pen.font = `${weight} ${fontSize} ${fontFamily}`;
+      return pen.measureText(text).width;
+    };
+    const widths = this.columns.map((column, index) => {
+      const { least, most } = ROOM[column.unit] ?? ROOM.number;
+      const indent = (row) => (index === 0 && this.owner.level ? INDENT * (this.owner.level(row) + 1) : 0);
+      const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.roleOf?.(row) === "total" ? 600 : 400);
+      const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
+      return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
+    });
+    widths.forEach((width, place) => { this.cols.children[place].style.width = `${width}px`; });
+    this.table.style.minWidth = `${widths.reduce((sum, width) => sum + width, 0)}px`;
   }
 
   reveal(row) {
@@ -112,45 +142,51 @@ export class Grid {
     else this.draw(true);
   }
 
+  // Lines are elements that are filled anew, since to make them takes longer.
   lay(first, end) {
-    const lines = [];
-    if (first > 0) lines.push(spacer(first, this.columns.length));
     // One line can be reached with the tabulator: what is chosen, or else the first in sight.
     let reachable = Math.min(Math.ceil(this.element.scrollTop / LINE), end - 1);
     for (let place = first; place < end; place += 1) if (this.owner.isChosen?.(this.rows[place])) reachable = place;
-    for (let place = first; place < end; place += 1) lines.push(this.line(this.rows[place], place, reachable));
-    if (end < this.rows.length) lines.push(spacer(this.rows.length - end, this.columns.length));
-    this.body.replaceChildren(...lines);
+    const count = Math.max(0, end - first);
+    if (this.lines.length !== count) {
+      while (this.lines.length < count) this.lines.push(this.blank());
+      this.lines.length = count;
+      this.body.replaceChildren(this.above, ...this.lines, this.below);
+    }
+    space(this.above, first);
+    space(this.below, this.rows.length - end);
+    this.lines.forEach((line, at) => this.fill(line, this.rows[first + at], first + at, reachable));
   }
 
-  line(row, place, reachable) {
+  blank() {
+    return make("tr", { role: "row" }, ...this.columns.map((column, index) => make("td", { role: index ? "gridcell" : "rowheader" },
+      index === 0 && this.owner.level ? make("span", { class: "fold", "aria-hidden": "true" }) : null, "")));
+  }
+
+  fill(line, row, place, reachable) {
     const { owner } = this;
     const opened = owner.opened ? owner.opened(row) : null;
-    const chosen = Boolean(owner.isChosen?.(row));
-    const line = make("tr", {
-      role: "row", "data-place": place, "aria-rowindex": place + 2, tabindex: place === reachable ? "0" : "-1",
-      "aria-level": owner.level ? owner.level(row) + 1 : null, "aria-expanded": opened === null ? null : String(opened),
-      "aria-selected": owner.select ? String(chosen) : null, class: owner.roleOf?.(row) || null,
-    });
+    put(line, "data-place", place);
+    put(line, "aria-rowindex", place + 2);
+    put(line, "tabindex", place === reachable ? "0" : "-1");
+    put(line, "aria-level", owner.level ? owner.level(row) + 1 : null);
+    put(line, "aria-expanded", opened === null ? null : String(opened));
+    put(line, "aria-selected", owner.select ? String(Boolean(owner.isChosen?.(row))) : null);
+    put(line, "class", owner.roleOf?.(row) || null);
     this.columns.forEach((column, index) => {
-      const cell = make("td", { role: index ? "gridcell" : "rowheader", class: classOf(column) });
+      const cell = line.children[index];
       const text = cellText(column, row);
-      if (index === 0 && owner.level) {
-        cell.style.paddingLeft = `${6 + 14 * owner.level(row)}px`;
-        const sign = opened === null ? "" : opened ? "▾" : "▸";
-        cell.append(make("span", { class: "fold", "aria-hidden": "true", text: sign }));
-      }
-      if (column.part) {
-        const part = Math.max(0, Math.min(1, column.part(row) || 0));
-        cell.style.backgroundSize = `${(100 * part).toFixed(2)}% 100%`;
-      }
       const value = column.of(row);
-      if (Array.isArray(value) && value[3]) cell.classList.add(value[0] > 0 ? "more" : value[0] < 0 ? "less" : "same");
-      cell.append(text);
-      if (text.length > 14) cell.title = text;
-      line.append(cell);
+      const change = Array.isArray(value) && value[3] ? (value[0] > 0 ? " more" : value[0] < 0 ? " less" : " same") : "";
+      put(cell, "class", classOf(column) + change);
+      put(cell, "title", text.length > 14 ? text : null);
+      if (index === 0 && owner.level) {
+        cell.style.paddingLeft = `${6 + INDENT * owner.level(row)}px`;
+        cell.firstChild.textContent = opened === null ? "" : opened ? "▾" : "▸";
+      }
+      if (column.part) cell.style.backgroundSize = `${(100 * Math.max(0, Math.min(1, column.part(row) || 0))).toFixed(2)}% 100%`;
+      if (cell.lastChild.data !== text) cell.lastChild.data = text;
     });
-    return line;
   }
 
   click(event) {
@@ -241,11 +277,15 @@ function classOf(column) {
   return `${isTextual(column) ? "text" : "number"}${column.part ? " bar" : ""}${column.name === "note" ? " flag" : ""}`;
 }
 
-function widthOf(column) {
-  return column.width ?? { name: "210px", text: "130px", shapes: "170px", "flop/s": "112px", "bytes/s": "104px" }[column.unit] ?? "92px";
+function put(element, name, value) {
+  if (value === null) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-function spacer(lines, columns) {
-  const cell = make("td", { colspan: columns, style: { height: `${lines * LINE}px`, padding: "0", border: "0" } });
-  return make("tr", { "aria-hidden": "true", class: "spacer" }, cell);
+// A line that stands for all those that are out of sight.
+const spacer = (columns) => make("tr", { "aria-hidden": "true", class: "spacer" }, make("td", { colspan: columns, style: { padding: "0", border: "0" } }));
+
+function space(line, count) {
+  line.hidden = count <= 0;
+  line.firstChild.style.height = `${Math.max(0, count) * LINE}px`;
 }

@@ -1,6 +1,6 @@
-// Treemap and icicle of the tree by a chosen quantity; a click chooses, a double click or Enter goes in.
+// Treemap, icicle or flame view of the tree by a chosen quantity; a click chooses, a double click or Enter goes in.
 
-import { icicleAreas, treemapAreas } from "./areas.js";
+import { flameAreas, icicleAreas, treemapAreas } from "./areas.js";
 import { coloursOf, GREY, isWithin, quantityOf, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
 import { formatAs, formatShare } from "./format.js";
@@ -9,20 +9,29 @@ import { choose, chosenNode } from "./selection.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const LETTER = 6.3;
-const LEVEL = 22;
+// How high a level of a flame may be, as there is room.
+const LOWEST = 20;
+const HIGHEST = 32;
 const MOSTLY = 0.8;
+const SHAPES = ["treemap", "icicle", "flame"];
 
 export function mapPanel() {
   const sized = tree.quantities.filter((quantity) => quantity.name !== tree.partial && tree.total[quantity.name][0] > 0);
   const usual = (sized.find((quantity) => quantity.usual) ?? sized[0])?.name;
   const chosen = () => (sized.some((quantity) => quantity.name === state.qty) ? state.qty : usual);
   const quantities = chooser("Area is", sized.map((quantity) => [quantity.name, quantity.title]), chosen(), (qty) => setState({ qty }));
-  const shapes = switcher("Shape", [["treemap", "treemap"], ["icicle", "icicle"]], state.shape, (shape) => setState({ shape }));
+  // Of times the flame view is what people know; of amounts the treemap.
+  const usualShape = quantityOf(usual)?.unit === "time" ? "flame" : "treemap";
+  const shapeOf = () => (SHAPES.includes(state.shape) ? state.shape : usualShape);
+  const shapes = switcher("Shape", SHAPES.map((shape) => [shape, shape]), shapeOf(), (shape) => setState({ shape }));
   const trail = make("nav", { class: "trail", "aria-label": "Where the map is" });
   const legend = make("div", { class: "legend" });
   const picture = draw("svg", { class: "map", role: "group", "aria-label": "Map of the tree", tabindex: "0" });
   const frame = make("div", { class: "picture" }, picture);
-  const types = Array.from({ length: tree.count }, (_, node) => tree.type(node));
+  // A kernel is of the kind of the operator that launched it.
+  const types = Array.from({ length: tree.count }, (_, node) => tree.type(tree.type(node) === "kernel" ? tree.parent[node] : node));
+  let fork = 0;
+  while (tree.children[fork].length === 1) [fork] = tree.children[fork];
 
   const root = () => (state.zoom ? (tree.byPath.get(state.zoom) ?? 0) : 0);
   const zoom = (node) => {
@@ -33,14 +42,14 @@ export function mapPanel() {
 
   let areas = [];
 
-  // Colours tell types; where nearly all is of one type, they tell the parts below the root.
+  // Colours tell types; where nearly all is of one type, they tell the parts below the first fork.
   function coloured(own, whole) {
     const sums = new Map();
     types.forEach((type, node) => sums.set(type, (sums.get(type) ?? 0) + own[node]));
     if (Math.max(...sums.values()) < MOSTLY * whole) return types;
     return types.map((_, node) => {
       let at = node;
-      while (at && tree.parent[at]) at = tree.parent[at];
+      while (at && tree.parent[at] !== fork) at = at ? tree.parent[at] : 0;
       return at ? tree.name(at) : "";
     });
   }
@@ -57,14 +66,23 @@ export function mapPanel() {
     const top = root();
     const width = Math.max(200, frame.clientWidth);
     const space = Math.max(220, frame.clientHeight);
-    areas = state.shape === "icicle" ? icicleAreas(shape, top, width, LEVEL) : treemapAreas(shape, top, width, space);
-    const height = state.shape === "icicle" ? Math.max(space, (Math.max(0, ...areas.map((area) => area.depth)) + 1) * LEVEL) : space;
+    const levels = shapeOf() === "treemap" ? 1 : icicleAreas(shape, top, width, LOWEST).reduce((most, area) => Math.max(most, area.depth + 1), 1);
+    const level = Math.max(LOWEST, Math.min(HIGHEST, Math.floor(space / levels)));
+    const height = Math.max(space, levels * level);
+    areas = {
+      treemap: () => treemapAreas(shape, top, width, space), icicle: () => icicleAreas(shape, top, width, level),
+      flame: () => flameAreas(shape, top, width, level, height),
+    }[shapeOf()]();
     const keys = coloured(own, total[0]);
     const colours = coloursOf(keys, (node) => own[node]);
     const at = chosenNode();
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("height", height);
+    const turned = shapeOf() === "flame" && picture.dataset.turned !== String(height);
     picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, keys, colours, at, quantity)));
+    // A flame that is higher than its frame is first seen from its root.
+    if (turned) frame.scrollTop = height;
+    picture.dataset.turned = shapeOf() === "flame" ? height : "";
     legend.replaceChildren(
       ...[...colours].map(([type, colour]) => key(type, colour)), key("other", GREY),
       make("span", { class: "faint", text: `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all` }),
@@ -74,19 +92,20 @@ export function mapPanel() {
   }
 
   function areaShape(area, place, keys, colours, at, quantity) {
-    const inner = !area.leaf && state.shape !== "icicle";
+    const shade = colours.get(keys[area.node]);
+    const inner = !area.leaf && (shapeOf() === "treemap" || !shade);
     const share = tree.total[quantity.name][area.node] / tree.total[quantity.name][0];
     const group = draw("g", { class: `area${inner ? " inner" : ""}${at >= 0 && area.node === at ? " chosen" : ""}`, "data-place": place });
     group.append(draw("rect", {
       x: area.x + 0.5, y: area.y + 0.5, width: Math.max(0.3, area.w - 1), height: Math.max(0.3, area.h - 1),
-      fill: inner ? "var(--raised)" : (colours.get(keys[area.node]) ?? GREY),
+      fill: inner ? "var(--raised)" : (shade ?? GREY),
     }));
     const room = Math.floor((area.w - 8) / LETTER);
     if (room >= 3 && area.h >= 13) {
       const name = area.own ? "own" : tree.name(area.node);
       const said = `${name}  ${formatShare(share)}`;
       const text = said.length <= room || inner ? said : name;
-      group.append(draw("text", { x: area.x + 4, y: area.y + (inner ? 11.5 : Math.min(area.h - 3, 14)), text: text.length > room ? `${text.slice(0, room - 1)}…` : text }));
+      group.append(draw("text", { x: area.x + 4, y: area.y + (shapeOf() !== "treemap" ? area.h / 2 + 4 : inner ? 11.5 : Math.min(area.h - 3, 14)), text: text.length > room ? `${text.slice(0, room - 1)}…` : text }));
     }
     return group;
   }
@@ -111,7 +130,7 @@ export function mapPanel() {
   });
   whenChanged((names) => {
     quantities.value = chosen();
-    shapes.show(state.shape);
+    shapes.show(shapeOf());
     // What is chosen elsewhere is brought into the picture.
     if (names.has("sel") && chosenNode() >= 0 && !isWithin(chosenNode(), root())) setState({ zoom: "" });
     else if (["qty", "shape", "zoom", "sel", "bytes", "view"].some((name) => names.has(name))) show();

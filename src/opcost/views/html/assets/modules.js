@@ -23,10 +23,10 @@ export function treePanel() {
   }));
   const columns = [
     {
-      name: "name", title: tree.noun, unit: "name", width: "200px", of: tree.name,
+      name: "name", title: tree.noun, unit: "name", least: 200, of: tree.name,
       full: (node) => (node ? tree.path[node] : tree.name(0)),
     },
-    ...(hasTypes() ? [{ name: "type", title: "type", unit: "text", of: tree.type, width: "108px" }] : []),
+    ...(hasTypes() ? [{ name: "type", title: "type", unit: "text", of: tree.type, most: 130 }] : []),
     ...numbers,
     ...tree.details.filter((column) => column.shown),
   ];

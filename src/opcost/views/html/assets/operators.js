@@ -8,7 +8,7 @@ import { setState, state, whenChanged } from "./state.js";
 
 export function operatorsPanel() {
   const columns = ops.columns.filter((column) => column.title).map((column) => ({ ...column }));
-  columns.splice(2, 0, { name: "module", title: "module", unit: "name", of: (row) => tree.path[ops.module[row]], width: "190px" });
+  columns.splice(2, 0, { name: "module", title: "module", unit: "name", of: (row) => tree.path[ops.module[row]] });
   const only = make("input", { type: "checkbox", id: "only" });
   const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": "Find an operator" });
   const told = make("output");

@@ -1,7 +1,7 @@
 // What the reader has chosen, shared by all views and kept in the address, so that a link shows what its sender saw.
 
 const USUAL = {
-  view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "treemap", zoom: "", bytes: "iec", work: "macs",
+  view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs",
   theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "",
 };
 

@@ -21,9 +21,10 @@ function shade(part) {
 export function sweepPanel() {
   const { variables, sizes, counted, quantities } = data.sweep;
   const two = variables.length === 2;
+  const shapeOf = () => (state.shape === "curves" ? "curves" : "heat");
   const quantity = () => quantities.find((one) => one.name === state.qty) ?? quantities[0];
   const list = chooser("Amounts are", quantities.map((one) => [one.name, one.title]), quantity().name, (qty) => setState({ qty }));
-  const shapes = two ? switcher("Shape", [["treemap", "heat map"], ["icicle", "curves"]], state.shape, (shape) => setState({ shape })) : null;
+  const shapes = two ? switcher("Shape", [["heat", "heat map"], ["curves", "curves"]], shapeOf(), (shape) => setState({ shape })) : null;
   const picture = draw("svg", { class: "plot", role: "img" });
   const frame = make("div", { class: "picture sweep" }, picture);
   const legend = make("div", { class: "legend" });
@@ -36,7 +37,7 @@ export function sweepPanel() {
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("aria-label", `${quantity().title} by ${variables.join(" and ")}, ${sizes.length} points`);
     spots = [];
-    picture.replaceChildren(...(two && state.shape === "treemap" ? heat(width, height) : curves(width, height)));
+    picture.replaceChildren(...(two && shapeOf() === "heat" ? heat(width, height) : curves(width, height)));
   }
 
   function curves(width, height) {
@@ -120,7 +121,7 @@ export function sweepPanel() {
   picture.addEventListener("pointerleave", hideTip);
   whenChanged((names) => {
     list.value = quantity().name;
-    shapes?.show(state.shape);
+    shapes?.show(shapeOf());
     if (["qty", "shape", "bytes", "theme"].some((name) => names.has(name))) show();
   });
   new ResizeObserver(show).observe(frame);

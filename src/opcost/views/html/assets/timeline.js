@@ -8,10 +8,12 @@ import { key } from "./map.js";
 import { choose, chosenNode } from "./selection.js";
 import { setState, state, whenChanged } from "./state.js";
 
-const NAME = 118;
+const NAME = 138;
 const AXIS = 22;
 const LANE = 22;
 const LETTER = 6.2;
+// Collectives and copies look the same in every timeline, as they do where devices' use is told.
+const SORTS = new Map([["collective", "#cc79a7"], ["copy", "#56b4e9"]]);
 
 function unpackLanes(told) {
   const lanes = told.lanes.map((lane) => {
@@ -45,8 +47,8 @@ export function timelinePanel() {
   const named = new Map();
   if (tree) for (let node = tree.count - 1; node > 0; node -= 1) named.set(tree.name(node), node);
   const nodeOf = words.map((word) => tree?.byPath.get(word) ?? named.get(word) ?? -1);
-  const kinds = words.map((word, name) => (nodeOf[name] > 0 && tree.type(nodeOf[name]) !== "kernel" && tree.type(nodeOf[name]) ? tree.type(nodeOf[name]) : word));
-  const ranked = coloursOf(kinds, (name) => sums[name]);
+  const kinds = data.timeline.sorts;
+  const ranked = coloursOf(kinds, (name) => sums[name], SORTS);
   const colour = kinds.map((kind) => ranked.get(kind) ?? GREY);
 
   const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": `Timeline of ${formatTime(end)} on ${lanes.length} lanes; arrows move, plus and minus zoom` });

@@ -1,0 +1,83 @@
+"""The page of a profile in a browser: its devices, what to do next, flame view and timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from page_subjects import HOSTILE, page_of, profile
+from playwright.sync_api import expect
+
+from opcost.analysis.query import query
+from opcost.core.answer import Gain
+from opcost.core.profile import Kernel
+from opcost.profiles import priced
+from opcost.views.html import ANSWER
+
+Show = Callable[..., Any]
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_has_its_devices_timeline_and_lines(show: Show) -> None:
+    page = show(page_of(profile()))
+    assert "computing" in page.locator(".uses").inner_text()
+    assert page.locator(".panel.table tbody tr[data-place]").count() > 10
+    page.locator(".panel.table tbody tr[data-place]").first.click()
+    assert "1 × kernel" in page.locator(".behind").inner_text()
+    page.locator(".panel.table").get_by_label("Find in").fill("op29")
+    assert page.locator(".panel.table output").inner_text().startswith("1 of 30")
+
+
+def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:
+    page = show(page_of(profile()))
+    canvas = page.locator("canvas")
+    canvas.scroll_into_view_if_needed()
+    told = page.locator(".panel.time output")
+    whole = told.inner_text()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
+    page.mouse.wheel(0, -600)
+    expect(told).not_to_have_text(whole)
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Home")
+    expect(told).to_have_text(whole)
+    page.mouse.click(box["x"] + 138 + (box["width"] - 138) * 10.2 / 30, box["y"] + 22 + 11)
+    page.wait_for_selector(".details h2:has-text('part1.op10')")
+
+
+def test_the_flame_view_of_a_profile_stands_on_its_root(show: Show) -> None:
+    page = show(page_of(profile()))
+    assert page.get_by_role("button", name="flame").get_attribute("aria-pressed") == "true"
+    boxes = page.locator("#view-map .area rect").evaluate_all(
+        "all => all.map((one) => [one.y.baseVal.value, one.width.baseVal.value])"
+    )
+    root, *others = boxes
+    assert root[1] == max(width for _, width in boxes)
+    assert all(top < root[0] for top, _ in others)
+    page.get_by_role("button", name="icicle").click()
+    top = page.locator("#view-map .area rect").first.evaluate("one => one.y.baseVal.value")
+    assert top < 1
+
+
+def test_what_to_do_next_stands_below_the_use_of_the_device(show: Show) -> None:
+    asked = profile(word=HOSTILE)
+    gain = Gain(what=f"idle: host-bound{HOSTILE}", share=0.25, time_ns=2_500_000, command="--view breakdown")
+    page = show(ANSWER.render(replace(query(asked), gains=(gain,)), profile=priced(asked)))
+    told = page.locator(".gains li").inner_text()
+    assert told.startswith("2.50 ms (25.0 %) idle: host-bound")
+    assert "larger batch" in told
+    assert "opcost analyze run" in page.locator(".gains code").inner_text()
+
+
+def test_collectives_and_copies_have_a_colour_of_their_own(show: Show) -> None:
+    asked = profile()
+    exchange = Kernel("ncclDevKernel_AllReduce", "gpu:0", "20", 1000, 9000)
+    page = show(page_of(replace(asked, unattributed=(*asked.unattributed, exchange))))
+    keys = page.locator(".panel.time .key")
+    assert "collective" in keys.all_inner_texts()
+    colour = "one => getComputedStyle(one.querySelector('i')).backgroundColor"
+    assert keys.filter(has_text="collective").evaluate(colour) == "rgb(204, 121, 167)"

@@ -1,0 +1,125 @@
+"""The page on paper, on small screens, in the dark, for those who do not see, and of what is very large."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_subjects import many, page_of, profile, report
+
+from opcost.analysis.query import query
+from opcost.core.timeline import Span, drawn, lanes_told
+from opcost.views.html import REPORT
+from opcost.views.html.answers import Lines, profile_data
+from opcost.views.html.document import write_document
+
+Show = Callable[..., Any]
+ROWS = ".tree tbody tr[data-place]"
+
+
+# -- paper, small screens, the dark, and those who do not see ----------------------------------------------------------
+
+
+def test_it_prints_whole(show: Show) -> None:
+    page = show(REPORT.render(report(blocks=20)), fragment="open=0")
+    page.get_by_label("Open to a level").select_option("all")
+    pdf = page.pdf()
+    assert pdf.startswith(b"%PDF")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(ROWS).count() == 1 + 20 + 60
+    assert page.locator("#view-memory svg").is_visible()
+    assert not page.locator(".settings").is_visible()
+
+
+@pytest.mark.parametrize("text", [REPORT.render(report()), page_of(profile())], ids=["report", "profile"])
+def test_it_fits_on_a_small_screen(show: Show, text: str) -> None:
+    page = show(text, width=400, height=800)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = show(REPORT.render(report()), color_scheme="dark")
+    light = show(REPORT.render(report()), color_scheme="light")
+    assert dark.evaluate(ground) != light.evaluate(ground)
+    light.get_by_role("button", name="dark").click()
+    assert dark.evaluate(ground) == light.evaluate(ground)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("subject", ["report", "profile"])
+def test_axe_finds_nothing_wrong(show: Show, subject: str, scheme: str) -> None:
+    import axe_playwright_python
+
+    script = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+    page = show(
+        REPORT.render(report(uncounted=True)) if subject == "report" else page_of(profile()), color_scheme=scheme
+    )
+    page.evaluate(script)
+    where = "document"  # the whole page once, then what each of the other views adds
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        found = page.evaluate(f"axe.run({where}, {{ resultTypes: ['violations'] }})")["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == []
+        where = "document.querySelector('.side')"
+
+
+# -- large -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_operators_open_in_three_seconds_and_scroll(show: Show) -> None:
+    text = REPORT.render(many(10_000, 100_000))
+    begun = time.monotonic()
+    page = show(text, fragment="view=operators")
+    page.wait_for_selector("#view-operators tbody tr[data-place]")
+    took = time.monotonic() - begun
+    assert page.locator("#view-operators output").inner_text() == "100,000 of 100,000"
+    scrolled = page.evaluate("""async () => {
+        const grid = document.querySelector("#view-operators .grid");
+        const begun = performance.now();
+        for (let step = 1; step <= 30; step += 1) {
+            grid.scrollTop = (grid.scrollHeight * step) / 30;
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 30;
+    }""")
+    assert page.locator("#view-operators tbody tr[data-place] td").first.inner_text() > "99"
+    print(
+        f"100,000 operators: {len(text) / 1e6:.1f} MB, open after {took:.2f} s, {scrolled:.1f} ms for a frame of scrolling"
+    )
+    assert took < 3
+    assert scrolled < 100
+
+
+def test_a_million_events_are_drawn_and_zoomed(show: Show) -> None:
+    asked = profile()
+    spans = [[Span(lane + 100 * n, 60 + n % 7, f"kernel {n % 40}") for n in range(250_000)] for lane in range(4)]
+    begun = time.monotonic()
+    told = lanes_told(drawn({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
+    binned = time.monotonic() - begun
+    text = write_document(profile_data(Lines((query(asked),)), asked) | {"timeline": told})
+    page = show(text)
+    page.locator("canvas").scroll_into_view_if_needed()
+    frames = page.evaluate("""async () => {
+        const canvas = document.querySelector("canvas");
+        const room = canvas.getBoundingClientRect();
+        const begun = performance.now();
+        for (let step = 0; step < 40; step += 1) {
+            const place = { clientX: room.left + 400, clientY: room.top + 40, cancelable: true };
+            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: step < 20 ? -120 : 120, ...place }));
+            await new Promise(requestAnimationFrame);
+        }
+        return (performance.now() - begun) / 40;
+    }""")
+    print(
+        f"1,000,000 events: {len(text) / 1e6:.1f} MB, binned in {binned:.1f} s, {frames:.1f} ms for a frame of zooming"
+    )
+    assert len(text) < 10_000_000
+    assert frames < 100

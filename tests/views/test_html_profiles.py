@@ -1,0 +1,81 @@
+"""The page of a profile: what stands out, what to do next, and where collectives and copies ran."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from html_page import HtmlPage
+
+from opcost.analysis.query import query
+from opcost.core.answer import Gain
+from opcost.core.cost import Cost
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.views.html import ANSWER
+
+
+def row(number: int, kind: str, kernel: str, stream: str = "7", cost: Cost | None = None) -> ProfileRow:
+    start = number * 100
+    return ProfileRow(
+        id=number, name=f"op{number}", type=f"aten::{kind}", kind=kind, host_start_ns=start, host_ns=20, host_self_ns=20,
+        device_ns=30, kernels=(Kernel(kernel, "gpu:0", stream, start + 50, 30, start + 10),), cost=cost,
+    )  # fmt: skip
+
+
+def data(*rows: ProfileRow) -> dict:
+    profile = Profile(meta={"source": "run.json"}, rows=rows)
+    return HtmlPage(ANSWER.render(query(profile, aggregate_by=("type",)), profile=profile)).data
+
+
+def test_kernels_are_of_the_kind_of_their_operator_and_collectives_have_lanes() -> None:
+    told = data(
+        row(0, "matmul", "gemm"),
+        row(1, "copy", "Memcpy HtoD (Pinned -> Device)"),
+        row(2, "collective", "ncclDevKernel_AllReduce", "20"),
+    )["timeline"]
+    assert [lane["title"] for lane in told["lanes"]] == ["host", "gpu:0 collectives 20", "gpu:0 stream 7"]
+    sorts = dict(zip(told["words"], told["sorts"], strict=True))
+    assert sorts["gemm"] == "matmul"
+    assert sorts["Memcpy HtoD (Pinned -> Device)"] == "copy"
+    assert sorts["ncclDevKernel_AllReduce"] == "collective"
+
+
+def test_time_without_a_price_stands_out_with_its_operators() -> None:
+    priced, odd = row(0, "matmul", "gemm", cost=Cost(4, 8, 8, 8)), row(1, "unknown", "odd")
+    found = data(priced, odd)
+    facts = dict(map(tuple, found["facts"]))
+    # 30 of 60 ns of kernels have a price.
+    assert facts["counted"] == "50.0 % of the device time"
+    (alert,) = found["alerts"]
+    assert alert["title"].startswith("50.0 % of the device time has no price")
+    assert alert["lines"] == ["aten::unknown: 30 ns"]
+    whole = data(priced)
+    assert whole["alerts"] == []
+    assert dict(map(tuple, whole["facts"]))["counted"] == "all of the device time"
+
+
+@pytest.mark.parametrize(
+    ("what", "advised"),
+    [("idle: host-bound", "host launches too slowly"), ("aten::mm at 40 % of its bound", "multiples of 64")],
+)
+def test_each_gain_says_what_to_do_and_which_command_shows_it(what: str, advised: str) -> None:
+    profile = Profile(meta={"source": "run.json"}, rows=(row(0, "matmul", "gemm"),))
+    answer = replace(query(profile), gains=(Gain(what=what, share=0.25, time_ns=250, command="--view breakdown"),))
+    told = HtmlPage(ANSWER.render(answer, profile=profile)).data["gains"]
+    assert told["title"].endswith("won back of the whole run, at the most")
+    (gain,) = told["found"]
+    assert (gain["time"], gain["share"]) == (250, 0.25)
+    assert advised in gain["advice"]
+    assert gain["command"] == "opcost analyze run.json --view breakdown"
+
+
+def test_every_cause_of_idle_time_is_a_part() -> None:
+    profile = Profile(meta={}, rows=(row(0, "matmul", "gemm"), row(1, "matmul", "gemm")))
+    answer = query(profile)
+    (use,) = answer.devices
+    # From 50 to 180 ns: 60 of kernels, 70 idle, of which 30 and 25 have a cause.
+    known = use._replace(idle_host_ns=30, idle_blocked_ns=25)
+    told = HtmlPage(ANSWER.render(replace(answer, devices=(known,)), profile=profile)).data["uses"]
+    parts = dict(map(tuple, told[0]["parts"]))
+    assert parts == {"computing": 60, "idle: host-bound": 30, "idle: blocked after launch": 25, "idle": 15}
+    assert told[0]["title"].startswith("gpu:0: busy 60 ns of 130 ns")

@@ -80,8 +80,9 @@ def run(call: Call, entry: Entry | None = None) -> Any:
 
 def _takes_little(content: torch.Tensor) -> bool:
     """Whether a content can be kept: few numbers, or a view of few that is not too long to be gone through."""
-    held: int = content.untyped_storage().nbytes()
-    return content.numel() <= SMALL or (content.numel() <= _SEEN and held <= SMALL * content.element_size())
+    if content.numel() <= SMALL:
+        return True
+    return bool(content.numel() <= _SEEN and content.untyped_storage().nbytes() <= SMALL * content.itemsize)
 
 
 def _content(state: State) -> torch.Tensor:

@@ -1,7 +1,7 @@
 # make demo    count two example models and print their tables
 # make test    all tests          make lint    style, types and import arrows
 # make test-frameworks    live tests, each framework in a virtual environment of its own
-# make test-browser  the page in a real Chromium, where one is on the path; says so where none is
+# make test-browser  the page, and TensorBoard, in a real Chromium, where one is on the path; says so where none is
 # make test-pythons  tests without a framework on every Python from 3.10 on that is here
 #              (ARGS=--quick: the core of them; ARGS=--torch: and counts of PyTorch)
 # make test-peers    the peers' own test suites with only the import changed (ARGS="--sources FOLDER" for checkouts)

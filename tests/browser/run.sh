@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page in a real browser. Says so, and is fine, where no Chromium is on the path.
+# The page, and what TensorBoard shows of a log, in a real browser. Says so, and is fine, where no Chromium is on the path.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=$1; shift

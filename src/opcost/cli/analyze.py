@@ -54,7 +54,10 @@ def analyze(
         check_writable(choice.output)
     _wanted(choice)
     wants_memory = choice.view == "memory"
-    profile = read_profiles([str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory)
+    profile = read_profiles(
+        [str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory,
+        timeline=_wanted(choice) == "html",
+    )  # fmt: skip
     if choice.view != "operators":
         written = _wanted(choice) or "table"
         text = _sheet(profile, choice, written)
@@ -89,7 +92,13 @@ def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
     from opcost.views.view import option_names
 
     told = askable(profile)
-    sheets = {"breakdown": told.breakdown, "communication": told.communication, "memory": told.allocations}
+    sheets = {
+        "breakdown": told.breakdown,
+        "communication": told.communication,
+        "memory": told.allocations,
+        "critical-path": told.critical_path,
+        "launches": told.launches,
+    }
     sheet = sheets[choice.view]()
     if choice.order_by != AnalyzeChoice().order_by:
         sheet = sheet.sort(choice.order_by)

@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from opcost.core.graph import Note
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.kineto.bearing import MOVES, Bearing, bearing
-from opcost.traces.kineto.categories import OPERATOR, PROVIDERS
+from opcost.traces.kineto.categories import OPERATOR
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.launches import GRAPH, OUTSIDE
 from opcost.traces.kineto.link import Linked
@@ -117,7 +117,7 @@ class Translated:
             phase=PHASES[rows.phase[row]],
             device=kernels[0].device if kernels else "cpu",
             stream=kernels[0].stream if kernels else self.thread(row),
-            provider=PROVIDERS[signature.sort],
+            provider=linked.columns.providers[signature.sort],
             rank=self.rank,
             step=step,
             host_start_ns=self.base_ns + rows.start[row],

@@ -20,9 +20,9 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def is_contiguous(tensor: Tensor, axes: Sequence[int] | None = None) -> bool:
     """Whether a tensor lies row by row, its axes taken in this order; axes of one element lie anyhow."""
-    shape, strides = tensor.shape, tensor.stride()
+    shape, strides = tuple(tensor.shape), tensor.stride()
     if axes is not None:
-        shape, strides = ([sizes[axis] for axis in axes] for sizes in (shape, strides))
+        shape, strides = (tuple(sizes[axis] for axis in axes) for sizes in (shape, strides))
     return not tensor.numel() or all(
         extent == 1 or have == want for extent, have, want in zip(shape, strides, row_major(shape), strict=True)
     )

@@ -44,6 +44,18 @@ class Profile(measured.Profile):
 
         return communication(self)
 
+    def critical_path(self) -> Sheet:
+        """What of host, launches, kernels and collectives decides how long the run takes, and what would help."""
+        from opcost.analysis.critical_path import critical_path
+
+        return critical_path(self)
+
+    def launches(self) -> Sheet:
+        """How far the host was ahead of its devices over time, and where they waited for it."""
+        from opcost.analysis.launches import launches
+
+        return launches(self)
+
     def answer(self, **wishes: Unpack[Wishes]) -> Answer:
         """What was asked; without a question what `str` shows: the operators, added up where they have no names."""
         return self.query(**wishes) if wishes else self.query(aggregate_by=self.usual_keys)

@@ -95,7 +95,13 @@ def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
     from opcost.views.view import option_names
 
     told = askable(profile)
-    sheets = {"breakdown": told.breakdown, "communication": told.communication, "memory": told.allocations}
+    sheets = {
+        "breakdown": told.breakdown,
+        "communication": told.communication,
+        "memory": told.allocations,
+        "critical-path": told.critical_path,
+        "launches": told.launches,
+    }
     sheet = sheets[choice.view]()
     if choice.order_by != AnalyzeChoice().order_by:
         sheet = sheet.sort(choice.order_by)

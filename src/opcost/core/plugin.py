@@ -44,10 +44,15 @@ OWN: dict[str, dict[str, str]] = {
         "text": "opcost.views.table:TEXT",
         "memory": "opcost.views.table:MEMORY",
         "md": "opcost.views.markdown:REPORT",
+        "png": "opcost.views.svg:PNG",
     },
     PROFILE_VIEWS: {
-        **{name: f"opcost.views.{name}:ANSWER" for name in ("table", "json", "csv", "html", "notebook", "columns")},
+        **{
+            name: f"opcost.views.{name}:ANSWER"
+            for name in ("table", "json", "csv", "html", "notebook", "columns", "svg")
+        },
         "md": "opcost.views.markdown:ANSWER",
+        "png": "opcost.views.svg:ANSWER_PNG",
     },
     COMPARISON_VIEWS: {
         **{name: f"opcost.views.{name}:COMPARISON" for name in ("table", "json", "csv", "html", "notebook", "columns")},

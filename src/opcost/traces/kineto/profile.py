@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
+from opcost.traces.kineto.lanes import timeline_of
 from opcost.traces.kineto.load import wall_of
 from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.messages import collectives_of, exchanges
@@ -20,12 +22,19 @@ for each would take long and much memory."""
 
 
 def profile_of(
-    translated: Translated, meta: Mapping[str, str], rank: int | None, notes: tuple[Note, ...], *, large: bool = False
+    translated: Translated,
+    meta: Mapping[str, str],
+    rank: int | None,
+    notes: tuple[Note, ...],
+    *,
+    large: bool = False,
+    timeline: bool = False,
 ) -> Profile:
-    """The profile; `notes` come before those about who owns kernels."""
+    """The profile; `notes` come before those about who owns kernels. Where rows are not told apart, a timeline may be."""
     linked = translated.linked
     if large or len(linked) + len(linked.owner) > MANY:
-        return table_of(translated, meta, rank, notes).profile()
+        found = table_of(translated, meta, rank, notes).profile()
+        return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
     return Profile(
         meta=meta,
         rows=translated.rows(),

@@ -23,10 +23,15 @@ class KinetoReader:
         return is_kineto(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        return self.read_with_memory(file, partial=partial)
+        return self.read_more(file, partial=partial)
 
-    def read_with_memory(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Profile:
-        """The same, with what allocators told if that is asked for; None is so where the file is not large."""
+    def read_more(
+        self, file: TraceFile, *, partial: bool = False, memory: bool | None = None, timeline: bool = False
+    ) -> Profile:
+        """The same, with what allocators told if that is asked for (None: where the file is not large).
+
+        Rows of single executions tell when they ran; of a large file the timeline does, if it is asked for.
+        """
         with without_collector():
             stream, translated = translate(file, partial=partial, memory=memory)
             return profile_of(
@@ -35,6 +40,7 @@ class KinetoReader:
                 rank_of(stream.fields),
                 fault_notes(stream, translated.linked.columns),
                 large=is_large(file),
+                timeline=timeline,
             )
 
 

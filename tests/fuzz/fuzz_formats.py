@@ -421,7 +421,8 @@ FORMATS: dict[str, Format] = {
             rare=_bombs(b'{"rocprofiler-sdk-tool": [', b"{},") + _LARGE,
         ),
         Format(
-            name="xla", file="vm.xplane.pb", seeds=partial(traces, "traces/xla/*.pb.gz"), changes=(change.some_bytes,), door=profile,
+            name="xla", file="vm.xplane.pb", seeds=partial(traces, "traces/xla/*.pb.gz"), changes=(change.some_bytes,),
+            door=profile,
         ),
         Format(
             name="xla trace", file="vm.trace.json", seeds=partial(traces, "traces/xla/*.json.gz", most=200), changes=_JSON,

@@ -123,7 +123,8 @@ class Profile:
         """What lines are added up by if nobody says.
 
         Several runs of one model that opcost recorded, or of a compiled program, are one line per operator, and executions
-        without a name of their own, as in most traces, one line per type. Where no operator launched a kernel, kernels are the lines.
+        without a name of their own, as in most traces, one line per type. Where no operator launched a kernel, kernels are
+        the lines.
         """
         if self.unattributed and not any(row.kernels for row in self.rows):
             return ("kernel",)

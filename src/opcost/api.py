@@ -429,17 +429,22 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
 
 
 def read_profile(
-    path: str | PathLike[str], *, partial: bool = False, reader: str | None = None, memory: bool | None = None
+    path: str | PathLike[str],
+    *,
+    partial: bool = False,
+    reader: str | None = None,
+    memory: bool | None = None,
+    timeline: bool = False,
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
     A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so. `reader` names the
     format where the content leaves doubts. What a trace tells of memory is read with `memory=True`, and of a file that is not
-    large in any case.
+    large in any case. Of a large file rows stand for many executions; with `timeline=True` it is also read when they ran.
     """
     from opcost.core.reading import pipes_kept
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
     with pipes_kept():
-        return askable(read(path, partial=partial, reader=reader, memory=memory))
+        return askable(read(path, partial=partial, reader=reader, memory=memory, timeline=timeline))

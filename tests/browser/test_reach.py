@@ -11,11 +11,10 @@ import pytest
 from page_subjects import many, page_of, profile, report
 
 from opcost.analysis.query import query
-from opcost.core.timeline import Span, drawn
+from opcost.core.timeline import Span, drawn, lanes_told
 from opcost.views.html import REPORT
 from opcost.views.html.answers import Lines, profile_data
 from opcost.views.html.document import write_document
-from opcost.views.html.timelines import timeline_told
 
 Show = Callable[..., Any]
 ROWS = ".tree tbody tr[data-place]"
@@ -103,7 +102,7 @@ def test_a_million_events_are_drawn_and_zoomed(show: Show) -> None:
     asked = profile()
     spans = [[Span(lane + 100 * n, 60 + n % 7, f"kernel {n % 40}") for n in range(250_000)] for lane in range(4)]
     begun = time.monotonic()
-    told = timeline_told(drawn({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
+    told = lanes_told(drawn({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
     binned = time.monotonic() - begun
     text = write_document(profile_data(Lines((query(asked),)), asked) | {"timeline": told})
     page = show(text)

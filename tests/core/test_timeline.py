@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.timeline import DEEPEST, Drawn, Span, drawn, nested
+from opcost.core.timeline import DEEPEST, Drawn, Ordered, Span, drawn, lanes_checked, lanes_told, nested
+from opcost.errors import SourceError
 
 SPANS = st.lists(st.builds(Span, st.integers(0, 10_000), st.integers(0, 500), st.sampled_from("abc")), max_size=200)
 
@@ -51,3 +53,40 @@ def test_what_is_called_inside_lies_below() -> None:
 
 def test_what_is_called_too_deep_has_no_lane() -> None:
     assert len(nested([Span(number, 100 - 2 * number, "f") for number in range(DEEPEST + 5)])) == DEEPEST
+
+
+@given(SPANS, st.integers(1, 60))
+def test_columns_are_drawn_as_their_events_are(spans: list[Span], most: int) -> None:
+    ordered = sorted(spans)
+    names = sorted({span.name for span in spans})
+    columns = Ordered(
+        [span.start_ns for span in ordered], [span.duration_ns for span in ordered],
+        [names.index(span.name) for span in ordered], names,
+    )  # fmt: skip
+    assert drawn({"lane": columns}, most) == drawn({"lane": spans}, most)
+
+
+def test_starts_are_told_as_steps_and_names_once() -> None:
+    lanes = {"a": [Drawn(10, 5, "x", 1, 5), Drawn(30, 5, "y", 2, 4)], "b": [Drawn(20, 1, "x", 1, 1)], "c": []}
+    told = lanes_told(lanes, {"x": "conv"})
+    assert told["words"] == ["x", "y"]
+    assert told["sorts"] == ["conv", ""]
+    assert [lane["step"] for lane in told["lanes"]] == [[0, 20], [10], []]
+    assert [lane.get("count") for lane in told["lanes"]] == [[1, 2], None, None]
+    assert lanes_checked(told) == told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"words": ["x", 1]}, {"sorts": []}, {"lanes": [{}]}, {"more": 1},
+        {"lanes": [{"title": "a", "step": [0], "length": [5], "name": [2]}]},
+        {"lanes": [{"title": "a", "step": [0], "length": [5, 5], "name": [0]}]},
+        {"lanes": [{"title": "a", "step": [0.5], "length": [5], "name": [0]}]},
+        {"lanes": [{"title": "a", "step": [0], "length": [-1], "name": [0]}]},
+    ],
+)  # fmt: skip
+def test_a_timeline_of_a_file_that_is_not_of_this_form_is_refused(change: dict[str, object]) -> None:
+    told = lanes_told({"a": [Drawn(10, 5, "x", 1, 5), Drawn(20, 5, "y", 1, 5)]}, {})
+    with pytest.raises(SourceError, match="timeline is damaged"):
+        lanes_checked({**told, **change})

@@ -6,7 +6,6 @@ and show what was read), and a line in FORMATS. Nothing is imported or read befo
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import pickle
@@ -25,6 +24,7 @@ import fuzz_checkpoints as checkpoints
 import fuzz_onnx
 import fuzz_pt2
 import fuzz_torchscript
+import fuzz_traces
 from fuzz_changes import Change
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -279,39 +279,12 @@ def own_profiles() -> list[Seed]:
     return [Seed(written(found).encode()) for found in (*map(opcost.read_profile, paths), graph)]
 
 
-def traces(*patterns: str, most: int = 40) -> list[Seed]:
-    """Files of the folder of traces, lists of events shortened to some from everywhere."""
-    found = []
-    for path in sorted(path for pattern in patterns for path in DATA.glob(pattern) if "key_averages" not in path.name):
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
-        if ".json" in path.name:
-            content = json.dumps(_shortened(json.loads(content), most)).encode()
-        found.append(Seed(content))
-    return [seed for seed in found if len(seed.content) < 2 * SMALL]
-
-
-def _shortened(document: Any, most: int) -> Any:
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list) or len(events) <= most:
-        return document
-    kept = [*events[: most // 2], *events[len(events) // 2 : len(events) // 2 + most // 2]]
-    return {**document, "traceEvents": kept} if isinstance(document, dict) else kept
+def traces(*patterns: str, **limits: int) -> list[Seed]:
+    return [Seed(content) for content in fuzz_traces.traces(*patterns, **limits)]
 
 
 def seeds_of(make: Callable[[], list[bytes]]) -> list[Seed]:
     return [Seed(content) for content in make()]
-
-
-def tensorrt() -> list[Seed]:
-    layers = [
-        {"count": 10},
-        {"name": "conv1 + Relu_1", "timeMs": 1.2345, "averageMs": 0.12345, "medianMs": 0.123, "percentage": 60},
-        {"name": "fc", "averageMs": 0.08, "percentage": 40},
-    ]
-    names = ("startEnqMs", "endEnqMs", "startInMs", "inMs", "startComputeMs", "computeMs", "startOutMs", "outMs")
-    times = [{name: place / 8 + step for place, name in enumerate(names)} for step in range(3)]
-    return [Seed(json.dumps(layers).encode()), Seed(json.dumps(times).encode())]
 
 
 # -- the formats -----------------------------------------------------------------------------------------------------------
@@ -418,6 +391,10 @@ FORMATS: dict[str, Format] = {
             door=rank, rare=_LARGE,
         ),
         Format(
+            name="nsight", file="export.sqlite", seeds=partial(traces, "traces/nsight/*.sqlite.gz", largest=1 << 18),
+            changes=(change.some_bytes,), door=profile,
+        ),
+        Format(
             name="onnxruntime", file="trace.json", seeds=partial(traces, "traces/onnxruntime/*.gz"),
             changes=(*_JSON, change.packed(change.json_structure)), door=partial(profile, halves=True),
             rare=_bombs(b"[" + _ORT_EVENT, _ORT_EVENT) + _LARGE,
@@ -440,7 +417,20 @@ FORMATS: dict[str, Format] = {
             changes=(change.some_bytes,), door=partial(profile, halves=True),
         ),
         Format(
-            name="tensorrt", file="layers.json", seeds=tensorrt, changes=_JSON, door=partial(profile, halves=True),
+            name="rocprof", file="results.json", seeds=partial(seeds_of, fuzz_traces.rocprof), changes=_JSON, door=profile,
+            rare=_bombs(b'{"rocprofiler-sdk-tool": [', b"{},") + _LARGE,
+        ),
+        Format(
+            name="xla", file="vm.xplane.pb", seeds=partial(traces, "traces/xla/*.pb.gz"), changes=(change.some_bytes,),
+            door=profile,
+        ),
+        Format(
+            name="xla trace", file="vm.trace.json", seeds=partial(traces, "traces/xla/*.json.gz", most=200), changes=_JSON,
+            door=partial(profile, halves=True), rare=_LARGE,
+        ),
+        Format(
+            name="tensorrt", file="layers.json", seeds=partial(seeds_of, fuzz_traces.tensorrt), changes=_JSON,
+            door=partial(profile, halves=True),
             rare=_bombs(b'[{"count": 1},', b'{"name": "x", "timeMs": 1},') + _LARGE,
         ),
     )

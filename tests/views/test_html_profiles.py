@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from html_page import HtmlPage, values
+from html_page import HtmlPage
 
 from opcost.analysis.query import query
 from opcost.core.answer import Gain
@@ -34,7 +34,7 @@ def test_kernels_are_of_the_kind_of_their_operator_and_collectives_have_lanes() 
         row(2, "collective", "ncclDevKernel_AllReduce", "20"),
     )["timeline"]
     assert [lane["title"] for lane in told["lanes"]] == ["host", "gpu:0 collectives 20", "gpu:0 stream 7"]
-    sorts = dict(zip(told["words"], values(told["sort"]), strict=True))
+    sorts = dict(zip(told["words"], told["sorts"], strict=True))
     assert sorts["gemm"] == "matmul"
     assert sorts["Memcpy HtoD (Pinned -> Device)"] == "copy"
     assert sorts["ncclDevKernel_AllReduce"] == "collective"

@@ -44,15 +44,17 @@ def trace_of(path: str) -> Trace | None:
     return None if reader is None else Trace(file, reader)
 
 
-def read_profiles(paths: list[str], choice: ReadChoice, *, quiet: bool, memory: bool = False) -> Profile:
-    """The profile of one file, or of many ranks, joined to a model if one is named; with memory, also of a large file."""
+def read_profiles(
+    paths: list[str], choice: ReadChoice, *, quiet: bool, memory: bool = False, timeline: bool = False
+) -> Profile:
+    """The profile of one file, or of many ranks, joined to a model if one is named; with more than is usual of a large file."""
     from opcost.api import read_profile
     from opcost.core.progress import working
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
             profile: Profile = read_profile(
-                paths[0], partial=choice.partial, reader=choice.reader, memory=memory or None
+                paths[0], partial=choice.partial, reader=choice.reader, memory=memory or None, timeline=timeline
             )
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)

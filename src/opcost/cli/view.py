@@ -117,7 +117,7 @@ def _profile(path: str, *, quiet: bool) -> str:
     from opcost.profiles import priced
 
     with working(f"reading {path}", quiet=quiet):
-        profile = read_profile(path)
+        profile = read_profile(path, timeline=True)
     answer = profile.query(aggregate_by=profile.usual_keys, top=LINES)
     return _rendered(PROFILE_VIEWS, answer, profile=priced(profile))
 

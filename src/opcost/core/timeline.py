@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opcost.core.harmless import printable
+from opcost.core.kernel_names import is_collective, is_copy
+from opcost.errors import SourceError
 
 MOST_EVENTS = 120_000
 """Events of a whole timeline; a browser draws so many at once without a pause."""
@@ -31,6 +35,23 @@ class Drawn(NamedTuple):
     """The sum of their durations."""
 
 
+class Ordered:
+    """Events of a lane by their starts as columns, for lanes of millions; names are numbers in a list."""
+
+    def __init__(
+        self, start: Sequence[int], duration: Sequence[int], name: Sequence[int], names: Sequence[str]
+    ) -> None:
+        self._columns = start, duration, name
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __iter__(self) -> Iterator[tuple[int, int, str]]:
+        start, duration, name = self._columns
+        return zip(start, duration, map(self._names.__getitem__, name), strict=True)
+
+
 def nested(spans: Sequence[Span]) -> list[list[Span]]:
     """Levels of spans: one that begins while others last lies below them."""
     levels: list[list[Span]] = []
@@ -46,28 +67,29 @@ def nested(spans: Sequence[Span]) -> list[list[Span]]:
     return levels
 
 
-def drawn(lanes: Mapping[str, Sequence[Span]], most: int = MOST_EVENTS) -> dict[str, list[Drawn]]:
+def drawn(lanes: Mapping[str, Sequence[Span] | Ordered], most: int = MOST_EVENTS) -> dict[str, list[Drawn]]:
     """The events of each lane by their starts, about so many in all: lanes with few keep theirs, the others share the rest."""
     found: dict[str, list[Drawn]] = {}
     left = most
     for done, (name, spans) in enumerate(sorted(lanes.items(), key=lambda item: len(item[1]))):
         share = max(1, left // (len(lanes) - done))
-        found[name] = _drawn(sorted(spans), share)
+        found[name] = _drawn(spans if isinstance(spans, Ordered) else sorted(spans), share)
         left -= len(found[name])
     return {name: found[name] for name in lanes}
 
 
-def _drawn(spans: Sequence[Span], most: int) -> list[Drawn]:
+def _drawn(spans: Sequence[Span] | Ordered, most: int) -> list[Drawn]:
     if len(spans) <= most:
-        return [Drawn(*span, 1, span.duration_ns) for span in spans]
-    whole = max(span.start_ns + span.duration_ns for span in spans) - spans[0].start_ns
+        return [Drawn(start, duration, name, 1, duration) for start, duration, name in spans]
+    first = next(iter(spans))[0]
+    whole = max(start + duration for start, duration, _ in spans) - first
     least = 3 * whole // most + 1
     while len(merged := _merged(spans, least)) > most and least <= 2 * whole:  # only where spans of a lane overlap
         least *= 2
     return merged
 
 
-def _merged(spans: Sequence[Span], least: int) -> list[Drawn]:
+def _merged(spans: Iterable[tuple[int, int, str]], least: int) -> list[Drawn]:
     """Spans in their order, those shorter than `least` gathered until they fill that, or the next is as far away.
 
     Where none overlap, at most three for each `least` of the whole time are left: long ones, full ones, and those before a gap.
@@ -93,3 +115,66 @@ def _merged(spans: Sequence[Span], least: int) -> list[Drawn]:
     if count:
         found.append(Drawn(begin, end - begin, name, count, busy))
     return found
+
+
+# -- as plain data -----------------------------------------------------------------------------------------------------
+
+
+def sort_of(kernel: str, sort: str) -> str:
+    """What a kernel is: collectives and copies are told by their names, others by the operators that launched them."""
+    return "collective" if is_collective(kernel) else "copy" if is_copy(kernel) else sort
+
+
+def lane_title(device: str, stream: str, kernels: Iterable[str]) -> str:
+    """Of a stream of a device; one that only exchanges is called so."""
+    return f"{device} {'collectives' if all(map(is_collective, kernels)) else 'stream'} {stream}"
+
+
+def lanes_told(lanes: Mapping[str, Sequence[Drawn]], sorts: Mapping[str, str]) -> dict[str, Any]:
+    """Lanes as columns: starts as steps from one to the next, names once each, and of each name what sort of event it is."""
+    words: dict[str, int] = {}
+    first = min(events[0].start_ns for events in lanes.values() if events)
+    told = []
+    for title, events in lanes.items():
+        starts = [event.start_ns for event in events]
+        lane: dict[str, Any] = {
+            "title": printable(title),
+            "step": [start - before for start, before in zip(starts, [first, *starts], strict=False)],
+            "length": [event.duration_ns for event in events],
+            "name": [words.setdefault(event.name, len(words)) for event in events],
+        }
+        if any(event.count > 1 for event in events):
+            lane |= {"count": [event.count for event in events], "busy": [event.busy_ns for event in events]}
+        told.append(lane)
+    named = list(words)
+    return {
+        "words": list(map(printable, named)),
+        "sorts": [printable(sorts.get(word, "")) for word in named],
+        "lanes": told,
+    }
+
+
+def lanes_checked(found: object) -> dict[str, Any]:
+    """The same as it stands in a file, which nobody has vetted."""
+    if not isinstance(found, dict) or set(found) != {"words", "sorts", "lanes"}:
+        raise _DAMAGED
+    words, sorts, lanes = found["words"], found["sorts"], found["lanes"]
+    if not (_all_of(words, str) and _all_of(sorts, str) and len(words) == len(sorts) and _all_of(lanes, dict)):
+        raise _DAMAGED
+    for lane in lanes:
+        columns = {name: column for name, column in lane.items() if name != "title"}
+        if not isinstance(lane.get("title"), str) or not {"step", "length", "name"} <= set(columns) <= _COLUMNS:
+            raise _DAMAGED
+        if not all(_all_of(column, int) for column in columns.values()) or len(set(map(len, columns.values()))) > 1:
+            raise _DAMAGED
+        if any(not 0 <= name < len(words) for name in lane["name"]) or any(number < 0 for number in lane["length"]):
+            raise _DAMAGED
+    return found
+
+
+_COLUMNS = {"step", "length", "name", "count", "busy"}
+_DAMAGED = SourceError("what the profile says about its timeline is damaged", hint="record the profile again")
+
+
+def _all_of(found: object, kind: type) -> bool:
+    return isinstance(found, list) and all(type(each) is kind for each in found)

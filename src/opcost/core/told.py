@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from opcost.errors import SourceError
@@ -107,7 +108,7 @@ def told(extra: Mapping[str, object], key: str, shape: type[Entry]) -> list[Entr
 
 
 def _checked(key: str, entry: Any, shape: type[Entry]) -> Entry:
-    hints = get_type_hints(shape)
+    hints = _hints(shape)
     needed = set(hints) - set(shape._field_defaults)
     if not isinstance(entry, Mapping) or not needed <= set(entry) <= set(hints):
         raise _damaged(key)
@@ -119,6 +120,12 @@ def _checked(key: str, entry: Any, shape: type[Entry]) -> Entry:
             raise _damaged(key)
     made: Callable[..., Entry] = shape
     return made(**entry)
+
+
+@cache
+def _hints(shape: type[NamedTuple]) -> dict[str, Any]:
+    """What each field holds; to evaluate what stands there takes long."""
+    return get_type_hints(shape)
 
 
 def _damaged(key: str) -> SourceError:

@@ -29,11 +29,11 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class TellsMemory(Protocol):
-    """A reader whose format may tell of memory, which takes time to read."""
+class TellsMore(Protocol):
+    """A reader of large files, whose format may tell more than is read of them unless it is asked for."""
 
-    def read_with_memory(self, file: TraceFile, *, partial: bool, memory: bool | None) -> Profile:
-        """The profile; None is as the reader sees fit."""
+    def read_more(self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool) -> Profile:
+        """The profile, with what allocators told (None: as the reader sees fit), and with when everything ran."""
         ...
 
 
@@ -99,15 +99,20 @@ def reader_of(file: TraceFile, name: str | None = None) -> Reader:
 
 
 def read(
-    path: str | PathLike[str], *, partial: bool = False, reader: str | None = None, memory: bool | None = None
+    path: str | PathLike[str],
+    *,
+    partial: bool = False,
+    reader: str | None = None,
+    memory: bool | None = None,
+    timeline: bool = False,
 ) -> Profile:
-    """The profile in this file, of whatever tool it comes from; memory as `opcost.read_profile` says."""
+    """The profile in this file, of whatever tool it comes from; memory and timeline as `opcost.read_profile` says."""
     file = TraceFile(path)
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
         profile = (
-            found.read_with_memory(file, partial=partial, memory=memory)
-            if isinstance(found, TellsMemory)
+            found.read_more(file, partial=partial, memory=memory, timeline=timeline)
+            if isinstance(found, TellsMore)
             else found.read(file, partial=partial)
         )
     if not profile.rows and not profile.unattributed:

@@ -212,3 +212,88 @@ def test_a_model_of_pages_is_told_where_tokens_stand() -> None:
     )  # fmt: skip
     report = opcost.count(transformers.BrosModel(settings).eval())
     assert shapes(report) == {"input_ids": (1, 12), "bbox": (1, 12, 4)}
+
+
+def test_frames_lie_side_by_side_where_the_first_layer_reads_several() -> None:
+    class Stacked(Hears):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.heard = nn.Linear(4 * 5, 2, bias=False)  # type: ignore[assignment]
+
+        def forward(self, input_features: Tensor) -> Tensor:  # type: ignore[override]
+            x: Tensor = self.heard(input_features)
+            return x
+
+    report = opcost.count(Stacked(transformers.PretrainedConfig(num_mel_bins=5)).eval())
+    assert shapes(report) == {"input_features": (1, 1000, 4 * 5)}
+    assert report.totals.macs == 1000 * 4 * 5 * 2
+
+
+def test_places_of_an_image_stand_between_the_tokens_of_its_borders() -> None:
+    class Bordered(Patches):
+        def forward(self, input_ids: Tensor, pixel_values: Tensor, image_grid_thw: Tensor) -> Tensor:
+            row = input_ids[0].tolist()
+            if row[1 : PATCHES + 3] != [27, *[MARK] * PATCHES, 28]:
+                raise ValueError(f"no borders in {row}")
+            return super().forward(input_ids, pixel_values, image_grid_thw)
+
+    marks = {"image_token_id": MARK, "vision_start_token_id": 27, "image_end_token_id": 28}
+    assert shapes(opcost.count(Bordered(config(**marks)).eval()))["input_ids"] == (1, TOKENS)
+
+
+def test_a_sound_is_given_to_a_model_that_has_a_part_for_it() -> None:
+    """Clvp reads a text and hears, and says of itself only that it reads."""
+
+    class Both(Composes):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.heard = nn.Linear(80, WIDTH, bias=False)
+
+        def forward(self, input_ids: Tensor, input_features: Tensor | None = None) -> Tensor:
+            x: Tensor = self.head(self.table(input_ids))
+            assert input_features is not None
+            return x + self.head(self.heard(input_features)).mean(1, keepdim=True)
+
+    report = opcost.count(Both(config(speech_config=config())).eval())
+    assert shapes(report) == {"input_ids": (1, TOKENS), "input_features": (1, 1000, 80)}
+
+
+class Robot(LooksTwice):
+    """Says what is to be done next, by what several cameras see and where its joints are, as π0 does."""
+
+    input_modalities = ("image", "text")
+
+    def forward(  # type: ignore[override]
+        self,
+        state: Tensor,
+        timestep: Tensor | None = None,
+        input_ids: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        pixel_attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        if pixel_values is None or pixel_attention_mask is None or timestep is None:
+            raise ValueError("a camera and a time")
+        images = [each[there] for each, there in zip(pixel_values, pixel_attention_mask, strict=True)]
+        x: Tensor = self.seen(torch.cat(images)).mean() + state + timestep[:, None]
+        return x
+
+
+def test_a_robot_gets_a_camera_and_a_state() -> None:
+    report = opcost.count(Robot(config(max_state_dim=7)).eval())
+    assert shapes(report) == {
+        "state": (1, 7), "timestep": (1,), "pixel_values": (1, 1, 3, SIDE, SIDE), "pixel_attention_mask": (1, 1),
+        "input_ids": (1, TOKENS),
+    }  # fmt: skip
+    assert report.totals.macs == 3 * WIDTH * SIDE**2
+
+
+def test_an_image_is_so_large_that_its_smallest_copy_is_a_patch() -> None:
+    """DepthPro looks at an image in several sizes, in patches of the same size."""
+
+    class Pyramid(LooksTwice):
+        def forward(self, pixel_values: Tensor) -> Tensor:  # type: ignore[override]
+            x: Tensor = self.seen(pixel_values)
+            return x
+
+    settings = transformers.PretrainedConfig(patch_size=PATCH, scaled_images_ratios=[0.25, 0.5, 1])
+    assert shapes(opcost.count(Pyramid(settings).eval())) == {"pixel_values": (1, 3, 4 * PATCH, 4 * PATCH)}

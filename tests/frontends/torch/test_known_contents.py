@@ -11,6 +11,7 @@ from peak_memory import needs_peak, rises_by_less_than
 from torch import nn
 
 import opcost
+from opcost.errors import ForwardError
 
 
 class Forward(nn.Module):
@@ -50,6 +51,34 @@ def test_a_mask_of_all_pairs_is_not_allocated() -> None:
     assert max(row.outs[0].numel for row in report.rows) == tokens * tokens
 
 
+def test_a_mask_that_is_expanded_stays_known() -> None:
+    """Multimodal models hold the places of an image, expanded to all features, against the features that they have of it."""
+    tokens, width, places = 512, 4096, 100  # 2,097,152 elements are too many to be kept, 512 are not
+
+    def at_places(x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        mask = (ids == 7).unsqueeze(-1).expand_as(x)
+        if x[mask].numel() != places * width:
+            raise ValueError("other places")
+        return x[mask]
+
+    ids = torch.zeros(1, tokens, dtype=torch.int64)
+    ids[:, 1 : places + 1] = 7
+    with torch.device("meta"):
+        x = torch.empty(1, tokens, width)
+    assert opcost.count(Forward(at_places), (x, ids), real=False).outputs[0].shape == (places * width,)
+
+
+@needs_peak
+def test_what_is_made_of_an_expanded_mask_is_not_allocated() -> None:
+    def inverted(ids: torch.Tensor) -> torch.Tensor:
+        mask = (ids == 7)[..., None].expand(-1, -1, 1 << 14)  # shows 2²⁵ elements
+        return ~mask
+
+    ids = torch.zeros(1, 1 << 11, dtype=torch.int64)
+    with rises_by_less_than(16 << 20):
+        assert opcost.count(Forward(inverted), ids).outputs[0].shape == (1, 1 << 11, 1 << 14)
+
+
 @needs_peak
 def test_a_huge_range_is_not_allocated() -> None:
     with rises_by_less_than(200 << 20):
@@ -79,3 +108,10 @@ def test_numbers_that_pytorch_itself_checks_are_taken_to_be_right(name: str) -> 
     ran = [row for row in opcost.count(model, torch.randn(4, 6), real=True).rows if row.op.raw != "aten::equal"]
     counted = opcost.count(model, torch.randn(4, 6)).rows
     assert [(row.op.raw, row.cost) for row in counted] == [(row.op.raw, row.cost) for row in ran]
+
+
+def test_a_mask_of_another_shape_is_refused_as_pytorch_refuses_it() -> None:
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    assert opcost.count(Forward(lambda x: x[:, mask]), shapes=(4, 2, 3)).outputs[0].shape == (4, 6)
+    with pytest.raises(ForwardError, match="shape of the mask"):
+        opcost.count(Forward(lambda x: x[mask]), shapes=(4, 2, 3))

@@ -212,3 +212,23 @@ def test_gradients_that_were_there_are_neither_used_nor_changed() -> None:
     before = fingerprint(model)
     opcost.count(model, x(), optimizer="SGD")
     assert differences(before, fingerprint(model)) == []
+
+
+def test_objects_whose_class_has_no_name_of_a_module_are_no_hindrance() -> None:
+    """Functions that Cython compiled tell their own module, so that of their class is no text but a descriptor."""
+
+    class Compiled:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    Compiled.__module__ = property(lambda _: "somewhere")  # type: ignore[assignment]
+
+    class Calls(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.function = Compiled()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.function(x)
+
+    assert opcost.count(Calls(), shapes=(2, 3)).totals.flops == 6  # one addition for each element

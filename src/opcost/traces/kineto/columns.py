@@ -6,7 +6,7 @@ A large trace has millions of events, so no object is kept per event: arrays hol
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core.kernel_names import is_collective
 from opcost.frontends.aten.known import known
-from opcost.traces.kineto.categories import ANNOTATION, DEVICE, IGNORED, MEMORY, MODULE, OPERATOR, OVERHEAD, RUNTIME
+from opcost.traces.kineto.categories import (
+    ANNOTATION,
+    DEVICE,
+    IGNORED,
+    MEMORY,
+    MODULE,
+    OPERATOR,
+    OVERHEAD,
+    PROVIDERS,
+    RUNTIME,
+)
 from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
 
 if TYPE_CHECKING:
@@ -124,7 +134,11 @@ class _Numbers(dict[tuple[str, bytes], int]):
 class Columns:
     """Everything that is kept of a trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, owners: Sequence[int] = (OPERATOR,), providers: Mapping[int, str] = PROVIDERS) -> None:
+        self.owners = owners
+        """Sorts of calls that own what is launched in them."""
+        self.providers = providers
+        """What rows of each sort say they come from."""
         self.threads: dict[tuple[Number, Number], dict[int, Lane]] = {}
         """By process and thread, the lanes of CALLS, LEAVES and MODULES."""
         self.device = DeviceColumns()

@@ -6,10 +6,10 @@ A kernel belongs to the innermost operator that was running on the thread of its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from opcost.traces.kineto.categories import OPERATOR
+from opcost.traces.kineto.categories import ANNOTATION
 from opcost.traces.kineto.columns import Signature
 from opcost.traces.kineto.lane import NONE, Lane
 from opcost.traces.kineto.modules import NEVER
@@ -35,9 +35,10 @@ class Launches:
         for start, signature, correlation, row in zip(leaves.start, leaves.signature, leaves.link, around, strict=True):
             if correlation < 0:
                 continue
-            while row != NONE and not sorts.is_operator[signature_of[row]]:
+            while row != NONE and not sorts.is_owner[signature_of[row]]:
                 row = parents[row]  # noqa: PLW2901 - up to the next operator
-            owner = GRAPH if signature in sorts.graphs else NONE if row == NONE else first + row
+            is_graph = signature in sorts.graphs and (row == NONE or not sorts.own_graphs)
+            owner = GRAPH if is_graph else NONE if row == NONE else first + row
             if self.owner.setdefault(correlation, owner) == NONE:
                 self.owner[correlation] = owner
             if self.began.setdefault(correlation, start) > start:
@@ -47,11 +48,13 @@ class Launches:
 class Sorts:
     """What the signatures of a trace are to a launch."""
 
-    __slots__ = ("graphs", "is_operator")
+    __slots__ = ("graphs", "is_owner", "own_graphs")
 
-    def __init__(self, signatures: list[Signature]) -> None:
+    def __init__(self, signatures: list[Signature], owners: Sequence[int]) -> None:
         self.graphs = {number for number, signature in enumerate(signatures) if "GraphLaunch" in signature.name}
-        self.is_operator = [signature.sort == OPERATOR for signature in signatures]
+        self.own_graphs = ANNOTATION in owners
+        """A graph replays what many operators launched once; what an author marked owns it whole."""
+        self.is_owner = [signature.sort in owners for signature in signatures]
 
 
 def open_at(times: Iterator[int], calls: Lane, ends: list[int], parents: list[int]) -> list[int]:

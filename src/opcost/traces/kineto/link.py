@@ -89,7 +89,7 @@ def link(columns: Columns) -> Linked:
         tree=ModuleTree(linked.modules),
         training=training_of(columns.signatures, calls),
         launches=Launches(began=linked.launched),
-        sorts=Sorts(columns.signatures),
+        sorts=Sorts(columns.signatures, columns.owners),
         names=_name_numbers(columns.signatures),
         module_names=[signature.name[len(MODULE_PREFIX) :] for signature in columns.signatures],
     )

@@ -11,13 +11,19 @@ from itertools import chain, repeat
 from opcost.core.graph import Note
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.kineto.bearing import MOVES, Bearing, bearing
-from opcost.traces.kineto.categories import OPERATOR, PROVIDERS
+from opcost.traces.kineto.categories import OPERATOR
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.launches import GRAPH, OUTSIDE
 from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.meaning import Meaning, meaning
 from opcost.traces.kineto.steps import Step
 from opcost.traces.kineto.training import PHASES
+
+
+def _device_name(device: object) -> str:
+    """Our word for a device; readers of other formats may have one already."""
+    return device if isinstance(device, str) and ":" in device else f"gpu:{device}"
+
 
 UNTOLD = Meaning("", ())
 
@@ -34,7 +40,7 @@ class Translated:
         """From those of the profiler's schedule rows have their numbers; others are only told of as a whole."""
         self.base_ns = base_ns
         self.rank = rank
-        self.queues = [(f"gpu:{device}", str(stream)) for device, stream in linked.columns.queues]
+        self.queues = [(_device_name(device), str(stream)) for device, stream in linked.columns.queues]
         self.kernel_names = list(linked.columns.kernel_names)
         self.has_device = bool(linked.columns.device.start)
         self.meanings = [
@@ -117,7 +123,7 @@ class Translated:
             phase=PHASES[rows.phase[row]],
             device=kernels[0].device if kernels else "cpu",
             stream=kernels[0].stream if kernels else self.thread(row),
-            provider=PROVIDERS[signature.sort],
+            provider=linked.columns.providers[signature.sort],
             rank=self.rank,
             step=step,
             host_start_ns=self.base_ns + rows.start[row],

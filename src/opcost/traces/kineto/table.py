@@ -21,7 +21,6 @@ from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.told import Copied
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.categories import PROVIDERS
 from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, rank_of, translate, wall_of
@@ -29,7 +28,6 @@ from opcost.traces.kineto.meaning import Meaning
 from opcost.traces.kineto.memory_use import MemoryUse, memory_of
 from opcost.traces.kineto.messages import Collective, collectives_of, exchanges
 from opcost.traces.kineto.rows import REASONS, Translated
-from opcost.traces.kineto.stream import KinetoStream
 from opcost.traces.kineto.training import PHASES
 
 LAUNCHING = 128
@@ -177,14 +175,16 @@ def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool
 def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
     """The same of a file that is known to be one."""
     with without_collector():
-        return table_of(file, *translate(file, partial=partial, memory=memory))
+        stream, translated = translate(file, partial=partial, memory=memory)
+        notes = fault_notes(stream, translated.linked.columns)
+        return table_of(translated, meta_of(file, stream.fields), rank_of(stream.fields), notes)
 
 
-def table_of(file: TraceFile, stream: KinetoStream, translated: Translated) -> Table:
-    """The table of what was read of a file."""
+def table_of(translated: Translated, meta: Mapping[str, str], rank: int | None, notes: tuple[Note, ...]) -> Table:
+    """The table of what was read of a file; `notes` come before those about who owns kernels."""
     return Table(
-        meta=meta_of(file, stream.fields),
-        rank=rank_of(stream.fields),
+        meta=meta,
+        rank=rank,
         groups=_groups(translated),
         unattributed=_unattributed(translated),
         collectives=collectives_of(translated),
@@ -192,7 +192,7 @@ def table_of(file: TraceFile, stream: KinetoStream, translated: Translated) -> T
         memory=memory_of(translated),
         devices=device_uses(translated),
         wall_ns=wall_of(translated.linked),
-        notes=fault_notes(stream, translated.linked.columns) + translated.notes(),
+        notes=notes + translated.notes(),
     )
 
 
@@ -235,7 +235,7 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
     return tuple(
         Group(
             type=linked.signatures[signature].name,
-            provider=PROVIDERS[linked.signatures[signature].sort],
+            provider=linked.columns.providers[linked.signatures[signature].sort],
             meaning=translated.bare(signature, covered=state % LAUNCHING),
             module="" if module == NONE else linked.modules[module],
             phase=PHASES[phase],

@@ -51,6 +51,10 @@ class Configuration:
                 )
                 yield found
 
+    def has_part(self, kind: str) -> bool:
+        """Whether there is a configuration of what reads images or sounds."""
+        return next(self._inner({"image": _IMAGES, "audio": _SOUND}[kind]), None) is not None
+
     def number(self, places: list[Any], *names: str) -> int | None:
         """The first of these entries that is a number above zero."""
         for name in names:

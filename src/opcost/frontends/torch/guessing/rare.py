@@ -27,6 +27,12 @@ def _rows(count: int, entry: str | None, config: Configuration, maker: Maker) ->
     return None if width is None else maker.floats(count, width)
 
 
+def _felt(config: Configuration, maker: Maker) -> torch.Tensor | None:
+    """Where the joints of a robot are."""
+    width = config.number([config.own], "max_state_dim")
+    return None if width is None else maker.floats(width)
+
+
 def _of_entities(config: Configuration, maker: Maker) -> torch.Tensor:
     """One number for each thing of which the text speaks."""
     return maker.integers(_ENTITIES)
@@ -60,6 +66,8 @@ def _book(config: Configuration, maker: Maker) -> int | None:
 
 
 MAKERS: dict[str, Callable[[Configuration, Maker], Any]] = {
+    "state": _felt,
+    "timestep": lambda config, maker: maker.floats(),
     "states": partial(_rows, _STEPS, "state_dim"),
     "actions": partial(_rows, _STEPS, "act_dim"),
     "rewards": partial(_rows, _STEPS, None),
@@ -93,5 +101,6 @@ COMPANIONS: dict[str, tuple[str, ...]] = {
         ("input_ids",),
     ),
     "decoder_input_values": ("input_ids", "input_values"),
+    "timestep": ("state",),
 }  # fmt: skip
 """With which arguments these are given, though they have a default."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
+from torch import nn
 
 from opcost.frontends.torch.guessing.configuration import Configuration
 from opcost.frontends.torch.guessing.guess import Maker
@@ -43,6 +44,11 @@ def spectrograms(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:
         yield maker.floats(_FRAMES, bins * frames)
     if named is None:
         yield maker.floats(_FRAMES, _FINE)
+    first = next((layer for layer in config.model.modules() if isinstance(layer, (nn.Linear, nn.Conv1d))), None)
+    if isinstance(first, nn.Linear):  # several frames side by side, as its first layer takes them
+        yield maker.floats(_FRAMES, first.in_features)
+    elif first is not None:
+        yield maker.floats(first.in_channels, _FRAMES)
 
 
 def waves(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:

@@ -45,7 +45,7 @@ class _Inputs:
         self.needed = needed(model)
         kinds = getattr(model, "input_modalities", "text")
         self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
-        self.kinds |= {kind for kind in ("image", "audio") if self._method(kind) and not self.config.lacks(kind)}
+        self.kinds |= {kind for kind in ("image", "audio") if self._reads(kind) and not self.config.lacks(kind)}
         main = getattr(model, "main_input_name", "input_ids")
         self.main = [main] if isinstance(main, str) else list(main)
         self.vision = Vision(self.config, maker, self.names, self.kinds)
@@ -93,6 +93,11 @@ class _Inputs:
         return "input_ids" in self.names and any(
             name.rpartition(".")[2] in _ACROSS for name, _ in self.model.named_modules()
         )
+
+    def _reads(self, kind: str) -> bool:
+        """Whether the model makes features of such inputs, or has a part for them and an argument that brings them."""
+        brought = self.config.has_part(kind) and any(name in self.names for name in _ARGUMENTS[kind])
+        return brought or self._method(kind) is not None
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         """What makes features of an input of this kind: of the part that does it, because it names its arguments."""
@@ -173,12 +178,15 @@ class _Inputs:
         return maker.rows([word, *row, *[word] * (length - len(row) - 1)])
 
     def _places(self, kind: str) -> list[int]:
-        """As many special tokens as an input of this kind has features; one where only forward itself makes features of it."""
+        """As many special tokens as an input of this kind has features, or one if only forward makes such, between borders."""
         token = self.config.token(kind)
         padded = self.config.number(self.config.whole, f"{kind}_soft_tokens_per_image") or 0
-        given = any(name in self.made for name in _ARGUMENTS[kind])
-        count = max(self.features.get(kind, 1), padded) if given else 0
-        return [] if token is None else [token] * count
+        if token is None or not any(name in self.made for name in _ARGUMENTS[kind]):
+            return []
+        named = (kind, "vision") if kind == "image" else (kind,)
+        first, last = (self.config.token(*(f"{name}_{edge}" for name in named)) for edge in ("start", "end"))
+        row = [first, *[token] * max(self.features.get(kind, 1), padded), last]
+        return [place for place in row if place is not None]
 
     def decoder_tokens(self) -> torch.Tensor:
         config, maker = self.config, self.maker

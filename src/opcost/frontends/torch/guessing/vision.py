@@ -59,7 +59,10 @@ class Vision:
             yield from ({"pixel_values": form} for form in (film, film.reshape(-1, *film.shape[2:])))
         if "input_ids" in self.names:  # one of several images of a text, which every token sees
             seen = self.maker.integers(self.maker.tokens(self.config.positions()), 1, value=1)
-            yield {"pixel_values": self.maker.floats(1, channels, height, width), "image_attention_mask": seen}
+            one = self.maker.floats(1, channels, height, width)
+            yield {"pixel_values": one, "image_attention_mask": seen}
+            if "pixel_attention_mask" in self.names:  # which of several cameras there are
+                yield {"pixel_values": one, "pixel_attention_mask": self.maker.integers(1, value=1).bool()}
         else:  # two images, which are compared
             yield {"pixel_values": self.maker.floats(2, channels, height, width)}
         patches = (height // patch) * (width // patch)
@@ -181,7 +184,7 @@ class Vision:
     def size(self) -> tuple[int, int]:
         """Height and width, such that whole windows of patches fill them where the model says how many windows there are."""
         detects = self.config.has([self.config.own], "num_queries")
-        height, width = self.maker.image(self.config.image_size(800 if detects else 224))
+        height, width = self.maker.image(self.config.image_size(800 if detects else self._finest() or 224))
         if "prompt_pixel_values" in self.names and self.maker.sizes.image is None:  # both lie in one image
             height //= 2
         windows = (
@@ -191,6 +194,11 @@ class Vision:
         )
         step = self.config.patch() * (windows or 0)
         return (height // step * step or step, width // step * step or step) if step else (height, width)
+
+    def _finest(self) -> int | None:
+        """Of a model that reads an image in several sizes too: so large that the smallest of them still is a patch."""
+        ratios = getattr(self.config.own, "scaled_images_ratios", None)
+        return round(self.config.patch() / min(ratios)) if ratios else None
 
     def grid_name(self) -> str | None:
         return next((name for name in ("image_grid_thw", "grid_thw") if name in self.names), None)

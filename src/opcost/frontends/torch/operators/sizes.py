@@ -59,17 +59,27 @@ def by_mask(call: Call) -> Any:
 
 
 def _indices(call: Call, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | None]:
-    """The indices of a call, with the places in the place of every mask."""
+    """The indices of a call, with the places in the place of every mask, which must have the shape of what it chooses from."""
     tensors = iter(zip(call.states[1:], metas[1:], strict=True))
+    shape, axis = call.states[0].sig.shape, 0
     for index in call.args[1]:
         if index is None:
             yield None
+            axis += 1
             continue
         state, meta = next(tensors)
-        if state.sig.dtype in _MASKS and state.content is not None:
-            yield from (column.to(META) for column in state.content.nonzero().unbind(1))
-        else:
+        if state.sig.dtype not in _MASKS or state.content is None:
             yield meta
+            axis += 1
+            continue
+        mask = state.sig.shape
+        if mask != shape[axis : axis + len(mask)]:
+            raise IndexError(
+                f"The shape of the mask {list(mask)} does not match that of the indexed tensor {list(shape)}"
+            )
+        chosen = torch.empty((int(state.content.count_nonzero()),), dtype=torch.int64, device=META)
+        yield from [chosen] * len(mask)
+        axis += len(mask)
 
 
 def masked_select(call: Call) -> Any:

@@ -18,6 +18,8 @@ from opcost.frontends.torch.operators.ranks import RANKS
 from opcost.frontends.torch.tree import tensors_passed
 
 _aten = torch.ops.aten
+_SEEN = 1 << 25
+"""So many elements may a view of small contents show: to go through them takes hundredths of a second."""
 _SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
 _STEPPED = frozenset({_aten.linspace.default, _aten.logspace.default})
 _RANGES = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})
@@ -54,8 +56,11 @@ def depends_on_content(func: Any) -> bool:
 
 
 def is_small(entry: Entry) -> bool:
-    """Whether the results may carry their content: two small tensors can make a very large one (a mask of all pairs)."""
-    return all(out.sig.spec.numel <= SMALL for out in entry.outs)
+    """Whether the results may carry their content: two small tensors can make a very large one (a mask of all pairs).
+
+    A view is as small as what it looks into: a mask of tokens that is expanded to all their features stays known.
+    """
+    return all(out.sig.spec.numel <= (SMALL if out.base < 0 else _SEEN) for out in entry.outs)
 
 
 def run(call: Call, entry: Entry | None = None) -> Any:
@@ -67,10 +72,17 @@ def run(call: Call, entry: Entry | None = None) -> Any:
         return result
     if entry is None:
         entry = describe(call, trial, result)
-    emitted = call.ledger.emit(entry, call.states, [item if item.numel() <= SMALL else None for item in flat])
+    emitted = call.ledger.emit(entry, call.states, [item if _takes_little(item) else None for item in flat])
     if (how := call.ledger.assumed(call.states)) is not None:
         _pass_assumption_on(call, emitted, how)
     return emitted
+
+
+def _takes_little(content: torch.Tensor) -> bool:
+    """Whether a content can be kept: few numbers, or a view of few that is not too long to be gone through."""
+    if content.numel() <= SMALL:
+        return True
+    return bool(content.numel() <= _SEEN and content.untyped_storage().nbytes() <= SMALL * content.itemsize)
 
 
 def _content(state: State) -> torch.Tensor:

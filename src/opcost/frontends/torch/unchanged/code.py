@@ -135,8 +135,12 @@ class Code:
 
 
 def _is_made_on_the_way(cls: type) -> bool:
-    """Whether a class does not stand in its module under its name: parametrizations make one for every module."""
-    return getattr(sys.modules.get(cls.__module__), cls.__qualname__.partition(".")[0], None) is None
+    """Whether a class does not stand in its module under its name: parametrizations make one for every module.
+
+    Compiled functions have a class that tells of each function's module and has none of its own.
+    """
+    home: Any = cls.__module__
+    return isinstance(home, str) and getattr(sys.modules.get(home), cls.__qualname__.partition(".")[0], None) is None
 
 
 def _put_back_globals(space: dict[str, Any], kept: dict[str, Any]) -> None:

@@ -122,8 +122,7 @@ def keeper_of(cls: type) -> Callable[[Any], PutBack | None] | None:
     for known, keep in _KEEPERS.items():
         if issubclass(cls, known):
             return keep
-    if cls.__module__.partition(".")[0] == "numpy" or "numpy" in sys.modules:
-        numpy = sys.modules["numpy"]
+    if (numpy := sys.modules.get("numpy")) is not None:
         if issubclass(cls, numpy.ndarray):
             return _array
         if issubclass(cls, numpy.random.Generator):

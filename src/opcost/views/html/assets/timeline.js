@@ -1,7 +1,7 @@
 // Host, streams and collectives over time on a canvas: the wheel zooms, dragging moves, arrows and + and - do the same.
 
 import { niceTicks } from "./axes.js";
-import { coloursOf, data, GREY, isWithin, reader, tree } from "./data.js";
+import { coloursOf, data, GREY, isWithin, tree } from "./data.js";
 import { announce, hideTip, make, showTip } from "./dom.js";
 import { formatTime } from "./format.js";
 import { key } from "./map.js";
@@ -47,8 +47,7 @@ export function timelinePanel() {
   const named = new Map();
   if (tree) for (let node = tree.count - 1; node > 0; node -= 1) named.set(tree.name(node), node);
   const nodeOf = words.map((word) => tree?.byPath.get(word) ?? named.get(word) ?? -1);
-  const sortOf = reader(data.timeline.sort);
-  const kinds = words.map((_, name) => sortOf(name));
+  const kinds = data.timeline.sorts;
   const ranked = coloursOf(kinds, (name) => sums[name], SORTS);
   const colour = kinds.map((kind) => ranked.get(kind) ?? GREY);
 

@@ -1,0 +1,55 @@
+"""What was read of a trace as a profile: every execution a row, or, of many, one row for all that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from opcost.core.graph import Note
+from opcost.core.profile import Profile
+from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
+from opcost.traces.kineto.lanes import timeline_of
+from opcost.traces.kineto.load import wall_of
+from opcost.traces.kineto.memory_use import memory_of
+from opcost.traces.kineto.messages import collectives_of, exchanges
+from opcost.traces.kineto.rows import Translated
+from opcost.traces.kineto.table import table_of
+
+MANY = 200_000
+"""Of a large file, or above so many executions and kernels, a row of a profile stands for all executions that are alike: one
+for each would take long and much memory."""
+
+
+def profile_of(
+    translated: Translated,
+    meta: Mapping[str, str],
+    rank: int | None,
+    notes: tuple[Note, ...],
+    *,
+    large: bool = False,
+    timeline: bool = False,
+) -> Profile:
+    """The profile; `notes` come before those about who owns kernels. Where rows are not told apart, a timeline may be."""
+    linked = translated.linked
+    if large or len(linked) + len(linked.owner) > MANY:
+        found = table_of(translated, meta, rank, notes).profile()
+        return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
+    return Profile(
+        meta=meta,
+        rows=translated.rows(),
+        unattributed=translated.unattributed(),
+        wall_ns=wall_of(linked),
+        notes=notes + translated.notes(),
+        extra=extra_of_work(translated),
+    )
+
+
+def extra_of_work(translated: Translated) -> dict[str, list[dict[str, Any]]]:
+    """What a profile says of its devices beside its rows."""
+    return extra_of(
+        device_uses(translated).values(),
+        copies_of(translated),
+        exchanges(collectives_of(translated), translated.rank),
+        memory_of(translated),
+    )

@@ -104,7 +104,7 @@ $(STAMPS)/test: requirements/test.txt requirements/traces.txt requirements/test-
 	$(PIP) --no-deps --requirement requirements/test-nodeps.txt
 	@touch $@
 
-$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/package
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/torch
 	$(PIP) --requirement requirements/docs.txt
 	@touch $@
 

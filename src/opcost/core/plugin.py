@@ -60,7 +60,18 @@ OWN: dict[str, dict[str, str]] = {
     },
     TRACES: {
         name: f"opcost.traces.{name}:READER"
-        for name in ("kineto", "megengine", "mxnet", "nsight", "onnxruntime", "openvino", "own", "tensorrt")
+        for name in (
+            "kineto",
+            "megengine",
+            "mxnet",
+            "nsight",
+            "onnxruntime",
+            "openvino",
+            "own",
+            "rocprof",
+            "tensorrt",
+            "xla",
+        )
     },
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
     CHECKPOINTS: {

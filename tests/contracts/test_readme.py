@@ -9,16 +9,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = (README, *(ROOT / "docs" / name for name in ("tutorial.md", "how-to.md", "coming-from.md")))
+PAGES = (README, *(ROOT / "docs" / name for name in ("tutorial.md", "how-to.md", "coming-from.md", "gallery.md")))
 MARKED = re.compile(
     r"<!-- run -->\n```(?P<language>sh|python)\n(?P<code>.*?)```\n(?:\n```text\n(?P<output>.*?)```\n)?", re.DOTALL
 )
@@ -60,8 +60,8 @@ def test_something_is_marked_and_something_is_shown() -> None:
 
 @pytest.mark.parametrize("block", blocks(), ids=lambda block: block.code.splitlines()[-1])
 def test_a_marked_block_runs_and_prints_what_stands_under_it(block: Block) -> None:
-    with TemporaryDirectory() as scratch:  # a short name, so that lines are as long as under /tmp
-        printed = run(block, Path(scratch))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short name: a long one would break lines elsewhere
+        printed = run(block, Path(folder))
     if block.output is not None:
         assert without_versions(printed) == without_versions(block.output)
 

@@ -32,8 +32,10 @@ class Reader(Protocol):
 class TellsMore(Protocol):
     """A reader of large files, whose format may tell more than is read of them unless it is asked for."""
 
-    def read_more(self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool) -> Profile:
-        """The profile, with what allocators told (None: as the reader sees fit), and with when everything ran."""
+    def read_more(
+        self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
+    ) -> Profile:
+        """The profile, with what allocators told (None: as the reader sees fit), with when everything ran, or each execution."""
         ...
 
 
@@ -105,13 +107,14 @@ def read(
     reader: str | None = None,
     memory: bool | None = None,
     timeline: bool = False,
+    executions: bool = False,
 ) -> Profile:
-    """The profile in this file, of whatever tool it comes from; memory and timeline as `opcost.read_profile` says."""
+    """The profile in this file, of whatever tool it comes from; what is read of it as `opcost.read_profile` says."""
     file = TraceFile(path)
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
         profile = (
-            found.read_more(file, partial=partial, memory=memory, timeline=timeline)
+            found.read_more(file, partial=partial, memory=memory, timeline=timeline, executions=executions)
             if isinstance(found, TellsMore)
             else found.read(file, partial=partial)
         )

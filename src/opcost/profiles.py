@@ -44,6 +44,18 @@ class Profile(measured.Profile):
 
         return communication(self)
 
+    def critical_path(self) -> Sheet:
+        """What of host, launches, kernels and collectives decides how long the run takes, and what would help."""
+        from opcost.analysis.critical_path import critical_path
+
+        return critical_path(self)
+
+    def launches(self) -> Sheet:
+        """How far the host was ahead of its devices over time, and where they waited for it."""
+        from opcost.analysis.launches import launches
+
+        return launches(self)
+
     def answer(self, **wishes: Unpack[Wishes]) -> Answer:
         """What was asked; without a question what `str` shows: the operators, added up where they have no names."""
         return self.query(**wishes) if wishes else self.query(aggregate_by=self.usual_keys)
@@ -79,14 +91,12 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            write_text(path, self._rendered(view))
+            from opcost.core.shown import write_view
+            from opcost.views.view import option_names
 
-    def _rendered(self, view: Any) -> str:
-        """What `str` shows in another view; one that draws more of a profile gets all of it."""
-        from opcost.views.view import option_names
-
-        wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
-        return str(view.render(self.answer(), **wishes))
+            # What `str` shows in another view; one that draws more of a profile gets all of it.
+            wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
+            write_view(path, view, self.answer(), wishes)
 
 
 def priced(found: measured.Profile) -> measured.Profile:

@@ -15,7 +15,7 @@ _IF = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, vo
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int)",
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*> >(int)",
          "CUDAFunctor_add vectorized_elementwise_kernel"),
         (_ELEMENTWISE + "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >(int)",
          "MulFunctor elementwise_kernel"),

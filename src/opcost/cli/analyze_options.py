@@ -18,8 +18,8 @@ Profiles = Annotated[
     Path,
     parameter(
         group=MODEL,
-        help="A trace of MegEngine, PyTorch, ONNX Runtime, MXNet, OpenVINO, TensorRT or Nsight Systems, or a profile of opcost, "
-        "plain or gzipped; several files, or a directory, are ranks.",
+        help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT, Nsight Systems or rocprof, or a "
+        "profile of opcost, plain or gzipped; several files, or a directory, are ranks.",
     ),
 ]
 
@@ -76,11 +76,12 @@ class AnalyzeChoice:
         ),
     ] = "time"
     view: Annotated[
-        Literal["operators", "breakdown", "communication", "memory"],
+        Literal["operators", "breakdown", "communication", "memory", "critical-path", "launches"],
         parameter(
             show_default=True,
             help="What is shown: operators; where each device's time went, and what copies moved; collectives with their "
-            "rates, and which ranks others waited for; or memory: the peak, who held it, and over time.",
+            "rates, and which ranks others waited for; memory: the peak, who held it, and over time; the critical path, and what "
+            "halving a part of it would win; or launches: queues and delays over time, and where the host was behind.",
         ),
     ] = "operators"
     by: Annotated[

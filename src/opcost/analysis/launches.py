@@ -1,0 +1,177 @@
+"""How far the host was ahead of its devices: queues and delays after launches over time, and where devices waited for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from opcost.analysis.aggregate import percentile
+from opcost.analysis.critical_path import check_single
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.sheet import Cell, Field, Sheet, Table
+
+OVER_TIME, BEHIND = "queue and launches over time", "where the host was behind"
+PARTS = 10
+"""Of a trace without steps, its time is told in so many parts."""
+FED = 8
+"""So many kernels in a row that were launched in time end a region in which the host was behind."""
+MOST_REGIONS = 10
+_WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
+
+
+class Work(NamedTuple):
+    """A kernel whose launch is known."""
+
+    launched: int
+    start: int
+    end: int
+    is_late: bool
+    """It was launched when the device had nothing left to do."""
+    idle: int
+    """How long the device had been idle when it began."""
+
+
+def launches(profile: Profile) -> Sheet:
+    """Queues and delays in each step, or in each tenth of the time, and the regions in which devices waited for the host."""
+    check_single(profile, "how far the host was ahead")
+    over_time: list[tuple[Cell, ...]] = []
+    regions: list[tuple[int, tuple[Cell, ...]]] = []
+    for (rank, device), kernels in _by_device(profile).items():
+        rows = [row for row in profile.rows if row.rank == rank]
+        work = [*_work(kernels)]
+        if work:
+            over_time += [(rank, device, part, *_told(work, *span)) for part, *span in _parts(rows, kernels)]
+            regions += [(idle, (rank, device, *region)) for idle, region in _regions(work, rows)]
+    regions.sort(key=lambda found: -found[0])
+    return Sheet(
+        name="launches",
+        meta=profile.meta,
+        tables=(_over_time(over_time), _behind([line for _, line in regions[:MOST_REGIONS]])),
+        notes=profile.notes,
+    )
+
+
+def _over_time(lines: Sequence[tuple[Cell, ...]]) -> Table:
+    fields = (
+        *_WHOSE,
+        Field("part", "text"),
+        Field("launches", "number"),
+        Field("queue", "ratio"),
+        Field("queue_max", "number"),
+        Field("empty", "share"),
+        Field("delay", "time"),
+        Field("delay_p90", "time"),
+        Field("late", "share"),
+    )
+    said = (
+        "queue: launched and not begun, the mean over time",
+        "empty: the share of the time in which that is nothing",
+        "late: of the kernels those that were launched when the device had nothing left to do",
+    )
+    return Table(title=OVER_TIME, fields=fields, lines=tuple(lines), remarks=said if lines else ())
+
+
+def _behind(lines: Sequence[tuple[Cell, ...]]) -> Table:
+    fields = (
+        *_WHOSE,
+        Field("from", "time"),
+        Field("time", "time"),
+        Field("kernels", "number"),
+        Field("idle", "time"),
+        Field("host_ran", "name"),
+        Field("host_time", "time"),
+    )
+    said = ("host_ran: the operator that the host spent most time in, without what it called",)
+    return Table(title=BEHIND, fields=fields, lines=tuple(lines), remarks=said if lines else ())
+
+
+def _by_device(profile: Profile) -> dict[tuple[int, str], list[Kernel]]:
+    found: dict[tuple[int, str], list[Kernel]] = {}
+    for row in profile.rows:
+        for kernel in row.kernels:
+            found.setdefault((row.rank, kernel.device), []).append(kernel)
+    rank = profile.rows[0].rank if profile.rows else 0
+    for kernel in profile.unattributed:
+        found.setdefault((rank if kernel.rank is None else kernel.rank, kernel.device), []).append(kernel)
+    for kernels in found.values():
+        kernels.sort(key=lambda kernel: kernel.start_ns)
+    return found
+
+
+def _work(kernels: Iterable[Kernel]) -> Iterator[Work]:
+    """The kernels whose launch is known, by start; all others keep the device busy too."""
+    busy_until: int | None = None
+    for kernel in kernels:
+        start, end, launched = kernel.start_ns, kernel.start_ns + kernel.duration_ns, kernel.launched_ns
+        free = start if busy_until is None else busy_until
+        if launched is not None and launched <= start:
+            yield Work(launched, start, end, launched > free, max(0, start - free))
+        busy_until = max(free, end)
+
+
+def _parts(rows: Sequence[ProfileRow], kernels: Sequence[Kernel]) -> Iterator[tuple[str, int, int]]:
+    """The steps of the host, or tenths of the time of the device."""
+    spans: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        if row.step is not None and row.host_start_ns is not None:
+            start, end = spans.get(row.step, (row.host_start_ns, 0))
+            spans[row.step] = min(start, row.host_start_ns), max(end, row.host_start_ns + (row.host_ns or 0))
+    if spans:
+        yield from ((f"step {step}", *span) for step, span in sorted(spans.items()))
+        return
+    begin = min(kernel.start_ns if kernel.launched_ns is None else kernel.launched_ns for kernel in kernels)
+    length = max(kernel.start_ns + kernel.duration_ns for kernel in kernels) - begin
+    for part in range(PARTS):
+        yield f"{part + 1}/{PARTS}", begin + length * part // PARTS, begin + length * (part + 1) // PARTS
+
+
+def _told(work: Sequence[Work], start: int, end: int) -> tuple[Cell, ...]:
+    """Of the launches in this time: how many, what waited, and how long."""
+    within = [each for each in work if start <= each.launched < end]
+    delays = [each.start - each.launched for each in within]
+    late = sum(each.is_late for each in within)
+    waited = (
+        (median(delays), percentile([(delay, 1) for delay in sorted(delays)], 90), late / len(within))
+        if within
+        else (None, None, None)
+    )
+    return len(within), *_queued(work, start, end), *waited
+
+
+def _queued(work: Sequence[Work], start: int, end: int) -> tuple[Cell, Cell, Cell]:
+    """Mean and most of what was launched and had not begun, and the share of the time in which that was nothing."""
+    waiting = [each for each in work if each.launched < end and each.start > start]
+    changes = [(max(each.launched, start), 1) for each in waiting] + [(min(each.start, end), -1) for each in waiting]
+    length = most = area = empty = 0
+    reached = start
+    for time, change in sorted(changes):
+        area += length * (time - reached)
+        empty += (time - reached) * (length == 0)
+        reached, length = time, length + change
+        most = max(most, length)
+    whole = end - start
+    return (area / whole, most, (empty + end - reached) / whole) if whole > 0 else (None, None, None)
+
+
+def _regions(work: Sequence[Work], rows: Sequence[ProfileRow]) -> Iterator[tuple[int, tuple[Cell, ...]]]:
+    """Stretches of kernels that were launched late, with few others between them, and how long the device was idle there."""
+    late = [place for place, each in enumerate(work) if each.is_late]
+    own = sorted((row.host_start_ns, row.id, row) for row in rows if row.host_start_ns is not None and row.host_self_ns)
+    starts = [start for start, _, _ in own]
+    place = 0
+    while place < len(late):
+        last = place
+        while last + 1 < len(late) and late[last + 1] - late[last] <= FED:
+            last += 1
+        members = work[late[place] : late[last] + 1]
+        since, until = members[0].start - members[0].idle, members[-1].end
+        spent: dict[str, int] = {}
+        for _, _, row in own[bisect_right(starts, since) : bisect_right(starts, until)]:
+            if row.provider != "user_annotation":
+                spent[row.type] = spent.get(row.type, 0) + (row.host_self_ns or 0)
+        most = max(spent, key=spent.__getitem__, default="")
+        idle = sum(each.idle for each in members)
+        yield idle, (since - work[0].start, until - since, len(members), idle, most, spent.get(most))
+        place = last + 1

@@ -36,8 +36,8 @@ class KinetoReader:
     ) -> Profile:
         """The same, with what allocators told if that is asked for (None: where the file is not large).
 
-        Rows of single executions tell when they ran: of a small file, and of one that is not large if they are asked for. Else the
-        timeline does, if it is asked for.
+        Rows of single executions tell when they ran: of a small file, and if they are asked for of one that is not large. Else
+        the timeline does, if it is asked for.
         """
         with without_collector():
             stream, translated = translate(file, partial=partial, memory=memory)

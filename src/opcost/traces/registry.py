@@ -6,6 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from opcost.core.plugin import TRACES, answering_for, tell_fault, usable
+from opcost.core.reading import pipes_kept
 from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
 from opcost.traces.file import TraceFile
 from opcost.traces.seen import seen_in
@@ -110,7 +111,13 @@ def read(
     executions: bool = False,
 ) -> Profile:
     """The profile in this file, of whatever tool it comes from; what is read of it as `opcost.read_profile` says."""
-    file = TraceFile(path)
+    with pipes_kept():
+        return _read(TraceFile(path), reader, partial=partial, memory=memory, timeline=timeline, executions=executions)
+
+
+def _read(
+    file: TraceFile, reader: str | None, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
+) -> Profile:
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
         profile = (

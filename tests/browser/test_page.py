@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from opcost.core.comparison import Compared, Comparison, Entry
 from opcost.core.quantity import QUANTITIES
+from opcost.core.scan import Scan, StoredTensor, Totals
 from opcost.core.sweep import Point, Sweep
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.html import REPORT
@@ -193,12 +194,28 @@ def test_what_is_not_counted_stands_out(show: Show) -> None:
 # -- hostile names -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("subject", ["report", "profile"])
-def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str) -> None:
-    text = (
-        REPORT.render(report(word=HOSTILE, uncounted=True)) if subject == "report" else page_of(profile(word=HOSTILE))
+def checkpoint(word: str) -> Scan:
+    tensors = tuple(
+        StoredTensor(
+            name=f"part{n}{word}.weight{word}", shape=(4, 4), dtype=f"type{word}", params=16, bytes=64, file=word
+        )
+        for n in range(3)
     )
-    page = show(text)
+    totals = Totals(tensors=3, params=48, bytes=192)
+    return Scan(
+        source=f"net{word}", format=f"form{word}", files=(word,), tensors=tensors, totals=totals, details={word: word}
+    )
+
+
+@pytest.mark.parametrize("subject", ["report", "profile", "checkpoint"])
+def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str) -> None:
+    page = show(
+        {
+            "report": lambda: REPORT.render(report(word=HOSTILE, uncounted=True)),
+            "profile": lambda: page_of(profile(word=HOSTILE)),
+            "checkpoint": lambda: checkpoint(HOSTILE).render("html"),
+        }[subject]()
+    )
     for tab in page.get_by_role("tab").all():
         tab.click()
     page.locator(ROWS).nth(1).click()

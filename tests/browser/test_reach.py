@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,20 @@ def test_it_prints_whole(show: Show) -> None:
     assert page.locator(ROWS).count() == 1 + 20 + 60
     assert page.locator("#view-memory svg").is_visible()
     assert not page.locator(".settings").is_visible()
+
+
+@pytest.mark.parametrize("text", [REPORT.render(report()), page_of(profile())], ids=["report", "profile"])
+def test_nothing_is_wider_than_the_paper_and_what_is_left_out_is_named(show: Show, text: str) -> None:
+    page = show(text)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.set_viewport_size({"width": 718, "height": 1000})  # A4 within the usual margins
+    assert page.evaluate("document.documentElement.scrollWidth") <= 718
+    assert page.get_by_text(re.compile("^not on paper: ")).count() >= 1
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.get_by_text(re.compile("^not on paper: ")).count() == 0
+    assert page.locator("th[hidden], td[hidden]").count() == 0
 
 
 @pytest.mark.parametrize("text", [REPORT.render(report()), page_of(profile())], ids=["report", "profile"])

@@ -176,6 +176,8 @@ const LINE = 24;
 const MARGIN = 8;
 const MOST_PRINTED = 3000;
 const SAMPLE = 200;
+const PAPER = 715;
+const SMALLER = 10 / 13;
 const INDENT = 14;
 const ROOM = {
 name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 90, most: 230 }, number: { least: 56, most: 170 },
@@ -266,8 +268,24 @@ const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.role
 const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
 return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
 });
-widths.forEach((width, place) => { this.cols.children[place].style.width = `${width}px`; });
-this.table.style.minWidth = `${widths.reduce((sum, width) => sum + width, 0)}px`;
+this.widths = widths;
+let left = PAPER / SMALLER;
+this.fitting = widths.map((width) => (left -= width) >= 0);
+this.spread(1);
+}
+spread(scale) {
+this.widths.forEach((width, place) => { this.cols.children[place].style.width = `${width * scale}px`; });
+this.table.style.minWidth = scale < 1 ? "0" : `${this.widths.reduce((sum, width) => sum + width, 0)}px`;
+}
+leaveOut(begins) {
+if (!this.measured) return;
+this.spread(begins ? SMALLER : 1);
+const lacking = this.columns.filter((_, place) => !this.fitting[place]);
+if (!lacking.length) return;
+const rows = [this.cols, this.heads[0].parentNode, ...this.lines];
+for (const row of rows) this.fitting.forEach((fits, place) => { row.children[place].hidden = begins && !fits; });
+if (begins) this.element.after((this.remark = make("p", { class: "faint", text: `not on paper: ${lacking.map((column) => column.title).join(", ")}` })));
+else this.remark?.remove();
 }
 reveal(row) {
 const place = this.rows.indexOf(row);
@@ -291,7 +309,8 @@ if (held) this.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: tr
 print(begins) {
 this.printing = begins;
 if (begins) this.lay(0, Math.min(this.rows.length, MOST_PRINTED));
-else this.draw(true);
+this.leaveOut(begins);
+if (!begins) this.draw(true);
 }
 lay(first, end) {
 let reachable = Math.min(Math.ceil(this.element.scrollTop / LINE), end - 1);
@@ -1218,6 +1237,11 @@ const scale = Math.min(1, Math.max(0.12, wideEnough / Math.max(200, scene.layout
 view = { scale, x: 20 + Math.max(0, (wideEnough - scene.layout.width * scale) / 2), y: 34 };
 later();
 }
+function fitWhole() {
+const { width, depth } = scene.layout;
+const scale = Math.min(1, (frame.clientWidth - 40) / Math.max(1, width), (frame.clientHeight - 60) / Math.max(1, depth));
+view = { scale, x: (frame.clientWidth - width * scale) / 2, y: 34 };
+}
 function later() {
 if (waiting) return;
 waiting = true;
@@ -1233,7 +1257,8 @@ function paint() {
 if (!frame.offsetParent) return;
 if (!scene) {
 build();
-fit();
+if (matchMedia("print").matches) fitWhole();
+else fit();
 }
 const [width, height, dots] = [frame.clientWidth, frame.clientHeight, devicePixelRatio || 1];
 if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
@@ -1464,7 +1489,17 @@ if (["graph", "sel", "view", "theme"].some((name) => names.has(name))) later();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
 readOpened();
 new ResizeObserver(later).observe(frame);
-addEventListener("beforeprint", paint);
+let kept = null;
+addEventListener("beforeprint", () => {
+kept = view;
+if (scene) fitWhole();
+paint();
+});
+addEventListener("afterprint", () => {
+if (kept) view = kept;
+kept = null;
+later();
+});
 return make("section", { class: "view", "aria-label": "Graph" },
 make("div", { class: "tools" }, button("open a level", deeper), button("close all", closeAll), button("fit", fit), button("+", () => zoom(1.25)), button("−", () => zoom(0.8)), told),
 frame, legend);
@@ -2071,6 +2106,7 @@ const NAME = 138;
 const AXIS = 22;
 const LANE = 22;
 const LETTER = 6.2;
+const TICK = 90;
 const SORTS = new Map([["collective", "#cc79a7"], ["copy", "#56b4e9"]]);
 function unpackLanes(told) {
 const lanes = told.lanes.map((lane) => {
@@ -2148,7 +2184,7 @@ pen.textBaseline = "middle";
 const wide = width - NAME;
 const perNs = wide / (to - from);
 const x = (time) => NAME + (time - from) * perNs;
-paintAxis(pen, ink, x, height);
+paintAxis(pen, ink, x, height, Math.max(1, Math.floor(wide / TICK)));
 const chosen = chosenNode();
 const dim = words.map((word, name) => chosen > 0 && !(nodeOf[name] > 0 && isWithin(nodeOf[name], chosen)) && word !== tree.name(chosen));
 lanes.forEach((lane, row) => paintLane(pen, lane, AXIS + row * LANE, x, perNs, dim));
@@ -2161,8 +2197,8 @@ pen.fillText(lane.title.length > room ? `${lane.title.slice(0, room - 1)}…` : 
 });
 told.textContent = `${formatTime(to - from)} from ${formatTime(from)}, of ${formatTime(end)}`;
 }
-function paintAxis(pen, ink, x, height) {
-const ticks = niceTicks(to - from, 6);
+function paintAxis(pen, ink, x, height, count) {
+const ticks = niceTicks(to - from, Math.min(8, count));
 const size = ticks.length > 1 ? ticks[1] : to - from;
 for (let time = Math.ceil(from / size) * size; time <= to; time += size) {
 pen.fillStyle = ink("--line");

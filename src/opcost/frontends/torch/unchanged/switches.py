@@ -71,9 +71,8 @@ def _set_decimal(state: tuple[Any, ...]) -> None:
 
 def _autocasts() -> int:
     """How many blocks of autocast stand around; casts are kept until the outermost ends."""
-    around = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return around
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
 
 
 def _set_autocasts(wanted: int) -> None:

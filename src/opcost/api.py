@@ -439,7 +439,7 @@ def read_profile(
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage. `reader` names the format where the content leaves
+    A damaged file is an error; `partial=True` reads what stands before the damage. `reader` names the format where content leaves
     doubts. Of large files memory is read with `memory=True`, and when things ran with `timeline=True`. Of many executions a row
     stands for all that are alike; `executions=True` makes one of each, but for large files.
     """

@@ -54,8 +54,15 @@ def read_profiles(
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
             profile: Profile = read_profile(
-                paths[0], partial=choice.partial, reader=choice.reader, memory=memory or None, timeline=timeline
+                paths[0],
+                partial=choice.partial,
+                reader=choice.reader,
+                memory=memory or None,
+                timeline=timeline,
+                capture=choice.capture,
             )
+    elif choice.capture is not None:
+        raise OpcostError("--capture is of one trace, and several are named", hint="analyze them one by one")
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model

@@ -37,6 +37,15 @@ class TellsMore(Protocol):
         ...
 
 
+@runtime_checkable
+class Replays(Protocol):
+    """A reader that finds the operators of replayed graphs in a trace of their capture."""
+
+    def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool) -> Profile:
+        """The profile, with operators from the trace of the capture."""
+        ...
+
+
 def readers() -> tuple[Reader, ...]:
     """All readers, in the order of their names."""
     return tuple(reader for _, reader in sorted(usable(TRACES).items()))
@@ -105,16 +114,20 @@ def read(
     reader: str | None = None,
     memory: bool | None = None,
     timeline: bool = False,
+    capture: str | PathLike[str] | None = None,
 ) -> Profile:
-    """The profile in this file, of whatever tool it comes from; memory and timeline as `opcost.read_profile` says."""
+    """The profile in this file, of whatever tool it comes from; memory, timeline and capture as `opcost.read_profile` says."""
     file = TraceFile(path)
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
-        profile = (
-            found.read_more(file, partial=partial, memory=memory, timeline=timeline)
-            if isinstance(found, TellsMore)
-            else found.read(file, partial=partial)
-        )
+        if capture is not None:
+            if not isinstance(found, Replays):
+                raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint="leave --capture out")
+            profile = found.read_replayed(file, TraceFile(capture), partial=partial)
+        elif isinstance(found, TellsMore):
+            profile = found.read_more(file, partial=partial, memory=memory, timeline=timeline)
+        else:
+            profile = found.read(file, partial=partial)
     if not profile.rows and not profile.unattributed:
         raise SourceError(
             f"{file.path}: as a trace of {found.name}, it holds neither an operator nor device work",

@@ -91,14 +91,12 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            write_text(path, self._rendered(view))
+            from opcost.core.shown import write_view
+            from opcost.views.view import option_names
 
-    def _rendered(self, view: Any) -> str:
-        """What `str` shows in another view; one that draws more of a profile gets all of it."""
-        from opcost.views.view import option_names
-
-        wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
-        return str(view.render(self.answer(), **wishes))
+            # What `str` shows in another view; one that draws more of a profile gets all of it.
+            wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
+            write_view(path, view, self.answer(), wishes)
 
 
 def priced(found: measured.Profile) -> measured.Profile:

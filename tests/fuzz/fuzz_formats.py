@@ -417,6 +417,18 @@ FORMATS: dict[str, Format] = {
             changes=(change.some_bytes,), door=partial(profile, halves=True),
         ),
         Format(
+            name="rocprof", file="results.json", seeds=partial(seeds_of, fuzz_traces.rocprof), changes=_JSON, door=profile,
+            rare=_bombs(b'{"rocprofiler-sdk-tool": [', b"{},") + _LARGE,
+        ),
+        Format(
+            name="xla", file="vm.xplane.pb", seeds=partial(traces, "traces/xla/*.pb.gz"), changes=(change.some_bytes,),
+            door=profile,
+        ),
+        Format(
+            name="xla trace", file="vm.trace.json", seeds=partial(traces, "traces/xla/*.json.gz", most=200), changes=_JSON,
+            door=partial(profile, halves=True), rare=_LARGE,
+        ),
+        Format(
             name="tensorrt", file="layers.json", seeds=partial(seeds_of, fuzz_traces.tensorrt), changes=_JSON,
             door=partial(profile, halves=True),
             rare=_bombs(b'[{"count": 1},', b'{"name": "x", "timeMs": 1},') + _LARGE,

@@ -69,8 +69,8 @@ def test_two_claims_are_an_error_that_says_what_was_seen_and_a_reader_can_be_nam
 
 def test_what_nobody_reads_is_named_with_its_fields_and_the_readers(tmp_path: Path) -> None:
     path = tmp_path / "results.json.gz"
-    path.write_bytes(gzip.compress(b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}], "more": 1}'))
-    with pytest.raises(UnknownSource, match="gzipped, with the fields 'rocprofiler-sdk-tool', 'more'") as caught:
+    path.write_bytes(gzip.compress(b'{"another-tool": [{"metadata": {"pid": 1}}], "more": 1}'))
+    with pytest.raises(UnknownSource, match="gzipped, with the fields 'another-tool', 'more'") as caught:
         opcost.read_profile(path)
     assert all(reader.name in caught.value.hint for reader in readers())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from page_subjects import HOSTILE, report
+from page_subjects import HOSTILE, profile, report
 
 from opcost.core.devices import device
-from opcost.errors import OpcostError, UnknownName
+from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName
+from opcost.profiles import askable
 from opcost.views.svg import SvgOptions
 from opcost.views.svg.areas import squarified
 from opcost.views.svg.badge import badge
@@ -80,7 +82,7 @@ def test_points_of_a_roofline_stand_at_the_roof() -> None:
         assert y == pytest.approx(roof, abs=0.3)
 
 
-@pytest.mark.parametrize("picture", ["treemap", "memory", "roofline"])
+@pytest.mark.parametrize("picture", ["treemap", "flame", "memory", "roofline"])
 def test_names_are_texts(picture: str) -> None:
     text = report(word=HOSTILE).render("svg", picture=picture)
     assert {element.tag for element in parsed(text).iter()} <= {
@@ -123,7 +125,7 @@ def test_the_command_line_writes_the_picture_that_is_named(tmp_path: Path, opcos
         assert done.code == 0, done.err
         assert len(shapes((tmp_path / "x.svg").read_text(), tag)) > 1
     refused = opcost_command("count", tmp_path / "net.json", "--picture", "memory")
-    assert (refused.code, "--picture is for an .svg file" in refused.err) == (2, True)
+    assert (refused.code, "--picture is for an .svg or .png file" in refused.err) == (2, True)
 
 
 def test_a_report_without_a_curve_is_told() -> None:
@@ -133,3 +135,69 @@ def test_a_report_without_a_curve_is_told() -> None:
     bare = replace(subject, memory=replace(subject.memory, curve=()))
     with pytest.raises(OpcostError, match="no curve"):
         bare.render("svg", picture="memory")
+
+
+# -- flames ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_flame_stands_on_its_root_and_every_level_is_as_wide_as_its_share() -> None:
+    text = report(blocks=2).render("svg", picture="flame", quantity="macs", size=(1016, 400))
+    boxes = shapes(text, "rect")[1:-2]  # without the ground, and without the keys of layers and of others
+    levels: dict[float, list[float]] = {}
+    for shape in boxes:
+        levels.setdefault(float(shape["y"]), []).append(float(shape["width"]) + 0.6)
+    assert [len(found) for _, found in sorted(levels.items())] == [6, 2, 1]
+    # 1000 units for 2 blocks of 6 operators of 1000, 2000 and 3000 MACs.
+    assert sorted(round(width) for width in min(levels.items())[1]) == [83, 83, 167, 167, 250, 250]
+    assert all(sum(widths) == pytest.approx(1000, abs=0.1) for widths in levels.values())
+    assert float(parsed(text).attrib["height"]) == 44 + 3 * 26 + 30
+
+
+def test_a_flame_of_a_profile_has_modules_operators_and_kernels(
+    tmp_path: Path, opcost_command: Callable[..., Any]
+) -> None:
+    asked = askable(profile(count=6))
+    asked.save(tmp_path / "flame.svg")
+    found = (tmp_path / "flame.svg").read_text()
+    told = [text.text or "" for text in parsed(found).iter(f"{SVG}text")]
+    # Six operators of 500 ns in three parts, and 3 ns of a kernel that no operator launched.
+    assert "device time by module, operator and kernel, 3.00 µs in all" in told
+    assert any(text.startswith("part0") and text.endswith("1.00 µs") for text in told)
+    asked.save(tmp_path / "run.json")
+    done = opcost_command("analyze", tmp_path / "run.json", "-o", tmp_path / "again.svg")
+    assert done.code == 0, done.err
+    assert len(shapes((tmp_path / "again.svg").read_text(), "rect")) == len(shapes(found, "rect"))
+    with pytest.raises(InputError, match="whole profile"):
+        asked.answer().save(tmp_path / "lines.svg")
+
+
+# -- points ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("picture", ["treemap", "flame", "memory", "roofline"])
+def test_a_png_is_the_same_picture_twice_as_fine(tmp_path: Path, picture: str) -> None:
+    image = pytest.importorskip("PIL.Image")
+    report(word=HOSTILE).save(tmp_path / "x.png", picture=picture, size=(400, 300))
+    drawn = image.open(tmp_path / "x.png").convert("RGB")
+    height = float(parsed(report().render("svg", picture=picture, size=(400, 300))).attrib["height"])
+    assert drawn.size == (800, 2 * height)
+    colours = {f"#{red:02x}{green:02x}{blue:02x}" for _, (red, green, blue) in drawn.getcolors(1 << 20)}
+    assert "#ffffff" in colours
+    if picture in ("treemap", "flame"):
+        assert len({*COLOURS} & colours) >= 1
+
+
+def test_a_profile_is_saved_as_a_png_too(tmp_path: Path, opcost_command: Callable[..., Any]) -> None:
+    pytest.importorskip("PIL")
+    askable(profile()).save(tmp_path / "run.json")
+    done = opcost_command("analyze", tmp_path / "run.json", "-o", tmp_path / "flame.png")
+    assert done.code == 0, done.err
+    assert (tmp_path / "flame.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_pillow_a_png_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(MissingFramework, match="pillow") as caught:
+        report().save(tmp_path / "x.png")
+    assert ".svg" in caught.value.hint
+    assert not (tmp_path / "x.png").exists()

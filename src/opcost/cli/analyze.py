@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import Quiet
@@ -11,7 +11,7 @@ from opcost.cli.question import question_of, split
 from opcost.cli.reading import read_profiles
 from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
-from opcost.core.writing import check_writable, is_stream, write_text
+from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
 from opcost.errors import OpcostError
 from opcost.profiles import priced
 from opcost.wording import some
@@ -58,16 +58,19 @@ def analyze(
         [str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory,
         timeline=_wanted(choice) == "html",
     )  # fmt: skip
+    text: str | bytes
     if choice.view != "operators":
         written = _wanted(choice) or "table"
         text = _sheet(profile, choice, written)
     else:
         written = _format(choice, profile)
         text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
-    if choice.output is not None:
-        write_text(choice.output, text)
+    if choice.output is None:
+        put(str(text), written)
+    elif isinstance(text, bytes):
+        write_bytes(choice.output, text)
     else:
-        put(text, written)
+        write_text(choice.output, text)
     return 0
 
 
@@ -139,8 +142,8 @@ def _wanted(choice: AnalyzeChoice) -> str | None:
     return None if name == "table" else name
 
 
-def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: str) -> str:
-    """The answer in one of our views."""
+def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: str) -> str | bytes:
+    """The answer in one of our views, of which some are not text."""
     from opcost.analysis.query import ask
     from opcost.core.plugin import PROFILE_VIEWS, load
     from opcost.views.answer_page import summary_lines, verdict_lines
@@ -158,9 +161,11 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
         answers.append(ask(profile, replace(question, side="host")))
     view = load(PROFILE_VIEWS, written)
     known = option_names(view)
-    wishes = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
+    wishes: dict[str, Any] = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
     if "profile" in known:
-        return str(view.render(answers[0], others=answers[1:], profile=priced(profile), **wishes))
+        wishes |= {"profile": priced(profile)} | ({"others": answers[1:]} if "others" in known else {})
+        shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **wishes)
+        return shown
     texts = [view.render(answer, **wishes) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

@@ -18,8 +18,8 @@ Profiles = Annotated[
     Path,
     parameter(
         group=MODEL,
-        help="A trace of MegEngine, PyTorch, ONNX Runtime, MXNet, OpenVINO, TensorRT or Nsight Systems, or a profile of opcost, "
-        "plain or gzipped; several files, or a directory, are ranks.",
+        help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT, Nsight Systems or rocprof, or a "
+        "profile of opcost, plain or gzipped; several files, or a directory, are ranks.",
     ),
 ]
 

@@ -263,8 +263,11 @@ class ShowChoice:
         ),
     ] = "table"
     picture: Annotated[
-        Literal["treemap", "memory", "roofline"] | None,
-        parameter(help="What an .svg file shows: modules by MACs (usual), memory over the execution, or a roofline."),
+        Literal["treemap", "flame", "memory", "roofline"] | None,
+        parameter(
+            help="What an .svg or .png file shows: modules by MACs (treemap, usual, or flame), memory over the execution, "
+            "or a roofline."
+        ),
     ] = None
     memory: Annotated[
         bool, parameter(negative="", help="What the peak of memory is made of, and who holds it: --view memory.")

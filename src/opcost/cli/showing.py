@@ -28,7 +28,7 @@ def check_choice(choice: ShowChoice) -> None:
     for path in choice.output:
         check_file(path, VIEWS)
     if choice.picture is not None and not any("picture" in option_names(view) for view in _drawing(choice)):
-        raise InputError("--picture is for an .svg file, and none is named", hint="-o FILE.svg")
+        raise InputError("--picture is for an .svg or .png file, and none is named", hint="-o FILE.svg")
 
 
 def check_file(path: Path, group: str) -> None:

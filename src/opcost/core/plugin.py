@@ -44,10 +44,15 @@ OWN: dict[str, dict[str, str]] = {
         "text": "opcost.views.table:TEXT",
         "memory": "opcost.views.table:MEMORY",
         "md": "opcost.views.markdown:REPORT",
+        "png": "opcost.views.svg:PNG",
     },
     PROFILE_VIEWS: {
-        **{name: f"opcost.views.{name}:ANSWER" for name in ("table", "json", "csv", "html", "notebook", "columns")},
+        **{
+            name: f"opcost.views.{name}:ANSWER"
+            for name in ("table", "json", "csv", "html", "notebook", "columns", "svg")
+        },
         "md": "opcost.views.markdown:ANSWER",
+        "png": "opcost.views.svg:ANSWER_PNG",
     },
     COMPARISON_VIEWS: {
         **{name: f"opcost.views.{name}:COMPARISON" for name in ("table", "json", "csv", "html", "notebook", "columns")},
@@ -55,7 +60,18 @@ OWN: dict[str, dict[str, str]] = {
     },
     TRACES: {
         name: f"opcost.traces.{name}:READER"
-        for name in ("kineto", "megengine", "mxnet", "nsight", "onnxruntime", "openvino", "own", "tensorrt")
+        for name in (
+            "kineto",
+            "megengine",
+            "mxnet",
+            "nsight",
+            "onnxruntime",
+            "openvino",
+            "own",
+            "rocprof",
+            "tensorrt",
+            "xla",
+        )
     },
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
     CHECKPOINTS: {

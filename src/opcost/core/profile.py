@@ -122,11 +122,12 @@ class Profile:
     def usual_keys(self) -> tuple[str, ...]:
         """What lines are added up by if nobody says.
 
-        Several runs of one model that opcost recorded are one line per operator, and executions that have no name of their own,
-        as in most traces, one line per type. Where no operator launched a kernel, kernels are the lines.
+        Several runs of one model that opcost recorded, or of a compiled program, are one line per operator, and executions
+        without a name of their own, as in most traces, one line per type. Where no operator launched a kernel, kernels are
+        the lines.
         """
         if self.unattributed and not any(row.kernels for row in self.rows):
             return ("kernel",)
-        if self.runs > 1:
+        if self.runs > 1 or self.meta.get("format") == "xla":
             return ("name", "type")
         return ("type",) if len(self.rows) > 1 and all(row.name == row.type for row in self.rows) else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -32,9 +33,8 @@ class Shown:
     def save(self, path: str | PathLike[str], **options: Any) -> None:
         """Write it to a file; the suffix chooses the view. Whatever goes wrong, the old file is as it was."""
         from opcost.core.plugin import view_for_suffix
-        from opcost.core.writing import write_text
 
-        write_text(path, view_for_suffix(path, self.views).render(self, **options))
+        write_view(path, view_for_suffix(path, self.views), self, options)
 
     def to_dict(self, **options: Any) -> dict[str, list[Any]]:
         """Its lines as columns, called as after `--columns`: nothing rounded, times in nanoseconds, the unknown None.
@@ -58,3 +58,13 @@ class Shown:
         from opcost.core.frames import polars_frame
 
         return polars_frame(self.to_dict(**options))
+
+
+def write_view(path: str | PathLike[str], view: Any, subject: object, options: Mapping[str, Any]) -> None:
+    """Write something to a file as a view shows it: as text, or as what else the view makes."""
+    from opcost.core.writing import write_bytes, write_text
+
+    if hasattr(view, "packed"):
+        write_bytes(path, view.packed(subject, **options))
+    else:
+        write_text(path, str(view.render(subject, **options)))

@@ -19,7 +19,7 @@ from opcost.traces.kineto.columns import Columns
 from opcost.traces.kineto.event import CallArgs, DeviceArgs, OperatorArgs
 from opcost.traces.kineto.link import link
 from opcost.traces.kineto.load import is_large
-from opcost.traces.kineto.profile import profile_of
+from opcost.traces.kineto.profile import extra_of_work, profile_of
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.steps import steps_of
 from opcost.traces.values import LATEST_NS
@@ -116,11 +116,7 @@ def launched_profile(
     notes: Iterable[Note] = (),
 ) -> Profile:
     """The profile of these events; `ranges` is what the tool calls that which marks code, and which owns what it launched."""
-    providers = {OPERATOR: ranges, ANNOTATION: ranges, RUNTIME: "runtime"}
-    columns = Columns(owners=(OPERATOR, ANNOTATION), providers=providers)
-    coming = iter(events)
-    while block := list(islice(coming, BLOCK)):
-        columns.add(block)  # type: ignore[arg-type]  # these have what is asked of an event
+    columns = _columns(events, ranges)
     lost = teller.faulty
     if columns.empty:
         seen = (
@@ -133,3 +129,18 @@ def launched_profile(
     steps = steps_of(columns)  # the lanes are used up by what follows
     translated = Translated(link(columns), teller.base_ns or 0, 0, steps)
     return profile_of(translated, meta, None, tuple(found), large=is_large(file))
+
+
+def device_extra(events: Iterable[Told]) -> dict[str, list[dict[str, Any]]]:
+    """How devices were used, as a profile says it beside its rows, where only their work is known."""
+    columns = _columns(events, "")
+    return extra_of_work(Translated(link(columns))) if columns.device.start else {}
+
+
+def _columns(events: Iterable[Told], ranges: str) -> Columns:
+    providers = {OPERATOR: ranges, ANNOTATION: ranges, RUNTIME: "runtime"}
+    columns = Columns(owners=(OPERATOR, ANNOTATION), providers=providers)
+    coming = iter(events)
+    while block := list(islice(coming, BLOCK)):
+        columns.add(block)  # type: ignore[arg-type]  # these have what is asked of an event
+    return columns

@@ -80,6 +80,19 @@ class View(Generic[Subject_contra, Options, Data]):
         return self.options(**options)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PackedView(View[Subject_contra, Options, Data]):
+    """A view whose files are not text, such as pictures of points; the text of it says the same."""
+
+    pack: Callable[[Data, Options], bytes]
+    """The data as the content of a file."""
+
+    def packed(self, subject: Subject_contra, /, **options: Any) -> bytes:
+        """It as the content of a file under these options."""
+        chosen = self.choose(**options)
+        return self.pack(self.build(subject, chosen), chosen)
+
+
 def check_options(view: Renders[Any], options: Mapping[str, Any]) -> None:
     """Raise for an option that the view does not have."""
     known = option_names(view)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
@@ -48,10 +49,15 @@ def profile_of(
         unattributed=replays.unattributed,
         wall_ns=wall_of(linked),
         notes=notes + translated.notes(replays.found) + replays.notes,
-        extra=extra_of(
-            device_uses(translated).values(),
-            copies_of(translated),
-            exchanges(collectives_of(translated), translated.rank),
-            memory_of(translated),
-        ),
+        extra=extra_of_work(translated),
+    )
+
+
+def extra_of_work(translated: Translated) -> dict[str, list[dict[str, Any]]]:
+    """What a profile says of its devices beside its rows."""
+    return extra_of(
+        device_uses(translated).values(),
+        copies_of(translated),
+        exchanges(collectives_of(translated), translated.rank),
+        memory_of(translated),
     )

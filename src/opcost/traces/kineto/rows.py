@@ -19,6 +19,12 @@ from opcost.traces.kineto.meaning import Meaning, meaning
 from opcost.traces.kineto.steps import Step
 from opcost.traces.kineto.training import PHASES
 
+
+def _device_name(device: object) -> str:
+    """Our word for a device; readers of other formats may have one already."""
+    return device if isinstance(device, str) and ":" in device else f"gpu:{device}"
+
+
 UNTOLD = Meaning("", ())
 
 REASONS = {GRAPH: "graph", OUTSIDE: "outside"}
@@ -34,7 +40,7 @@ class Translated:
         """From those of the profiler's schedule rows have their numbers; others are only told of as a whole."""
         self.base_ns = base_ns
         self.rank = rank
-        self.queues = [(f"gpu:{device}", str(stream)) for device, stream in linked.columns.queues]
+        self.queues = [(_device_name(device), str(stream)) for device, stream in linked.columns.queues]
         self.kernel_names = list(linked.columns.kernel_names)
         self.has_device = bool(linked.columns.device.start)
         self.meanings = [
@@ -160,7 +166,7 @@ class Translated:
             count = f"{owners.total():,} of {len(linked.owner):,} pieces of device work"
             found.append(Note("unattributed", f"{count} have no operator: {whose}"))
         operators = [signature for signature in linked.signatures if signature.sort == OPERATOR]
-        if operators and not any(signature.dims for signature in operators):
+        if self.has_device and operators and not any(signature.dims for signature in operators):
             found.append(
                 Note("shapes", "the trace has no shapes, so nothing has a price: record with record_shapes=True")
             )

@@ -16,14 +16,12 @@ from opcost.views.answer_listing import list_answer
 from opcost.views.answer_page import held_time, launches_text, verdict_lines
 from opcost.views.html.advice import gains_title, gains_told
 from opcost.views.html.columns import Told, numbers_of, shapes_of, table_of, words_of
-from opcost.views.html.path_tree import PathTree
+from opcost.views.html.profile_tree import profile_tree
 from opcost.views.html.reports import devices_of
 from opcost.views.html.timelines import timeline_of
 from opcost.views.listing import Columns
 from opcost.wording import some
 
-MOST_NAMES = 30_000
-"""Operators that the tree tells by their own names; more are told by their types."""
 _FACTS = (
     "format",
     "framework",
@@ -37,7 +35,6 @@ _FACTS = (
     "calibration",
 )
 """What a profile says of itself that stands in the header, in this order; the rest stands below."""
-NO_OPERATOR = "(no operator)"
 LEAST_MISSED = 0.001
 """A smaller part of the time without a price is told, but does not stand out."""
 
@@ -182,23 +179,7 @@ def _table(answer: Answer, columns: Columns) -> Told:
 
 
 def _whole(profile: Profile, answer: Answer) -> Told:
-    runs = answer.runs if answer.is_per_run else 1
-    named = len({row.name for row in profile.rows}) <= MOST_NAMES
-    tree = PathTree(("device", "host", "calls", "flops", "bytes"))
-    leaves = [_leaf(tree, row, named=named) for row in profile.rows]
-    lost = tree.child(0, NO_OPERATOR) if profile.unattributed else 0
-    for row, leaf in zip(profile.rows, leaves, strict=True):
-        own = tree.own
-        own["calls"][leaf] += row.count / runs
-        own["host"][leaf] += (row.host_self_ns or 0) / runs
-        if row.cost is not None:
-            own["flops"][leaf] += row.cost.flops * row.count / runs
-            own["bytes"][leaf] += (row.cost.bytes_read + row.cost.bytes_written) * row.count / runs
-        own["device"][leaf] += ((row.device_ns or 0) - sum(kernel.duration_ns for kernel in row.kernels)) / runs
-        for kernel in row.kernels:
-            own["device"][tree.child(leaf, kernel.name, "kernel")] += kernel.duration_ns / runs
-    for kernel in profile.unattributed:
-        tree.own["device"][tree.child(lost, kernel.name, "kernel")] += kernel.duration_ns / runs
+    tree, leaves = profile_tree(profile, answer.runs if answer.is_per_run else 1)
     quantities: list[Told] = [
         {"name": "device", "title": "device time", "unit": "time", "usual": answer.side == "device"},
         {"name": "host", "title": "host time", "unit": "time", "usual": answer.side == "host"},
@@ -215,14 +196,6 @@ def _whole(profile: Profile, answer: Answer) -> Told:
         "devices": devices_of(),
         "device": device.name if device else profile.meta.get("device", ""),
     }
-
-
-def _leaf(tree: PathTree, row: ProfileRow, *, named: bool) -> int:
-    module = tree.walk(row.module.split(".")) if row.module else 0
-    name = row.name if named and row.name else row.type
-    if row.module:  # which need not be said again
-        name = row.type if name == row.module else name.removeprefix(f"{row.module}.")
-    return tree.child(module, name, row.kind or row.type)
 
 
 def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> Told | None:

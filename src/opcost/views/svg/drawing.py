@@ -1,9 +1,10 @@
-"""A picture as one SVG file: shapes with escaped texts, in colours that everybody can tell apart."""
+"""A picture as shapes, in colours that everybody can tell apart, and the same as one SVG file with escaped texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
+from typing import NamedTuple
 
 from opcost.core.harmless import printable
 
@@ -14,13 +15,22 @@ LETTER = 0.56
 """Width of a letter as a part of its height, on average."""
 
 
+class Shape(NamedTuple):
+    """An element of SVG."""
+
+    tag: str
+    attributes: Mapping[str, float | str]
+    """With underscores for hyphens."""
+    text: str | None = None
+
+
 class Drawing:
     """Shapes one after another, on white."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self.width, self.height = width, height
         self.title = title
-        self._shapes: list[str] = []
+        self.shapes: list[Shape] = []
 
     def rect(self, x: float, y: float, w: float, h: float, *, fill: str, stroke: str = "none") -> None:
         self._add("rect", x=x, y=y, width=max(0.0, w), height=max(0.0, h), fill=fill, stroke=stroke)
@@ -70,12 +80,7 @@ class Drawing:
             x += wide
 
     def _add(self, tag: str, text: str | None = None, /, **attributes: float | str) -> None:
-        told = "".join(
-            f' {name.replace("_", "-")}="{f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value}"'
-            for name, value in attributes.items()
-            if value != ""
-        )
-        self._shapes.append(f"<{tag}{told}/>" if text is None else f"<{tag}{told}>{_safe(text)}</{tag}>")
+        self.shapes.append(Shape(tag, {name: value for name, value in attributes.items() if value != ""}, text))
 
     def __str__(self) -> str:
         size = f'width="{self.width:g}" height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}"'
@@ -85,7 +90,7 @@ class Drawing:
                 f'<svg xmlns="http://www.w3.org/2000/svg" {size} {fonts} role="img">',
                 f"<title>{_safe(self.title)}</title>",
                 f'<rect width="{self.width:g}" height="{self.height:g}" fill="#fff"/>',
-                *self._shapes,
+                *map(_written, self.shapes),
                 "</svg>\n",
             ]
         )
@@ -95,6 +100,15 @@ def colours_of(weights: Mapping[str, float]) -> dict[str, str]:
     """A colour for each of the seven heaviest; the others are grey."""
     ranked = sorted((key for key, weight in weights.items() if key and weight > 0), key=lambda key: -weights[key])
     return dict(zip(ranked, COLOURS, strict=False))
+
+
+def _written(shape: Shape) -> str:
+    told = "".join(
+        f' {name.replace("_", "-")}="{f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value}"'
+        for name, value in shape.attributes.items()
+    )
+    tag = shape.tag
+    return f"<{tag}{told}/>" if shape.text is None else f"<{tag}{told}>{_safe(shape.text)}</{tag}>"
 
 
 def _safe(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of a report: its modules as a treemap, its memory over the execution, its operators under a roofline."""
+"""Pictures of a report: its modules as a treemap or a flame, its memory over the execution, its operators under a roofline."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from opcost.views.memory_layers import layers_of
 from opcost.views.report_summary import heading_of
 from opcost.views.svg.areas import Box, squarified
 from opcost.views.svg.drawing import COLOURS, FAINT, GREY, INK, LINE, RAISED, Drawing, colours_of
+from opcost.views.svg.flame import Tree, draw_flame
 
 TOP = 44
 TITLE = 15
@@ -56,13 +57,8 @@ def _summed(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 def treemap(report: Report, width: float, height: float, quantity: str) -> Drawing:
     """Modules as areas, each as large as its share."""
-    if quantity not in _SIZES:
-        raise UnknownName("quantity of a treemap", quantity, _SIZES)
-    size = _SIZES[quantity]
+    drawing, size, _ = _by_module(report, width, height, quantity)
     whole = size(report.totals)
-    unit = format_bytes if QUANTITIES[quantity].unit == "bytes" else format_count
-    least = "≥" if QUANTITIES[quantity].priced and report.totals.uncounted else ""
-    drawing = _begun(report, width, height, f"{QUANTITIES[quantity].title} by module, {least}{unit(whole)} in all")
     if not whole:
         drawing.text(8, TOP + 20, "nothing to draw")
         return drawing
@@ -106,6 +102,33 @@ def treemap(report: Report, width: float, height: float, quantity: str) -> Drawi
     lay(report.modules[0], (8.0, float(TOP), width - 16, height - TOP - 30))
     drawing.legend({**colours, "other": GREY}, 8, height - 10)
     return drawing
+
+
+def report_flame(report: Report, width: float, height: float, quantity: str) -> Drawing:
+    """Modules as levels from the root upwards, each as wide as its share."""
+    drawing, size, unit = _by_module(report, width, height, quantity)
+    places = {module.path: place for place, module in enumerate(report.modules)}
+    tree = Tree(
+        parent=[places.get(module.parent or "", 0) if module.path else -1 for module in report.modules],
+        name=[module.name or module.type for module in report.modules],
+        type=[module.type for module in report.modules],
+        own=[size(module.own) for module in report.modules],
+    )
+    draw_flame(drawing, tree, lambda amount: unit(round(amount)))
+    return drawing
+
+
+def _by_module(
+    report: Report, width: float, height: float, quantity: str
+) -> tuple[Drawing, Callable[[Stats], int], Callable[[int], str]]:
+    """An empty picture of a quantity by module, and how that is found and told."""
+    if quantity not in _SIZES:
+        raise UnknownName("quantity of a picture", quantity, _SIZES)
+    size = _SIZES[quantity]
+    unit = format_bytes if QUANTITIES[quantity].unit == "bytes" else format_count
+    least = "≥" if QUANTITIES[quantity].priced and report.totals.uncounted else ""
+    about = f"{QUANTITIES[quantity].title} by module, {least}{unit(size(report.totals))} in all"
+    return _begun(report, width, height, about), size, unit
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

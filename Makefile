@@ -9,6 +9,7 @@
 # make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices
 #              (ARGS=--aten: of the table of PyTorch's operators)
 # make docs    the documentation as a site in build/site, offline; a link that leads nowhere fails it
+# make assets  the page's script and style from their sources; a test holds what is committed to them
 # make release-check  source archive and wheel: built, looked through, installed anew, and the README's commands run
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
@@ -22,7 +23,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format docs release-check bench bench-timm clean
+.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format docs assets release-check bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -74,6 +75,9 @@ docs: $(STAMPS)/docs
 release-check: $(STAMPS)/release
 	$(BIN)/python tests/release/check.py $(ARGS)
 
+assets: $(STAMPS)/package
+	$(BIN)/python -m opcost.views.html.building
+
 bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/speed.py $(ARGS)
 
@@ -100,7 +104,7 @@ $(STAMPS)/test: requirements/test.txt requirements/traces.txt requirements/test-
 	$(PIP) --no-deps --requirement requirements/test-nodeps.txt
 	@touch $@
 
-$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/package
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/torch
 	$(PIP) --requirement requirements/docs.txt
 	@touch $@
 

@@ -2,9 +2,9 @@
 
     python benchmarks/language_steps.py OUT.json             passes of transformers' models, random weights, bfloat16
     python benchmarks/language_steps.py OUT.json --compiled  whole models through torch.compile, beside the same without
-    python benchmarks/language_steps.py OUT.json --operators what such models do, as further rows of a calibration
+    python benchmarks/language_steps.py OUT.json --operators convolutions and joins by how memory lies, for a calibration
 
-For holding predictions of decode steps and of compiled models against; nobody has run it on an H200 yet.
+For holding predictions of prefills, of decode steps and of compiled models against.
 """
 
 import argparse
@@ -239,11 +239,12 @@ def compiled() -> list[dict[str, Any]]:
 
 
 def operators(path: Path, seconds: float) -> None:
-    """Rows of a calibration: what language models do, timed for about so many seconds."""
+    """Rows of a calibration: operators whose time depends on how memory lies, timed for about so many seconds."""
     from opcost.devices.calibration import Calibration, Measured, dumps
-    from opcost.recorders.calibration import language
     from opcost.recorders.calibration.clock import CudaClock
+    from opcost.recorders.calibration.convolutions import channels_last, channels_last_gradient
     from opcost.recorders.calibration.describe import describe
+    from opcost.recorders.calibration.language import grown_first, turned_halves
     from opcost.recorders.calibration.plan import GPU, plan
     from opcost.recorders.calibration.run import machine
 
@@ -251,7 +252,8 @@ def operators(path: Path, seconds: float) -> None:
     clock = CudaClock(device)
     rows: list[Any] = []
     end = time.monotonic() + seconds
-    for case in plan((torch.bfloat16, torch.bfloat16, torch.float32), GPU, language.SHARES):
+    shares = {grown_first: 2, turned_halves: 3, channels_last: 6, channels_last_gradient: 3}
+    for case in plan((torch.bfloat16, torch.float32), GPU, shares):
         found = describe(case)
         if found is not None:
             op, ins, outs = found

@@ -1,13 +1,17 @@
 """What the site takes from elsewhere in the repository: the README as its first page, the changelog, how to contribute, results.
 
-Links in them, and links to them, lead to the same page of the site; what is no page, such as an example, is only named.
+Links in them, and links to them, lead to the same page of the site; what is no page, such as an example, is only named. The
+notebook is shown with what its cells show, and the pages of the gallery are made anew.
 """
 # ruff: noqa: INP001 (a hook of mkdocs, not a package)
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import posixpath
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +22,10 @@ TAKEN = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/RESULTS.md": "results.md",
+    "docs/notebook.ipynb": "notebook.md",
 }
 """Files of the repository, and the pages that they are on the site."""
+SHOWN = re.compile(r"(!\[[^\]]*\])\(pictures/([\w-]+)\.png\)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -29,17 +35,55 @@ def on_files(files: Any, config: Any) -> Any:
 
     for path, page in TAKEN.items():
         text = (ROOT / path).read_text(encoding="utf-8")
+        if path.endswith(".ipynb"):
+            text = _notebook(text)
         # The Chinese README stands beside the English one and has no place of its own in the menu.
         level = InclusionLevel.NOT_IN_NAV if page == "index.zh-CN.md" else InclusionLevel.UNDEFINED
         files.append(File.generated(config, page, content=text, inclusion=level))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, made in _gallery().make(Path(folder)).items():
+            if made.suffix == ".html":
+                files.append(File.generated(config, f"gallery/{name}", content=made.read_text(encoding="utf-8")))
     return files
+
+
+def _gallery() -> Any:
+    """The maker of the pages, which lies beside this file."""
+    spec = importlib.util.spec_from_file_location("gallery", Path(__file__).with_name("gallery.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _notebook(text: str) -> str:
+    """Cells and what they show, as a page."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            shown = output.get("data", {"text/plain": output.get("text", "")})
+            if "text/html" in shown:  # without empty lines, at which Markdown would begin again
+                parts.append(re.sub(r"\n\s*\n", "\n", "".join(shown["text/html"])))
+            else:
+                parts.append(f"```text\n{''.join(shown['text/plain']).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Let links lead to pages of the site."""
     homes = {target: path for path, target in TAKEN.items()}
     home = homes.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return LINK.sub(lambda found: _link(found, posixpath.dirname(home)), markdown)
+    linked = LINK.sub(lambda found: _link(found, posixpath.dirname(home)), markdown)
+    return SHOWN.sub(_with_page, linked) if page.file.src_uri == "gallery.md" else linked
+
+
+def _with_page(found: re.Match[str]) -> str:
+    """A picture of a page leads to it."""
+    page = found[2].partition("-")[0]
+    return f"[{found[0]}](gallery/{page}.html)"
 
 
 def _link(found: re.Match[str], folder: str) -> str:

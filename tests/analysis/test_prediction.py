@@ -178,3 +178,14 @@ def test_the_state_that_an_optimizer_makes_in_its_first_step_is_not_made_again()
     first = ("update", "create", "aten::zeros_like", {})
     with_state = foretell(report(RELU, first), SPEEDS, {"device": "h200"}, calibrated=True)
     assert [row.phase for row in with_state.profile.rows] == ["forward"]
+
+
+def test_how_memory_lies_is_a_family_where_it_was_timed_and_else_none() -> None:
+    given, joined = (tensor(1 << 20), tensor(1 << 20)), tensor(2 << 20)
+    alike = Measured("copy", "aten::cat", {}, given, (joined,), 10_000)
+    apart = Measured("copy", "aten::cat", {"strided": True}, given, (joined,), 30_000)
+    work = work_of("copy", "aten::cat", apart.attrs, given, (joined,), None)
+    for rows, taken in (((alike,), 10_000), ((alike, apart), 30_000)):
+        found = Speeds(calibration(*rows), default_rules(), H200).time(work)
+        assert found.known
+        assert found.device_ns == pytest.approx(taken)

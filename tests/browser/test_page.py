@@ -16,7 +16,7 @@ from opcost.core.quantity import QUANTITIES
 from opcost.core.sweep import Point, Sweep
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.html import REPORT
-from opcost.views.html.document import bundle
+from opcost.views.html.building import bundle
 
 Show = Callable[..., Any]
 ROWS = ".tree tbody tr[data-place]"

@@ -19,7 +19,7 @@ from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report
 from opcost.core.sweep import Point, Sweep
 from opcost.views.html import ANSWER, REPORT
-from opcost.views.html.document import bundle
+from opcost.views.html.building import built, bundle
 from opcost.views.html.reports import MOST_OPERATORS
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"' & <b><!--\u2028"
@@ -92,6 +92,19 @@ def test_modules_of_the_script_are_written_after_those_that_they_need() -> None:
         for needed in re.findall(r'from "\./(\w+)\.js"', asset.read_text()):
             assert text.index(f"const ${needed} = (") < begins
     assert not re.search(r"^(?:import|export)\b", text, re.MULTILINE)
+
+
+def test_what_is_committed_is_what_make_assets_builds() -> None:
+    for name, text in built().items():
+        assert (ASSETS.parent / name).read_text(encoding="utf-8") == text, f"{name} is old: make assets"
+
+
+def test_no_text_of_the_script_goes_over_several_lines() -> None:
+    # Indentation is left out where the script is built, which would change such a text.
+    for asset in ASSETS.glob("*.js"):
+        for number, line in enumerate(asset.read_text().splitlines(), 1):
+            plain = re.sub(r"\(/.*?/[gimu]*[,.]", "(", line)  # a pattern may name the sign that texts begin with
+            assert plain.count("`") % 2 == 0, f"{asset.name}:{number}"
 
 
 # -- reports -----------------------------------------------------------------------------------------------------------

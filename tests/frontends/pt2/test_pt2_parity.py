@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import opcost
-from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.training import Training
 
 Saved = Callable[..., Path]
 TOTALS = (
@@ -38,7 +38,7 @@ class Of(nn.Module):
 @pytest.fixture(autouse=True)
 def _by_last_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file does not run, so that the memory of models is compared without what their runs hold."""
-    monkeypatch.setattr(Run, "_lifetimes", lambda _: None)
+    monkeypatch.setattr(Training, "lifetimes", lambda _: None)
 
 
 def kinds(report: opcost.Report) -> dict[str, tuple[int, ...]]:

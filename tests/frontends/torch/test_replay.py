@@ -29,7 +29,7 @@ from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.load import load
 from opcost.frontends.torch.recording import recorder
-from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.training import Training
 from opcost.rules import default_rules
 
 TURNS = 40
@@ -37,7 +37,7 @@ TURNS = 40
 
 def counted(after: int, model: Any, *args: Any, **options: Any) -> Report:
     """A count that takes a run for long after so many operators, and follows memory as that of a long run."""
-    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(Run, "_lifetimes", lambda _: None):
+    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(Training, "lifetimes", lambda _: None):
         return opcost.count(model, *args, **options)
 
 

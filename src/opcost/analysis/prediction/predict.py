@@ -105,7 +105,7 @@ def _unchecked(report: Report, execution: Execution) -> list[Note]:
         "merged operators": execution == "compiled",
     }
     return [
-        Note("unchecked-band", f"predictions of {what} have not been held against measured ones: the band is wider")
+        Note("unchecked-band", f"predictions of {what} were held against few measured ones: the band is wider")
         for what, is_so in found.items()
         if is_so
     ]

@@ -14,7 +14,7 @@ from math import dist, log, sqrt
 from statistics import median
 from typing import NamedTuple
 
-from opcost.analysis.prediction.work import Work, work_of
+from opcost.analysis.prediction.work import Work, families, work_of
 from opcost.analysis.price import apply_rule
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
@@ -148,8 +148,9 @@ class Speeds:
     def _time(self, work: Work) -> Told:
         peak = self._peak(work, self.device)
         ideal = max(work.flops / peak, work.nbytes / self.device.bandwidth) * 1e9
-        dtype = _AS_FAST_AS.get(work.dtype, work.dtype)
-        law = self.laws.get((work.family, work.dtype)) or self.laws.get((work.family, dtype))
+        types = (work.dtype, _AS_FAST_AS.get(work.dtype, work.dtype))
+        known = (self.laws.get((family, dtype)) for family in families(work) for dtype in types)
+        law = next(filter(None, known), None)
         if law is not None:
             base, bound = law.base_ns(work, self.device, peak)
             return Told(base * law.ratio(work.place), law.spread, bound, ideal, known=True)

@@ -6,11 +6,15 @@ of what their device can do. One step is a size twice as large; what matters les
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import log2, prod
 from typing import NamedTuple
 
 from opcost.core.cost import FLOPS_PER_MAC, Cost
 from opcost.core.graph import Attrs, TensorSpec
+
+LAYOUTS = ("strided", "channels-last")
+"""Words of families that tell how memory lies, which older calibrations do not tell apart."""
 
 
 class Work(NamedTuple):
@@ -46,6 +50,14 @@ def work_of(
     return Work(family, dtype, flops, moved, place)
 
 
+def families(work: Work) -> Iterator[str]:
+    """The family of an operator; then the one of its kind whatever way memory lies."""
+    yield work.family
+    words = work.family.split()
+    if words[-1] in LAYOUTS:
+        yield " ".join(words[:-1])
+
+
 def _log(size: float) -> float:
     return log2(size) if size > 0 else 0.0
 
@@ -76,7 +88,9 @@ def _convolution(
     groups = max(1, image[1] // max(1, weight[1])) if len(weight) > 1 and len(image) > 1 else 1
     depthwise = groups > 1 and weight[1] == 1
     to = "".join(sorted(str(each)[0] for each in gradients if each != "bias"))
-    family = f"conv {'depthwise' if depthwise else 'grouped' if groups > 1 else 'dense'} {to}".rstrip()
+    layout = "channels-last" if attrs.get("channels_last") else ""
+    words = ("conv", "depthwise" if depthwise else "grouped" if groups > 1 else "dense", to, layout)
+    family = " ".join(filter(None, words))
     stride = -(-image[-1] // max(1, result[-1]))
     place = (
         _log(prod(result) / max(1, result[1])),  # places of the result
@@ -111,6 +125,8 @@ def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...]) -> s
         words.append(str(attrs.get("fn", "")))
     if kind == "copy":
         words.append(raw.rpartition("::")[2])
+    if attrs.get("strided"):
+        words.append("strided")
     if attrs.get("grad"):
         words.append("gradient")
     if attrs.get("training"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import dist
 
-from opcost.analysis.prediction.work import Work, work_of
+from opcost.analysis.prediction.work import Work, families, work_of
 from opcost.analysis.price import apply_rule
 from opcost.core.report import Row
 from opcost.devices.calibration import Calibration
@@ -40,7 +40,8 @@ class Workspaces:
     def of(self, row: Row) -> int:
         """Bytes that an operator takes while it runs."""
         work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
-        near = self._near.get((work.family, work.dtype))
+        known = (self._near.get((family, work.dtype)) for family in families(work))
+        near = next(filter(None, known), None)
         if near is None or row.op.kind == "view":
             return 0
         share = self._known.get(work)

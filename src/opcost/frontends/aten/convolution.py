@@ -6,6 +6,7 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.strides import has_channels_last
 
 _GRADS = ("input", "weight", "bias")
 
@@ -21,6 +22,8 @@ def conv(call: Call, *, transposed: bool = False, then: tuple[str, ...] = (), ad
         if name in call.args:
             attrs[name] = tuple(call[name])
     x = next(name for name in ("input", "self", "X", "qx") if name in call.args)
+    if has_channels_last(call[x]):
+        attrs["channels_last"] = True
     weight = next(name for name in ("weight", "W", "qw") if name in call.args)
     bias = next((name for name in ("bias", "B") if name in call.args), "")
     return Translation("conv", attrs, call.tensors(x, weight, bias, added))
@@ -81,6 +84,8 @@ def conv_backward(call: Call, x: str, mask: Any, *, transposed: bool = False) ->
     attrs: dict[str, Attr] = {"grads": grads}
     if transposed:
         attrs["transposed"] = True
+    if has_channels_last(call[x]):
+        attrs["channels_last"] = True
     return Translation("conv", attrs, call.tensors("grad_output", x, "weight"))
 
 

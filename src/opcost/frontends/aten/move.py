@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.call import Call, Translation, on
-from opcost.frontends.aten.strides import seen_as
+from opcost.frontends.aten.strides import lie_alike, seen_as
 from opcost.frontends.aten.tensor import Tensor, type_name
 
 # -- lookups ----------------------------------------------------------------------------------------------------------
@@ -172,6 +172,13 @@ def _copy(call: Call) -> Translation:
     """The destination is written, not read."""
     names = ("self",) if call.base.startswith("_copy_from") else ("src", "other", "new_data")
     return Translation("copy", {}, call.tensors(*names))
+
+
+@on("cat", "concat", "concatenate")
+def _cat(call: Call) -> Translation:
+    """What does not lie alike is copied piece by piece."""
+    tensors = call.tensors("tensors")
+    return Translation("copy", {} if lie_alike(tensors) else {"strided": True}, tensors)
 
 
 @on(

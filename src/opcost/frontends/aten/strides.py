@@ -18,12 +18,26 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def is_contiguous(tensor: Tensor) -> bool:
-    """Whether a tensor lies row by row; axes of one element lie anyhow."""
-    rows = row_major(tensor.shape)
+def is_contiguous(tensor: Tensor, axes: Sequence[int] | None = None) -> bool:
+    """Whether a tensor lies row by row, its axes taken in this order; axes of one element lie anyhow."""
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if axes is not None:
+        shape, strides = (tuple(sizes[axis] for axis in axes) for sizes in (shape, strides))
     return not tensor.numel() or all(
-        extent == 1 or have == want for extent, have, want in zip(tensor.shape, tensor.stride(), rows, strict=True)
+        extent == 1 or have == want for extent, have, want in zip(shape, strides, row_major(shape), strict=True)
     )
+
+
+def has_channels_last(tensor: Tensor) -> bool:
+    """Whether the channels of an image lie side by side, and its places not."""
+    rank = tensor.dim()
+    return rank in (4, 5) and not is_contiguous(tensor) and is_contiguous(tensor, (0, *range(2, rank), 1))
+
+
+def lie_alike(tensors: Sequence[Tensor]) -> bool:
+    """Whether all tensors lie row by row, or all with channels last, so that one kernel can copy them together."""
+    held = [tensor for tensor in tensors if tensor.numel()]
+    return all(map(is_contiguous, held)) or all(map(has_channels_last, held))
 
 
 def seen_as(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...] | None:

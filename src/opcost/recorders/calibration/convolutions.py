@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -98,7 +98,26 @@ def convolution_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
     return Case("convolution gradient", tensors, run, f"{w} to={to}", 2 * w.flops)
 
 
+def _laid_out(case: Case) -> Case:
+    """The same with the channels of images and weights side by side."""
+
+    def prepare(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in given)
+
+    return replace(case, family=f"{case.family} channels last", prepare=prepare)
+
+
+def channels_last(rng: random.Random, dtype: torch.dtype) -> Case:
+    """A convolution of images whose channels lie side by side."""
+    return _laid_out(convolution(rng, dtype))
+
+
+def channels_last_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
+    """Its backward pass."""
+    return _laid_out(convolution_gradient(rng, dtype))
+
+
 SHARES: dict[Family, int] = {
-    convolution: 12, convolution_gradient: 3,
+    convolution: 12, convolution_gradient: 3, channels_last: 3, channels_last_gradient: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

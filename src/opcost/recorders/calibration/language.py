@@ -56,6 +56,31 @@ def grown(rng: random.Random, dtype: torch.dtype) -> Case:
     return Case("cat", given, lambda *x: torch.cat(x, -2))
 
 
+def grown_first(rng: random.Random, dtype: torch.dtype) -> Case:
+    """A cache that begins: what it keeps of a text comes word by word, and lies head by head."""
+    b, heads, e, t = rng.choice(AT_ONCE[:6]), rng.choice(_KV_HEADS), rng.choice(_FEATURES), _cached(rng)
+    given = (Tensor((b, t, heads, e), dtype),)
+    return Case(
+        "cat",
+        given,
+        lambda *x: torch.cat(x, -2),
+        "first",
+        prepare=lambda x: (x[:, :0].transpose(1, 2), x.transpose(1, 2)),
+    )
+
+
+def turned_halves(rng: random.Random, dtype: torch.dtype) -> Case:
+    """Both halves of queries or keys, swapped, as they lie in what a layer handed out."""
+    b, heads, e = rng.choice(AT_ONCE), rng.choice(_KV_HEADS) * rng.choice(_QUERIES), rng.choice(_FEATURES)
+    s = rng.choice((1, 1, 1, 128, 512, 1024, 2048))
+
+    def halved(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, second = x.transpose(1, 2).chunk(2, -1)
+        return -second, first
+
+    return Case("cat", (Tensor((b, s, heads, e), dtype),), lambda *x: torch.cat(x, -1), "turned", prepare=halved)
+
+
 def halves(rng: random.Random, dtype: torch.dtype) -> Case:
     """Both halves of what is turned by its position, joined again."""
     b, heads, e = rng.choice(AT_ONCE), rng.choice(_KV_HEADS) * rng.choice(_QUERIES), rng.choice(_FEATURES)
@@ -80,6 +105,6 @@ def entered(rng: random.Random, dtype: torch.dtype) -> Case:
 
 
 SHARES: dict[Family, int] = {
-    thin: 4, step: 4, grown: 2, halves: 1, entered: 1,
+    thin: 4, step: 4, grown: 2, grown_first: 1, halves: 1, turned_halves: 2, entered: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

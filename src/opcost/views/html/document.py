@@ -1,6 +1,6 @@
 """One file that holds everything: the data as one block of JSON, the script and the style, and a policy that forbids all else.
 
-The script's modules are written into one in the order in which they need each other. The policy names the hashes of script and
+Script and style are what `make assets` makes of `assets`. The policy names the hashes of script and
 style, so that nothing else can run or be loaded, whatever stands in the data; and the script shows every text as text.
 """
 
@@ -16,15 +16,12 @@ from typing import Any
 
 from opcost.core.harmless import json_text, printable
 
-ENTRY = "main"
-_IMPORT = re.compile(r'^import (?P<names>\{[^}]*\}) from "\./(?P<module>\w+)\.js";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?P<what>(?:async )?function|const|class) (?P<name>\w+)", re.MULTILINE)
 _MARKUP = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def write_document(data: dict[str, Any]) -> str:
     """The page of this data."""
-    script, style = bundle(ENTRY), _asset("page.css")
+    script, style = _asset("page.js"), _asset("page.css")
     policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
     return "\n".join(
         [
@@ -52,26 +49,8 @@ def block_of(data: dict[str, Any]) -> str:
 
 
 @cache
-def bundle(entry: str) -> str:
-    """A module and all that it imports as one: each a function that hands out what it exports, after those that it needs."""
-    written: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        text = _asset(f"{name}.js")
-        for found in _IMPORT.finditer(text):
-            if found["module"] not in written:
-                add(found["module"])
-        exported = ", ".join(found["name"] for found in _EXPORT.finditer(text))
-        body = _EXPORT.sub(r"\g<what> \g<name>", _IMPORT.sub(r"const \g<names> = $\g<module>;", text))
-        written[name] = f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
-
-    add(entry)
-    return "".join(written.values())
-
-
-@cache
 def _asset(name: str) -> str:
-    return (files("opcost.views.html") / "assets" / name).read_text(encoding="utf-8")
+    return (files("opcost.views.html") / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

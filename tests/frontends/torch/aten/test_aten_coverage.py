@@ -36,6 +36,7 @@ ELSEWHERE = {
     "flex_lib": "registered with flex attention's gradient",
     "fsdp": "registered when parameters are sharded",
     "higher_order": "has no schema",
+    "opcost": "registered when an optimizer with state of eight bits is counted",
     "mkl": "only in builds with MKL",
     "mkldnn": "only in builds with oneDNN",
     "mkldnn_prepacked": "only in builds with oneDNN",

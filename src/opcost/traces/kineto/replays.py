@@ -69,8 +69,8 @@ class Capture:
             time = sum(kernel.duration_ns for kernel in mine)
             told = self._translated.row_of(row)
             told = told._replace(provider="graph", step=step, host_start_ns=None, host_ns=None, host_self_ns=None)
-            place = {"device": mine[0].device, "stream": mine[0].stream}
-            found.append(told._replace(**place, kernels=mine, device_ns=time, device_total_ns=time))
+            told = told._replace(device=mine[0].device, stream=mine[0].stream)
+            found.append(told._replace(kernels=mine, device_ns=time, device_total_ns=time))
         return found
 
 

@@ -439,10 +439,9 @@ def read_profile(
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so. `reader` names the
-    format where the content leaves doubts. What a trace tells of memory is read with `memory=True`, and of a file that is not
-    large in any case. Of a large file rows stand for many executions; with `timeline=True` it is also read when they ran.
-    `capture` is a trace of the run that captured the graphs which this one replays: their kernels get its operators.
+    A damaged file is an error; `partial=True` reads what stands before the damage. `reader` names the format where the content
+    leaves doubts. What a trace tells of memory is read with `memory=True`, and in any case of a file that is not large; of a
+    large one, whose rows stand for many executions, `timeline=True` reads when they ran. `capture`: a trace of the graphs' capture.
     """
     from opcost.core.reading import pipes_kept
     from opcost.profiles import askable

@@ -439,9 +439,8 @@ def read_profile(
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage. `reader` names the format where the content
-    leaves doubts. What a trace tells of memory is read with `memory=True`, and in any case of a file that is not large; of a
-    large one, whose rows stand for many executions, `timeline=True` reads when they ran. `capture`: a trace of the graphs' capture.
+    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt, `capture` a trace of the capture of
+    graphs. `memory=True` reads what allocators told, as of a small file, `timeline=True` when executions of a large one ran.
     """
     from opcost.core.reading import pipes_kept
     from opcost.profiles import askable

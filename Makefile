@@ -91,7 +91,7 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMPS)/package: pyproject.toml src/opcost/__init__.py | $(BIN)/python
+$(STAMPS)/package: pyproject.toml src/opcost/version.py | $(BIN)/python
 	$(PIP) --editable .
 	@mkdir -p $(STAMPS) && touch $@
 

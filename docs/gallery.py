@@ -37,7 +37,10 @@ def make(folder: Path) -> dict[str, Path]:
     for code in COMMANDS.findall((HERE / "gallery.md").read_text(encoding="utf-8")):
         told = code.replace("/tmp/", f"{folder}/")
         subprocess.run(["bash", "-euc", told], cwd=HERE.parent, env={**os.environ, "PATH": path}, check=True)
-    return {made.name: made for made in sorted(folder.iterdir())}
+    made = {path.name: path for path in sorted(folder.iterdir())}
+    for path in made.values():  # they name their sources as the commands do
+        path.write_text(path.read_text(encoding="utf-8").replace(str(folder), "/tmp"), encoding="utf-8")
+    return made
 
 
 def photograph(browser: Any, page: Path, picture: str) -> None:

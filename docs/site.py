@@ -65,8 +65,11 @@ def _notebook(text: str) -> str:
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for output in cell.get("outputs", []):
             shown = output.get("data", {"text/plain": output.get("text", "")})
-            if "text/html" in shown:  # without empty lines, at which Markdown would begin again
-                parts.append(re.sub(r"\n\s*\n", "\n", "".join(shown["text/html"])))
+            if (
+                "text/html" in shown
+            ):  # apart from the site's style; without empty lines, at which Markdown would begin again
+                html = re.sub(r"\n\s*\n", "\n", "".join(shown["text/html"]))
+                parts.append(f'<div style="overflow-x: auto"><template shadowrootmode="open">{html}</template></div>')
             else:
                 parts.append(f"```text\n{''.join(shown['text/plain']).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"

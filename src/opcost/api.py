@@ -435,16 +435,16 @@ def read_profile(
     reader: str | None = None,
     memory: bool | None = None,
     timeline: bool = False,
+    executions: bool = False,
     capture: str | PathLike[str] | None = None,
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt, `capture` a trace of the capture of
-    graphs. `memory=True` reads what allocators told, as of a small file, `timeline=True` when executions of a large one ran.
+    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt; `capture` a trace of replayed graphs'
+    capture. Large files: `memory=True` reads memory, `timeline=True` when things ran; others: `executions=True` a row for each.
     """
-    from opcost.core.reading import pipes_kept
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
-    with pipes_kept():
-        return askable(read(path, partial=partial, reader=reader, memory=memory, timeline=timeline, capture=capture))
+    more = {"memory": memory, "timeline": timeline, "executions": executions, "capture": capture}
+    return askable(read(path, partial=partial, reader=reader, **more))  # type: ignore[arg-type]  # each is of its own type

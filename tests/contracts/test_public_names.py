@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 
 import opcost
@@ -28,3 +30,11 @@ def test_every_listed_name_is_there_and_documented() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     assert opcost.__version__ == metadata.version("opcost")
+
+
+def test_the_reference_has_every_public_name(root: Path) -> None:
+    shown = re.findall(r"^::: (\S+)$", (root / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    for name in opcost.__all__:
+        if not name.startswith("_"):
+            home = getattr(opcost, name).__module__
+            assert f"{home}.{name}" in shown or home in shown, name

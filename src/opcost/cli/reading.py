@@ -45,9 +45,18 @@ def trace_of(path: str) -> Trace | None:
 
 
 def read_profiles(
-    paths: list[str], choice: ReadChoice, *, quiet: bool, memory: bool = False, timeline: bool = False
+    paths: list[str],
+    choice: ReadChoice,
+    *,
+    quiet: bool,
+    memory: bool = False,
+    timeline: bool = False,
+    each: bool = False,
 ) -> Profile:
-    """The profile of one file, or of many ranks, joined to a model if one is named; with more than is usual of a large file."""
+    """The profile of one file, or of many ranks, joined to a model if one is named; with more than is usual of a large file.
+
+    With `each`, executions are told apart where the file is not large.
+    """
     from opcost.api import read_profile
     from opcost.core.progress import working
 
@@ -59,6 +68,7 @@ def read_profiles(
                 reader=choice.reader,
                 memory=memory or None,
                 timeline=timeline,
+                executions=each,
                 capture=choice.capture,
             )
     elif choice.capture is not None:

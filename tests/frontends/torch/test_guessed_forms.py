@@ -92,6 +92,16 @@ def test_where_every_form_fails_the_first_is_told_of() -> None:
         opcost.count(model)
 
 
+def test_a_part_that_reads_images_of_a_video_is_given_frames_first() -> None:
+    class Film(Video):
+        input_modalities = ("video",)
+
+    model = Film(config(num_frames=6, vision_config=config()))
+    model.dimensions = 7
+    with pytest.raises(opcost.OpcostError, match="5 dimensions and not 7"):
+        opcost.count(model)
+
+
 class Hears(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
     """Wants frequencies before time, and a mask of truth values for each step."""
 

@@ -10,6 +10,7 @@ from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
 from opcost.traces.kineto.lanes import timeline_of
+from opcost.traces.kineto.launches import GRAPH
 from opcost.traces.kineto.load import wall_of
 from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.messages import collectives_of, exchanges
@@ -17,9 +18,9 @@ from opcost.traces.kineto.replays import Capture, captures_of, replayed
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.table import table_of
 
-MANY = 200_000
-"""Of a large file, or above so many executions and kernels, a row of a profile stands for all executions that are alike: one
-for each would take long and much memory."""
+MANY = 20_000
+"""Above so many executions and kernels a row of a profile stands for all executions that are alike, unless each is asked for: to
+make rows of them and to ask those takes ten times as long as to read them. Of a large file it always does."""
 
 
 def profile_of(
@@ -30,14 +31,16 @@ def profile_of(
     *,
     large: bool = False,
     timeline: bool = False,
+    executions: bool = False,
     captures: Sequence[Capture] = (),
 ) -> Profile:
-    """The profile; `notes` come before those about who owns kernels. Where rows are not told apart, a timeline may be.
+    """The profile; `notes` come before those about who owns kernels. Where executions are not told apart, a timeline may be.
 
-    Of replayed graphs, operators are found in these captures and in those of the trace itself, where rows are told apart.
+    Of replayed graphs, operators are found in these captures and in those of the trace itself, where executions are told apart.
     """
     linked = translated.linked
-    if large or len(linked) + len(linked.owner) > MANY:
+    apart = executions or bool(captures) or (bool(linked.captured) and GRAPH in linked.owner)
+    if large or (not apart and len(linked) + len(linked.owner) > MANY):
         found = table_of(translated, meta, rank, notes).profile()
         return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
     rows = translated.rows()

@@ -176,6 +176,8 @@ const LINE = 24;
 const MARGIN = 8;
 const MOST_PRINTED = 3000;
 const SAMPLE = 200;
+const PAPER = 715;
+const SMALLER = 10 / 13;
 const INDENT = 14;
 const ROOM = {
 name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 90, most: 230 }, number: { least: 56, most: 170 },
@@ -266,8 +268,24 @@ const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.role
 const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
 return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
 });
-widths.forEach((width, place) => { this.cols.children[place].style.width = `${width}px`; });
-this.table.style.minWidth = `${widths.reduce((sum, width) => sum + width, 0)}px`;
+this.widths = widths;
+let left = PAPER / SMALLER;
+this.fitting = widths.map((width) => (left -= width) >= 0);
+this.spread(1);
+}
+spread(scale) {
+this.widths.forEach((width, place) => { this.cols.children[place].style.width = `${width * scale}px`; });
+this.table.style.minWidth = scale < 1 ? "0" : `${this.widths.reduce((sum, width) => sum + width, 0)}px`;
+}
+leaveOut(begins) {
+if (!this.measured) return;
+this.spread(begins ? SMALLER : 1);
+const lacking = this.columns.filter((_, place) => !this.fitting[place]);
+if (!lacking.length) return;
+const rows = [this.cols, this.heads[0].parentNode, ...this.lines];
+for (const row of rows) this.fitting.forEach((fits, place) => { row.children[place].hidden = begins && !fits; });
+if (begins) this.element.after((this.remark = make("p", { class: "faint", text: `not on paper: ${lacking.map((column) => column.title).join(", ")}` })));
+else this.remark?.remove();
 }
 reveal(row) {
 const place = this.rows.indexOf(row);
@@ -291,7 +309,8 @@ if (held) this.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: tr
 print(begins) {
 this.printing = begins;
 if (begins) this.lay(0, Math.min(this.rows.length, MOST_PRINTED));
-else this.draw(true);
+this.leaveOut(begins);
+if (!begins) this.draw(true);
 }
 lay(first, end) {
 let reachable = Math.min(Math.ceil(this.element.scrollTop / LINE), end - 1);
@@ -426,7 +445,7 @@ return { LINE, cellText, sortValue, isTextual, sortRows, Grid };
 const $state = (() => {
 const USUAL = {
 view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs",
-theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "",
+theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "", oq: "", only: "", tables: "",
 };
 const state = { ...USUAL };
 const listeners = [];
@@ -462,7 +481,23 @@ function followAddress() {
 Object.assign(state, readAddress());
 addEventListener("hashchange", () => setState(readAddress()));
 }
-return { state, setState, whenChanged, readAddress, followAddress };
+function tableState(place) {
+const found = state.tables.split("|").map((entry) => entry.split("~")).find(([name]) => name === String(place));
+return { sort: found?.[1] ?? "", find: decoded(found?.[2] ?? "") };
+}
+function decoded(text) {
+try {
+return decodeURIComponent(text);
+} catch {
+return "";
+}
+}
+function setTableState(place, { sort, find }) {
+const others = state.tables.split("|").filter((entry) => entry && entry.split("~")[0] !== String(place));
+const own = sort || find ? [`${place}~${sort}~${encodeURIComponent(find).replaceAll("~", "%7E")}`] : [];
+setState({ tables: [...others, ...own].join("|") });
+}
+return { state, setState, whenChanged, readAddress, followAddress, tableState, setTableState };
 })();
 const $compared = (() => {
 const { data } = $data;
@@ -1218,6 +1253,11 @@ const scale = Math.min(1, Math.max(0.12, wideEnough / Math.max(200, scene.layout
 view = { scale, x: 20 + Math.max(0, (wideEnough - scene.layout.width * scale) / 2), y: 34 };
 later();
 }
+function fitWhole() {
+const { width, depth } = scene.layout;
+const scale = Math.min(1, (frame.clientWidth - 40) / Math.max(1, width), (frame.clientHeight - 60) / Math.max(1, depth));
+view = { scale, x: (frame.clientWidth - width * scale) / 2, y: 34 };
+}
 function later() {
 if (waiting) return;
 waiting = true;
@@ -1233,7 +1273,8 @@ function paint() {
 if (!frame.offsetParent) return;
 if (!scene) {
 build();
-fit();
+if (matchMedia("print").matches) fitWhole();
+else fit();
 }
 const [width, height, dots] = [frame.clientWidth, frame.clientHeight, devicePixelRatio || 1];
 if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
@@ -1464,7 +1505,17 @@ if (["graph", "sel", "view", "theme"].some((name) => names.has(name))) later();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
 readOpened();
 new ResizeObserver(later).observe(frame);
-addEventListener("beforeprint", paint);
+let kept = null;
+addEventListener("beforeprint", () => {
+kept = view;
+if (scene) fitWhole();
+paint();
+});
+addEventListener("afterprint", () => {
+if (kept) view = kept;
+kept = null;
+later();
+});
 return make("section", { class: "view", "aria-label": "Graph" },
 make("div", { class: "tools" }, button("open a level", deeper), button("close all", closeAll), button("fit", fit), button("+", () => zoom(1.25)), button("−", () => zoom(0.8)), told),
 frame, legend);
@@ -1542,7 +1593,7 @@ const $memory = (() => {
 const { label, line, niceTicks, placeIn } = $axes;
 const { byteUnits, formatBytes, formatShare } = $format;
 const { data, isWithin, ops, tree } = $data;
-const { draw, hideTip, make, showTip } = $dom;
+const { announce, draw, hideTip, make, showTip } = $dom;
 const { key } = $map;
 const { choose, chosenNode, chosenOperator, chooseOperator } = $selection;
 const { state, whenChanged } = $state;
@@ -1554,7 +1605,7 @@ const LAYERS = [
 const COLOUR = new Map(LAYERS);
 function memoryPanel() {
 const { memory } = data;
-const picture = draw("svg", { class: "plot", role: "img", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}` });
+const picture = draw("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}; arrows walk along the operators, P goes to the peak` });
 const frame = make("div", { class: "picture" }, picture);
 const legend = make("div", { class: "legend" });
 const parts = make("div", { class: "peak" });
@@ -1620,6 +1671,16 @@ const where = ops && step < ops.count ? [`${ops.of.raw(step)}`, tree.path[ops.mo
 return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}`, ...where]);
 });
 picture.addEventListener("pointerleave", hideTip);
+picture.addEventListener("keydown", (event) => {
+if (!ops || event.ctrlKey || event.metaKey || event.altKey) return;
+const at = chosenOperator() >= 0 ? chosenOperator() : -1;
+const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: count - 1, p: memory.at, P: memory.at };
+if (!(event.key in moves)) return;
+const step = Math.max(0, Math.min(Math.min(count, ops.count) - 1, moves[event.key]));
+chooseOperator(step);
+announce(`operator ${step + 1}, ${ops.of.raw(step)}: ${formatBytes(memory.curve[step])} held`);
+event.preventDefault();
+});
 whenChanged((names) => ["sel", "bytes", "view", "theme"].some((name) => names.has(name)) && show());
 new ResizeObserver(show).observe(frame);
 addEventListener("beforeprint", show);
@@ -1697,8 +1758,8 @@ setState({ tsort: `${rising ? "+" : "-"}${name}` });
 const shown = { key: "" };
 function show() {
 if (!grid.element.offsetParent) return;
-const node = only.checked ? chosenNode() : -1;
-const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+const node = state.only ? chosenNode() : -1;
+const words = state.oq.toLowerCase().split(/\s+/).filter(Boolean);
 const key = `${node} ${words.join(" ")} ${state.tsort}`;
 if (key !== shown.key) {
 shown.key = key;
@@ -1716,14 +1777,18 @@ shown.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
 told.textContent = `${shown.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
 grid.show(shown.rows);
 }
-only.addEventListener("change", show);
+only.checked = Boolean(state.only);
+filter.value = state.oq;
+only.addEventListener("change", () => setState({ only: only.checked ? "yes" : "" }));
 let waiting = 0;
 filter.addEventListener("input", () => {
 clearTimeout(waiting);
-waiting = setTimeout(show, 120);
+waiting = setTimeout(() => setState({ oq: filter.value }), 120);
 });
 whenChanged((names) => {
-if (!["sel", "tsort", "bytes", "view"].some((name) => names.has(name))) return;
+if (!["sel", "tsort", "bytes", "view", "oq", "only"].some((name) => names.has(name))) return;
+only.checked = Boolean(state.only);
+if (names.has("oq") && filter.value !== state.oq) filter.value = state.oq;
 show();
 if (names.has("sel") && chosenOperator() >= 0) grid.reveal(chosenOperator());
 });
@@ -1736,7 +1801,7 @@ return { operatorsPanel };
 const $roofline = (() => {
 const { label, line, placeIn, roundTicks } = $axes;
 const { coloursOf, data, GREY, isWithin, ops, tree } = $data;
-const { chooser, draw, hideTip, make, showTip } = $dom;
+const { announce, chooser, draw, hideTip, make, showTip } = $dom;
 const { formatCount, formatShare, formatTime } = $format;
 const { key } = $map;
 const { chosenNode, chosenOperator, chooseOperator } = $selection;
@@ -1773,7 +1838,7 @@ const own = commonest();
 const dtype = () => (state.dtype in device().flops ? state.dtype : own in device().flops ? own : Object.keys(device().flops)[0]);
 const deviceList = chooser("Device", data.devices.map((one) => [one.name, one.name]), device().name, (dev) => setState({ dev }));
 const types = make("span");
-const picture = draw("svg", { class: "plot", role: "img" });
+const picture = draw("svg", { class: "plot", role: "img", tabindex: "0" });
 const frame = make("div", { class: "picture" }, picture);
 const legend = make("div", { class: "legend" });
 const said = make("p", { class: "faint" });
@@ -1818,7 +1883,7 @@ cx: spot.x, cy: spot.y, r: spot.r, fill: colours.get(spot.point.kind) ?? GREY, c
 }));
 const bound = placed.filter((spot) => spot.point.flops / spot.point.bytes < ridge).reduce((sum, spot) => sum + spot.share, 0);
 picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory`);
+picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory; arrows walk through the points, those with the most time first`);
 picture.replaceChildren(...shapes);
 types.replaceChildren(chooser("Element type", Object.keys(device().flops).map((name) => [name, name]), dtype(), (name) => setState({ dtype: name })));
 deviceList.value = device().name;
@@ -1852,6 +1917,16 @@ return showTip(event, [
 ].filter(Boolean));
 });
 picture.addEventListener("pointerleave", hideTip);
+picture.addEventListener("keydown", (event) => {
+const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+if (!step || !placed.length) return;
+const ranked = [...placed].sort((a, b) => b.share - a.share);
+const at = ranked.findIndex((spot) => spot.point.rows.includes(chosenOperator()));
+const spot = ranked[Math.max(0, Math.min(ranked.length - 1, at < 0 ? 0 : at + step))];
+chooseOperator(spot.point.rows[0]);
+announce(`${spot.point.kind}: ${formatShare(spot.share)} of the time, ${formatCount(spot.speed)}FLOP/s`);
+event.preventDefault();
+});
 whenChanged((names) => ["sel", "dev", "dtype", "view"].some((name) => names.has(name)) && show());
 new ResizeObserver(show).observe(frame);
 addEventListener("beforeprint", show);
@@ -2002,8 +2077,8 @@ const { reader } = $data;
 const { make } = $dom;
 const { formatTime } = $format;
 const { Grid, isTextual, LINE, sortRows } = $grid;
-const { whenChanged } = $state;
-function tablePanel(told) {
+const { setTableState, tableState, whenChanged } = $state;
+function tablePanel(told, place) {
 const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));
 for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
 const all = Array.from({ length: told.count }, (_, row) => row);
@@ -2011,7 +2086,7 @@ const roles = new Map(told.roles);
 const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find in ${told.title}` });
 const output = make("output");
 const texts = columns.filter(isTextual);
-const sorted = { name: "", rising: false };
+const sorting = () => tableState(place).sort;
 const behind = make("ul", { class: "behind" });
 let chosen = -1;
 const grid = new Grid(told.title, columns, {
@@ -2019,9 +2094,8 @@ const grid = new Grid(told.title, columns, {
 roleOf: (row) => roles.get(row) ?? "",
 sort: (name) => {
 const column = columns.find((one) => one.name === name);
-sorted.rising = sorted.name === name ? !sorted.rising : isTextual(column);
-sorted.name = name;
-show();
+const rising = sorting().slice(1) === name ? sorting()[0] !== "+" : isTextual(column);
+setTableState(place, { sort: `${rising ? "+" : "-"}${name}`, find: filter.value });
 },
 });
 function choose(row) {
@@ -2031,12 +2105,13 @@ behind.replaceChildren(...told.kernels[row].map(([count, name, time]) => make("l
 function show() {
 const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
 const fits = (row) => words.every((word) => texts.some((column) => String(column.of(row) ?? "").toLowerCase().includes(word)));
-const column = columns.find((one) => one.name === sorted.name);
-grid.markSort(sorted.name, sorted.rising);
+const column = columns.find((one) => one.name === sorting().slice(1));
+const rising = sorting()[0] === "+";
+grid.markSort(column?.name, rising);
 const rows = [];
 let run = [];
 const close = () => {
-rows.push(...(column ? sortRows(run, column, sorted.rising) : run));
+rows.push(...(column ? sortRows(run, column, rising) : run));
 run = [];
 };
 for (const row of all) {
@@ -2049,8 +2124,15 @@ close();
 output.textContent = `${rows.filter((row) => !roles.has(row)).length} of ${told.count - roles.size} lines`;
 grid.show(rows);
 }
-filter.addEventListener("input", show);
-whenChanged((names) => names.has("bytes") && grid.draw(true));
+filter.value = tableState(place).find;
+filter.addEventListener("input", () => setTableState(place, { sort: sorting(), find: filter.value }));
+whenChanged((names) => {
+if (names.has("tables")) {
+if (filter.value !== tableState(place).find) filter.value = tableState(place).find;
+show();
+}
+if (names.has("bytes")) grid.draw(true);
+});
 grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
 show();
 return make("section", { class: "panel table", "aria-label": told.title },
@@ -2071,6 +2153,7 @@ const NAME = 138;
 const AXIS = 22;
 const LANE = 22;
 const LETTER = 6.2;
+const TICK = 90;
 const SORTS = new Map([["collective", "#cc79a7"], ["copy", "#56b4e9"]]);
 function unpackLanes(told) {
 const lanes = told.lanes.map((lane) => {
@@ -2148,7 +2231,7 @@ pen.textBaseline = "middle";
 const wide = width - NAME;
 const perNs = wide / (to - from);
 const x = (time) => NAME + (time - from) * perNs;
-paintAxis(pen, ink, x, height);
+paintAxis(pen, ink, x, height, Math.max(1, Math.floor(wide / TICK)));
 const chosen = chosenNode();
 const dim = words.map((word, name) => chosen > 0 && !(nodeOf[name] > 0 && isWithin(nodeOf[name], chosen)) && word !== tree.name(chosen));
 lanes.forEach((lane, row) => paintLane(pen, lane, AXIS + row * LANE, x, perNs, dim));
@@ -2161,8 +2244,8 @@ pen.fillText(lane.title.length > room ? `${lane.title.slice(0, room - 1)}…` : 
 });
 told.textContent = `${formatTime(to - from)} from ${formatTime(from)}, of ${formatTime(end)}`;
 }
-function paintAxis(pen, ink, x, height) {
-const ticks = niceTicks(to - from, 6);
+function paintAxis(pen, ink, x, height, count) {
+const ticks = niceTicks(to - from, Math.min(8, count));
 const size = ticks.length > 1 ? ticks[1] : to - from;
 for (let time = Math.ceil(from / size) * size; time <= to; time += size) {
 pen.fillStyle = ink("--line");
@@ -2407,7 +2490,7 @@ if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...data.tables.map(tablePanel));
+main.append(...data.tables.map((table, place) => tablePanel(table, place)));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

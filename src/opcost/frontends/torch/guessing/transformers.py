@@ -96,8 +96,11 @@ class _Inputs:
 
     def _reads(self, kind: str) -> bool:
         """Whether the model makes features of such inputs, or has a part for them and an argument that brings them."""
-        brought = self.config.has_part(kind) and any(name in self.names for name in _ARGUMENTS[kind])
-        return brought or self._method(kind) is not None
+        others = {
+            name for other in self.kinds for name in _ARGUMENTS.get(other, ())
+        }  # frames of a video come as images do
+        brought = any(name in self.names and name not in others for name in _ARGUMENTS[kind])
+        return (brought and self.config.has_part(kind)) or self._method(kind) is not None
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         """What makes features of an input of this kind: of the part that does it, because it names its arguments."""

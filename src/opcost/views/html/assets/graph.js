@@ -140,6 +140,12 @@ export function graphPanel() {
     later();
   }
 
+  function fitWhole() {
+    const { width, depth } = scene.layout;
+    const scale = Math.min(1, (frame.clientWidth - 40) / Math.max(1, width), (frame.clientHeight - 60) / Math.max(1, depth));
+    view = { scale, x: (frame.clientWidth - width * scale) / 2, y: 34 };
+  }
+
   function later() {
     if (waiting) return;
     waiting = true;
@@ -157,7 +163,8 @@ export function graphPanel() {
     if (!frame.offsetParent) return;
     if (!scene) {
       build();
-      fit();
+      if (matchMedia("print").matches) fitWhole();
+      else fit();
     }
     const [width, height, dots] = [frame.clientWidth, frame.clientHeight, devicePixelRatio || 1];
     if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
@@ -404,7 +411,18 @@ export function graphPanel() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
   readOpened();
   new ResizeObserver(later).observe(frame);
-  addEventListener("beforeprint", paint);
+  // On paper nothing moves, so all of it is shown.
+  let kept = null;
+  addEventListener("beforeprint", () => {
+    kept = view;
+    if (scene) fitWhole();
+    paint();
+  });
+  addEventListener("afterprint", () => {
+    if (kept) view = kept;
+    kept = null;
+    later();
+  });
   return make("section", { class: "view", "aria-label": "Graph" },
     make("div", { class: "tools" }, button("open a level", deeper), button("close all", closeAll), button("fit", fit), button("+", () => zoom(1.25)), button("−", () => zoom(0.8)), told),
     frame, legend);

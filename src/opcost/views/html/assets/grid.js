@@ -7,6 +7,9 @@ export const LINE = 24;
 const MARGIN = 8;
 const MOST_PRINTED = 3000;
 const SAMPLE = 200;
+// A sheet is so wide, and its letters are so much smaller.
+const PAPER = 715;
+const SMALLER = 10 / 13;
 const INDENT = 14;
 const ROOM = {
   name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 90, most: 230 }, number: { least: 56, most: 170 },
@@ -110,8 +113,27 @@ export class Grid {
       const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
       return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
     });
-    widths.forEach((width, place) => { this.cols.children[place].style.width = `${width}px`; });
-    this.table.style.minWidth = `${widths.reduce((sum, width) => sum + width, 0)}px`;
+    this.widths = widths;
+    let left = PAPER / SMALLER;
+    this.fitting = widths.map((width) => (left -= width) >= 0);
+    this.spread(1);
+  }
+
+  spread(scale) {
+    this.widths.forEach((width, place) => { this.cols.children[place].style.width = `${width * scale}px`; });
+    this.table.style.minWidth = scale < 1 ? "0" : `${this.widths.reduce((sum, width) => sum + width, 0)}px`;
+  }
+
+  // Columns to the right that a sheet of paper has no room for are left out on it, and named.
+  leaveOut(begins) {
+    if (!this.measured) return;
+    this.spread(begins ? SMALLER : 1);
+    const lacking = this.columns.filter((_, place) => !this.fitting[place]);
+    if (!lacking.length) return;
+    const rows = [this.cols, this.heads[0].parentNode, ...this.lines];
+    for (const row of rows) this.fitting.forEach((fits, place) => { row.children[place].hidden = begins && !fits; });
+    if (begins) this.element.after((this.remark = make("p", { class: "faint", text: `not on paper: ${lacking.map((column) => column.title).join(", ")}` })));
+    else this.remark?.remove();
   }
 
   reveal(row) {
@@ -139,7 +161,8 @@ export class Grid {
   print(begins) {
     this.printing = begins;
     if (begins) this.lay(0, Math.min(this.rows.length, MOST_PRINTED));
-    else this.draw(true);
+    this.leaveOut(begins);
+    if (!begins) this.draw(true);
   }
 
   // Lines are elements that are filled anew, since to make them takes longer.

@@ -12,6 +12,7 @@ const NAME = 138;
 const AXIS = 22;
 const LANE = 22;
 const LETTER = 6.2;
+const TICK = 90;
 // Collectives and copies look the same in every timeline, as they do where devices' use is told.
 const SORTS = new Map([["collective", "#cc79a7"], ["copy", "#56b4e9"]]);
 
@@ -100,7 +101,7 @@ export function timelinePanel() {
     const wide = width - NAME;
     const perNs = wide / (to - from);
     const x = (time) => NAME + (time - from) * perNs;
-    paintAxis(pen, ink, x, height);
+    paintAxis(pen, ink, x, height, Math.max(1, Math.floor(wide / TICK)));
     const chosen = chosenNode();
     // What lies in what is chosen, or is called by its name, stands out.
     const dim = words.map((word, name) => chosen > 0 && !(nodeOf[name] > 0 && isWithin(nodeOf[name], chosen)) && word !== tree.name(chosen));
@@ -115,8 +116,8 @@ export function timelinePanel() {
     told.textContent = `${formatTime(to - from)} from ${formatTime(from)}, of ${formatTime(end)}`;
   }
 
-  function paintAxis(pen, ink, x, height) {
-    const ticks = niceTicks(to - from, 6);
+  function paintAxis(pen, ink, x, height, count) {
+    const ticks = niceTicks(to - from, Math.min(8, count));
     const size = ticks.length > 1 ? ticks[1] : to - from;
     for (let time = Math.ceil(from / size) * size; time <= to; time += size) {
       pen.fillStyle = ink("--line");

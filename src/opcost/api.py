@@ -224,11 +224,15 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
 def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     from opcost.core.plugin import answering_for
     from opcost.frontends.options import check_runs, check_understood
+    from opcost.frontends.retyped import retyped
 
-    check_understood(frontend, "front end", options)
-    check_runs(frontend, options)
+    dtype = None if "dtype" in frontend.understands else options.dtype
+    told = options if dtype is None else replace(options, dtype=None)
+    check_understood(frontend, "front end", told)
+    check_runs(frontend, told)
     with answering_for(frontend, "reading the model"):
-        return frontend.load(source, options)
+        graph = frontend.load(source, told)
+    return graph if dtype is None else retyped(graph, dtype)
 
 
 class Recording:

@@ -53,6 +53,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "breakdown": trace.breakdown(),
         "communication": trace.communication(),
         "memory of a trace": trace.memory(),
+        "critical path": trace.critical_path(),
+        "launches": trace.launches(),
         "verdict": opcost.check(report, macs="<1G"),
         "measurement": opcost.measure(net, torch.zeros(2, 8), warmup=0, repeat=40),
         "memory": report.memory,

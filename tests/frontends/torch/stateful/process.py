@@ -52,6 +52,17 @@ def _put_filters(filters: list[Any]) -> None:
     warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
+def _blocks_of_autocast() -> int:
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def _put_blocks_of_autocast(wanted: int) -> None:
+    for _ in range(_blocks_of_autocast() - wanted):
+        torch.autocast_decrement_nesting()
+    torch.clear_autocast_cache()
+
+
 def _put_print_options(options: dict[str, Any]) -> None:
     vars(torch._tensor_str.PRINT_OPTS).update(options)
 
@@ -97,6 +108,7 @@ SWITCHES: dict[str, Switch] = {
     "cudnn tf32": _attribute(torch.backends.cudnn, "allow_tf32"),
     "reduced precision in half": _attribute(torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
     "reduced precision in bfloat16": _attribute(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+    "blocks of autocast": Switch(_blocks_of_autocast, _put_blocks_of_autocast),
     "mkldnn": Switch(torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
     "flash attention": Switch(torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
     "memory efficient attention": Switch(

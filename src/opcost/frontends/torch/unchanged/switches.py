@@ -69,6 +69,21 @@ def _set_decimal(state: tuple[Any, ...]) -> None:
     context.flags.update(flags)
 
 
+def _autocasts() -> int:
+    """How many blocks of autocast stand around; casts are kept until the outermost ends."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def _set_autocasts(wanted: int) -> None:
+    while _autocasts() > wanted:
+        torch.autocast_decrement_nesting()
+    while _autocasts() < wanted:
+        torch.autocast_increment_nesting()
+    if not wanted:
+        torch.clear_autocast_cache()
+
+
 def _remove_modules(before: frozenset[str]) -> None:
     """Take away the modules that no import has brought: somebody made them by hand, to keep something in."""
     for name in sys.modules.keys() - before:
@@ -87,6 +102,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    (_autocasts, _set_autocasts),
     *_autocast("cpu"),
     *_autocast("cuda"),
     (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),

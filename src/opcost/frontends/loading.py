@@ -1,18 +1,33 @@
-"""A model out of a file as it would be with its floats in another element type."""
+"""What was asked of a count, handed to the front end that reads the model; another element type for what comes out of a file."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from opcost.core.graph import Graph, Note, TensorSpec
+from opcost.core.plugin import answering_for
 from opcost.errors import InputError
+from opcost.frontends.options import CountOptions, check_runs, check_understood
+from opcost.frontends.registry import FrontEnd
 
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 """In which a whole model may compute; narrower ones are storage with scales, and are left as they are."""
 
 
-def retyped(graph: Graph, dtype: str) -> Graph:
+def load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
+    """The graph of a model, as it was asked for."""
+    dtype = None if "dtype" in frontend.understands else options.dtype
+    told = options if dtype is None else replace(options, dtype=None)
+    check_understood(frontend, "front end", told)
+    check_runs(frontend, told)
+    with answering_for(frontend, "reading the model"):
+        graph = frontend.load(source, told)
+    return graph if dtype is None else _retyped(graph, dtype)
+
+
+def _retyped(graph: Graph, dtype: str) -> Graph:
     """The same graph with all of its floats of this type: weights, inputs, and what is made of them."""
     if dtype not in FLOATS:
         raise InputError(f"a model cannot compute in {dtype}", hint="give a floating type: bf16")

@@ -435,16 +435,16 @@ def read_profile(
     reader: str | None = None,
     memory: bool | None = None,
     timeline: bool = False,
+    executions: bool = False,
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so. `reader` names the
-    format where the content leaves doubts. What a trace tells of memory is read with `memory=True`, and of a file that is not
-    large in any case. Of a large file rows stand for many executions; with `timeline=True` it is also read when they ran.
+    A damaged file is an error; `partial=True` reads what stands before the damage. `reader` names the format where content leaves
+    doubts. Of large files memory is read with `memory=True`, and when things ran with `timeline=True`. Of many executions a row
+    stands for all that are alike; `executions=True` makes one of each, but for large files.
     """
-    from opcost.core.reading import pipes_kept
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
-    with pipes_kept():
-        return askable(read(path, partial=partial, reader=reader, memory=memory, timeline=timeline))
+    more = {"memory": memory, "timeline": timeline, "executions": executions}
+    return askable(read(path, partial=partial, reader=reader, **more))  # type: ignore[arg-type]  # each is of its own type

@@ -56,7 +56,7 @@ def analyze(
     wants_memory = choice.view == "memory"
     profile = read_profiles(
         [str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory,
-        timeline=_wanted(choice) == "html",
+        timeline=_wanted(choice) == "html", each=_asks_executions(choice),
     )  # fmt: skip
     text: str | bytes
     if choice.view != "operators":
@@ -72,6 +72,12 @@ def analyze(
     else:
         write_text(choice.output, text)
     return 0
+
+
+def _asks_executions(choice: AnalyzeChoice) -> bool:
+    """Whether sums of many executions would answer something else, or nothing."""
+    in_time = choice.view in ("critical-path", "launches")
+    return in_time or choice.by == "execution" or any((choice.min_time, choice.max_time, choice.where))
 
 
 def _changed(choice: AnalyzeChoice) -> list[str]:

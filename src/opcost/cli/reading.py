@@ -45,16 +45,30 @@ def trace_of(path: str) -> Trace | None:
 
 
 def read_profiles(
-    paths: list[str], choice: ReadChoice, *, quiet: bool, memory: bool = False, timeline: bool = False
+    paths: list[str],
+    choice: ReadChoice,
+    *,
+    quiet: bool,
+    memory: bool = False,
+    timeline: bool = False,
+    each: bool = False,
 ) -> Profile:
-    """The profile of one file, or of many ranks, joined to a model if one is named; with more than is usual of a large file."""
+    """The profile of one file, or of many ranks, joined to a model if one is named; with more than is usual of a large file.
+
+    With `each`, executions are told apart where the file is not large.
+    """
     from opcost.api import read_profile
     from opcost.core.progress import working
 
     if len(paths) == 1 and not Path(paths[0]).is_dir():
         with working(f"reading {paths[0]}", quiet=quiet):
             profile: Profile = read_profile(
-                paths[0], partial=choice.partial, reader=choice.reader, memory=memory or None, timeline=timeline
+                paths[0],
+                partial=choice.partial,
+                reader=choice.reader,
+                memory=memory or None,
+                timeline=timeline,
+                executions=each,
             )
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)

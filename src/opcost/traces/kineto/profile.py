@@ -16,9 +16,9 @@ from opcost.traces.kineto.messages import collectives_of, exchanges
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.table import table_of
 
-MANY = 200_000
-"""Of a large file, or above so many executions and kernels, a row of a profile stands for all executions that are alike: one
-for each would take long and much memory."""
+MANY = 20_000
+"""Above so many executions and kernels a row of a profile stands for all executions that are alike, unless each is asked for: to
+make rows of them and to ask those takes ten times as long as to read them. Of a large file it always does."""
 
 
 def profile_of(
@@ -29,10 +29,11 @@ def profile_of(
     *,
     large: bool = False,
     timeline: bool = False,
+    executions: bool = False,
 ) -> Profile:
-    """The profile; `notes` come before those about who owns kernels. Where rows are not told apart, a timeline may be."""
+    """The profile; `notes` come before those about who owns kernels. Where executions are not told apart, a timeline may be."""
     linked = translated.linked
-    if large or len(linked) + len(linked.owner) > MANY:
+    if large or (not executions and len(linked) + len(linked.owner) > MANY):
         found = table_of(translated, meta, rank, notes).profile()
         return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
     return Profile(

@@ -26,11 +26,18 @@ class KinetoReader:
         return self.read_more(file, partial=partial)
 
     def read_more(
-        self, file: TraceFile, *, partial: bool = False, memory: bool | None = None, timeline: bool = False
+        self,
+        file: TraceFile,
+        *,
+        partial: bool = False,
+        memory: bool | None = None,
+        timeline: bool = False,
+        executions: bool = False,
     ) -> Profile:
         """The same, with what allocators told if that is asked for (None: where the file is not large).
 
-        Rows of single executions tell when they ran; of a large file the timeline does, if it is asked for.
+        Rows of single executions tell when they ran: of a small file, and if they are asked for of one that is not large. Else
+        the timeline does, if it is asked for.
         """
         with without_collector():
             stream, translated = translate(file, partial=partial, memory=memory)
@@ -41,6 +48,7 @@ class KinetoReader:
                 fault_notes(stream, translated.linked.columns),
                 large=is_large(file),
                 timeline=timeline,
+                executions=executions,
             )
 
 

@@ -184,6 +184,7 @@ def _whole(profile: Profile, answer: Answer) -> Told:
         {"name": "device", "title": "device time", "unit": "time", "usual": answer.side == "device"},
         {"name": "host", "title": "host time", "unit": "time", "usual": answer.side == "host"},
         {"name": "calls", "title": "calls", "unit": "number"},
+        {"name": "macs", "title": "MACs", "unit": "count"},
         {"name": "flops", "title": "FLOPs", "unit": "count"},
         {"name": "bytes", "title": "bytes moved", "unit": "bytes"},
     ]

@@ -89,7 +89,7 @@ if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...data.tables.map(tablePanel));
+main.append(...data.tables.map((table, place) => tablePanel(table, place)));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

@@ -430,7 +430,7 @@ def read_profile(
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt; `capture` a trace of replayed graphs'
+    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt, `capture` a trace of its graphs'
     capture. Large files: `memory=True` reads memory, `timeline=True` when things ran; others: `executions=True` a row for each.
     """
     from opcost.profiles import askable

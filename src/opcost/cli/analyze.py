@@ -49,7 +49,9 @@ def analyze(
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
     if choice.view != "operators":
         _check_sheet(choice)
-    question = question_of(choice, top=PAGE if _wanted(choice) == "html" else USUAL)
+    # The columns of the tables about the whole are only known when these are made.
+    asked = choice if choice.view == "operators" else replace(choice, order_by=AnalyzeChoice().order_by)
+    question = question_of(asked, top=PAGE if _wanted(choice) == "html" else USUAL)
     if choice.output is not None:
         check_writable(choice.output)
     _wanted(choice)

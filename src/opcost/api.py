@@ -426,15 +426,15 @@ def read_profile(
     memory: bool | None = None,
     timeline: bool = False,
     executions: bool = False,
+    capture: str | PathLike[str] | None = None,
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage. `reader` names the format where content leaves
-    doubts. Of large files memory is read with `memory=True`, and when things ran with `timeline=True`. Of many executions a row
-    stands for all that are alike; `executions=True` makes one of each, but for large files.
+    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt, `capture` a trace of its graphs'
+    capture. Large files: `memory=True` reads memory, `timeline=True` when things ran; others: `executions=True` a row for each.
     """
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
-    more = {"memory": memory, "timeline": timeline, "executions": executions}
+    more = {"memory": memory, "timeline": timeline, "executions": executions, "capture": capture}
     return askable(read(path, partial=partial, reader=reader, **more))  # type: ignore[arg-type]  # each is of its own type

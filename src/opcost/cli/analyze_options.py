@@ -177,6 +177,13 @@ class ReadChoice:
         str | None,
         parameter(metavar="NAME", help="The format of the file where its content leaves doubts: kineto, mxnet, ..."),
     ] = None
+    capture: Annotated[
+        Path | None,
+        parameter(
+            metavar="FILE",
+            help="A trace of the run that captured the graphs which are replayed: their kernels get its operators.",
+        ),
+    ] = None
     cluster: Annotated[
         str | None,
         parameter(metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),

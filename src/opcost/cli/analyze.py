@@ -13,7 +13,7 @@ from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
 from opcost.errors import OpcostError
-from opcost.profiles import priced
+from opcost.profiles import more_for
 from opcost.wording import some
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     known = option_names(view)
     wishes: dict[str, Any] = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
     if "profile" in known:
-        wishes |= {"profile": priced(profile)} | ({"others": answers[1:]} if "others" in known else {})
+        wishes |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
         shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **wishes)
         return shown
     texts = [view.render(answer, **wishes) for answer in answers]

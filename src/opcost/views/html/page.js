@@ -2136,10 +2136,17 @@ if (names.has("bytes")) grid.draw(true);
 grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
 show();
 return make("section", { class: "panel table", "aria-label": told.title },
-make("h2", { text: told.title }), make("div", { class: "tools" }, told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
+make("div", { class: "tools" }, make("h2", { text: told.title }), told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
 ...told.remarks.map((remark) => make("p", { class: "faint", text: remark })));
 }
-return { tablePanel };
+const FEW = 7;
+function tablePanels(tables) {
+const panels = tables.map((table, place) => tablePanel(table, place));
+const isNarrow = (place) => tables[place].columns.length <= FEW;
+if (panels.length < 2) return panels;
+return [...panels.filter((_, place) => !isNarrow(place)), make("div", { class: "narrow" }, ...panels.filter((_, place) => isNarrow(place)))];
+}
+return { tablePanels };
 })();
 const $timeline = (() => {
 const { niceTicks } = $axes;
@@ -2422,7 +2429,7 @@ const { rooflinePanel } = $roofline;
 const { followSource } = $served;
 const { followAddress, setState, state, whenChanged } = $state;
 const { sweepPanel } = $sweep;
-const { tablePanel } = $tables;
+const { tablePanels } = $tables;
 const { timelinePanel } = $timeline;
 const { usesPanel } = $uses;
 const VIEWS = [
@@ -2490,7 +2497,7 @@ if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...data.tables.map((table, place) => tablePanel(table, place)));
+main.append(...tablePanels(data.tables));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

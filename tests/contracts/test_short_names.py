@@ -52,7 +52,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "sweep": opcost.sweep(net, shapes=(2, 8), vary={"batch": [1, 2]}),
         "breakdown": trace.breakdown(),
         "communication": trace.communication(),
-        "memory of a trace": trace.memory(),
+        "memory of a trace": trace.allocations(),
         "critical path": trace.critical_path(),
         "launches": trace.launches(),
         "verdict": opcost.check(report, macs="<1G"),

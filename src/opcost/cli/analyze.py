@@ -13,7 +13,7 @@ from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
 from opcost.errors import OpcostError
-from opcost.profiles import priced
+from opcost.profiles import more_for
 from opcost.wording import some
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def analyze(
         return _write_parquet([str(path) for path in profiles], read or ReadChoice(), choice, quiet=quiet)
     if choice.view != "operators":
         _check_sheet(choice)
-    question = question_of(choice, top=PAGE if _wanted(choice) == "html" else USUAL)
+    # The columns of the tables about the whole are only known when these are made.
+    asked = choice if choice.view == "operators" else replace(choice, order_by=AnalyzeChoice().order_by)
+    question = question_of(asked, top=PAGE if _wanted(choice) == "html" else USUAL)
     if choice.output is not None:
         check_writable(choice.output)
     _wanted(choice)
@@ -191,7 +193,7 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     known = option_names(view)
     wishes: dict[str, Any] = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
     if "profile" in known:
-        wishes |= {"profile": priced(profile)} | ({"others": answers[1:]} if "others" in known else {})
+        wishes |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
         shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **wishes)
         return shown
     texts = [view.render(answer, **wishes) for answer in answers]

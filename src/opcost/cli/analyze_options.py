@@ -177,6 +177,13 @@ class ReadChoice:
         str | None,
         parameter(metavar="NAME", help="The format of the file where its content leaves doubts: kineto, mxnet, ..."),
     ] = None
+    capture: Annotated[
+        Path | None,
+        parameter(
+            metavar="FILE",
+            help="A trace of the run that captured the graphs which are replayed: their kernels get its operators.",
+        ),
+    ] = None
     scheduler: Annotated[
         str | None,
         parameter(

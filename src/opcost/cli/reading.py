@@ -70,7 +70,10 @@ def read_profiles(
                 memory=memory or None,
                 timeline=timeline,
                 executions=each,
+                capture=choice.capture,
             )
+    elif choice.capture is not None:
+        raise OpcostError("--capture is of one trace, and several are named", hint="analyze them one by one")
     else:
         profile = _read_ranks(paths, choice, quiet=quiet)
     source = choice.report or choice.model

@@ -445,7 +445,7 @@ return { LINE, cellText, sortValue, isTextual, sortRows, Grid };
 const $state = (() => {
 const USUAL = {
 view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs",
-theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "",
+theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "", oq: "", only: "", tables: "",
 };
 const state = { ...USUAL };
 const listeners = [];
@@ -481,7 +481,23 @@ function followAddress() {
 Object.assign(state, readAddress());
 addEventListener("hashchange", () => setState(readAddress()));
 }
-return { state, setState, whenChanged, readAddress, followAddress };
+function tableState(place) {
+const found = state.tables.split("|").map((entry) => entry.split("~")).find(([name]) => name === String(place));
+return { sort: found?.[1] ?? "", find: decoded(found?.[2] ?? "") };
+}
+function decoded(text) {
+try {
+return decodeURIComponent(text);
+} catch {
+return "";
+}
+}
+function setTableState(place, { sort, find }) {
+const others = state.tables.split("|").filter((entry) => entry && entry.split("~")[0] !== String(place));
+const own = sort || find ? [`${place}~${sort}~${encodeURIComponent(find).replaceAll("~", "%7E")}`] : [];
+setState({ tables: [...others, ...own].join("|") });
+}
+return { state, setState, whenChanged, readAddress, followAddress, tableState, setTableState };
 })();
 const $compared = (() => {
 const { data } = $data;
@@ -1577,7 +1593,7 @@ const $memory = (() => {
 const { label, line, niceTicks, placeIn } = $axes;
 const { byteUnits, formatBytes, formatShare } = $format;
 const { data, isWithin, ops, tree } = $data;
-const { draw, hideTip, make, showTip } = $dom;
+const { announce, draw, hideTip, make, showTip } = $dom;
 const { key } = $map;
 const { choose, chosenNode, chosenOperator, chooseOperator } = $selection;
 const { state, whenChanged } = $state;
@@ -1589,7 +1605,7 @@ const LAYERS = [
 const COLOUR = new Map(LAYERS);
 function memoryPanel() {
 const { memory } = data;
-const picture = draw("svg", { class: "plot", role: "img", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}` });
+const picture = draw("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}; arrows walk along the operators, P goes to the peak` });
 const frame = make("div", { class: "picture" }, picture);
 const legend = make("div", { class: "legend" });
 const parts = make("div", { class: "peak" });
@@ -1655,6 +1671,16 @@ const where = ops && step < ops.count ? [`${ops.of.raw(step)}`, tree.path[ops.mo
 return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}`, ...where]);
 });
 picture.addEventListener("pointerleave", hideTip);
+picture.addEventListener("keydown", (event) => {
+if (!ops || event.ctrlKey || event.metaKey || event.altKey) return;
+const at = chosenOperator() >= 0 ? chosenOperator() : -1;
+const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: count - 1, p: memory.at, P: memory.at };
+if (!(event.key in moves)) return;
+const step = Math.max(0, Math.min(Math.min(count, ops.count) - 1, moves[event.key]));
+chooseOperator(step);
+announce(`operator ${step + 1}, ${ops.of.raw(step)}: ${formatBytes(memory.curve[step])} held`);
+event.preventDefault();
+});
 whenChanged((names) => ["sel", "bytes", "view", "theme"].some((name) => names.has(name)) && show());
 new ResizeObserver(show).observe(frame);
 addEventListener("beforeprint", show);
@@ -1732,8 +1758,8 @@ setState({ tsort: `${rising ? "+" : "-"}${name}` });
 const shown = { key: "" };
 function show() {
 if (!grid.element.offsetParent) return;
-const node = only.checked ? chosenNode() : -1;
-const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+const node = state.only ? chosenNode() : -1;
+const words = state.oq.toLowerCase().split(/\s+/).filter(Boolean);
 const key = `${node} ${words.join(" ")} ${state.tsort}`;
 if (key !== shown.key) {
 shown.key = key;
@@ -1751,14 +1777,18 @@ shown.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
 told.textContent = `${shown.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
 grid.show(shown.rows);
 }
-only.addEventListener("change", show);
+only.checked = Boolean(state.only);
+filter.value = state.oq;
+only.addEventListener("change", () => setState({ only: only.checked ? "yes" : "" }));
 let waiting = 0;
 filter.addEventListener("input", () => {
 clearTimeout(waiting);
-waiting = setTimeout(show, 120);
+waiting = setTimeout(() => setState({ oq: filter.value }), 120);
 });
 whenChanged((names) => {
-if (!["sel", "tsort", "bytes", "view"].some((name) => names.has(name))) return;
+if (!["sel", "tsort", "bytes", "view", "oq", "only"].some((name) => names.has(name))) return;
+only.checked = Boolean(state.only);
+if (names.has("oq") && filter.value !== state.oq) filter.value = state.oq;
 show();
 if (names.has("sel") && chosenOperator() >= 0) grid.reveal(chosenOperator());
 });
@@ -1771,7 +1801,7 @@ return { operatorsPanel };
 const $roofline = (() => {
 const { label, line, placeIn, roundTicks } = $axes;
 const { coloursOf, data, GREY, isWithin, ops, tree } = $data;
-const { chooser, draw, hideTip, make, showTip } = $dom;
+const { announce, chooser, draw, hideTip, make, showTip } = $dom;
 const { formatCount, formatShare, formatTime } = $format;
 const { key } = $map;
 const { chosenNode, chosenOperator, chooseOperator } = $selection;
@@ -1808,7 +1838,7 @@ const own = commonest();
 const dtype = () => (state.dtype in device().flops ? state.dtype : own in device().flops ? own : Object.keys(device().flops)[0]);
 const deviceList = chooser("Device", data.devices.map((one) => [one.name, one.name]), device().name, (dev) => setState({ dev }));
 const types = make("span");
-const picture = draw("svg", { class: "plot", role: "img" });
+const picture = draw("svg", { class: "plot", role: "img", tabindex: "0" });
 const frame = make("div", { class: "picture" }, picture);
 const legend = make("div", { class: "legend" });
 const said = make("p", { class: "faint" });
@@ -1853,7 +1883,7 @@ cx: spot.x, cy: spot.y, r: spot.r, fill: colours.get(spot.point.kind) ?? GREY, c
 }));
 const bound = placed.filter((spot) => spot.point.flops / spot.point.bytes < ridge).reduce((sum, spot) => sum + spot.share, 0);
 picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory`);
+picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory; arrows walk through the points, those with the most time first`);
 picture.replaceChildren(...shapes);
 types.replaceChildren(chooser("Element type", Object.keys(device().flops).map((name) => [name, name]), dtype(), (name) => setState({ dtype: name })));
 deviceList.value = device().name;
@@ -1887,6 +1917,16 @@ return showTip(event, [
 ].filter(Boolean));
 });
 picture.addEventListener("pointerleave", hideTip);
+picture.addEventListener("keydown", (event) => {
+const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+if (!step || !placed.length) return;
+const ranked = [...placed].sort((a, b) => b.share - a.share);
+const at = ranked.findIndex((spot) => spot.point.rows.includes(chosenOperator()));
+const spot = ranked[Math.max(0, Math.min(ranked.length - 1, at < 0 ? 0 : at + step))];
+chooseOperator(spot.point.rows[0]);
+announce(`${spot.point.kind}: ${formatShare(spot.share)} of the time, ${formatCount(spot.speed)}FLOP/s`);
+event.preventDefault();
+});
 whenChanged((names) => ["sel", "dev", "dtype", "view"].some((name) => names.has(name)) && show());
 new ResizeObserver(show).observe(frame);
 addEventListener("beforeprint", show);
@@ -2037,8 +2077,8 @@ const { reader } = $data;
 const { make } = $dom;
 const { formatTime } = $format;
 const { Grid, isTextual, LINE, sortRows } = $grid;
-const { whenChanged } = $state;
-function tablePanel(told) {
+const { setTableState, tableState, whenChanged } = $state;
+function tablePanel(told, place) {
 const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));
 for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
 const all = Array.from({ length: told.count }, (_, row) => row);
@@ -2046,7 +2086,7 @@ const roles = new Map(told.roles);
 const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find in ${told.title}` });
 const output = make("output");
 const texts = columns.filter(isTextual);
-const sorted = { name: "", rising: false };
+const sorting = () => tableState(place).sort;
 const behind = make("ul", { class: "behind" });
 let chosen = -1;
 const grid = new Grid(told.title, columns, {
@@ -2054,9 +2094,8 @@ const grid = new Grid(told.title, columns, {
 roleOf: (row) => roles.get(row) ?? "",
 sort: (name) => {
 const column = columns.find((one) => one.name === name);
-sorted.rising = sorted.name === name ? !sorted.rising : isTextual(column);
-sorted.name = name;
-show();
+const rising = sorting().slice(1) === name ? sorting()[0] !== "+" : isTextual(column);
+setTableState(place, { sort: `${rising ? "+" : "-"}${name}`, find: filter.value });
 },
 });
 function choose(row) {
@@ -2066,12 +2105,13 @@ behind.replaceChildren(...told.kernels[row].map(([count, name, time]) => make("l
 function show() {
 const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
 const fits = (row) => words.every((word) => texts.some((column) => String(column.of(row) ?? "").toLowerCase().includes(word)));
-const column = columns.find((one) => one.name === sorted.name);
-grid.markSort(sorted.name, sorted.rising);
+const column = columns.find((one) => one.name === sorting().slice(1));
+const rising = sorting()[0] === "+";
+grid.markSort(column?.name, rising);
 const rows = [];
 let run = [];
 const close = () => {
-rows.push(...(column ? sortRows(run, column, sorted.rising) : run));
+rows.push(...(column ? sortRows(run, column, rising) : run));
 run = [];
 };
 for (const row of all) {
@@ -2084,15 +2124,29 @@ close();
 output.textContent = `${rows.filter((row) => !roles.has(row)).length} of ${told.count - roles.size} lines`;
 grid.show(rows);
 }
-filter.addEventListener("input", show);
-whenChanged((names) => names.has("bytes") && grid.draw(true));
+filter.value = tableState(place).find;
+filter.addEventListener("input", () => setTableState(place, { sort: sorting(), find: filter.value }));
+whenChanged((names) => {
+if (names.has("tables")) {
+if (filter.value !== tableState(place).find) filter.value = tableState(place).find;
+show();
+}
+if (names.has("bytes")) grid.draw(true);
+});
 grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
 show();
 return make("section", { class: "panel table", "aria-label": told.title },
-make("h2", { text: told.title }), make("div", { class: "tools" }, told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
+make("div", { class: "tools" }, make("h2", { text: told.title }), told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
 ...told.remarks.map((remark) => make("p", { class: "faint", text: remark })));
 }
-return { tablePanel };
+const FEW = 7;
+function tablePanels(tables) {
+const panels = tables.map((table, place) => tablePanel(table, place));
+const isNarrow = (place) => tables[place].columns.length <= FEW;
+if (panels.length < 2) return panels;
+return [...panels.filter((_, place) => !isNarrow(place)), make("div", { class: "narrow" }, ...panels.filter((_, place) => isNarrow(place)))];
+}
+return { tablePanels };
 })();
 const $timeline = (() => {
 const { niceTicks } = $axes;
@@ -2375,7 +2429,7 @@ const { rooflinePanel } = $roofline;
 const { followSource } = $served;
 const { followAddress, setState, state, whenChanged } = $state;
 const { sweepPanel } = $sweep;
-const { tablePanel } = $tables;
+const { tablePanels } = $tables;
 const { timelinePanel } = $timeline;
 const { usesPanel } = $uses;
 const VIEWS = [
@@ -2443,7 +2497,7 @@ if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...data.tables.map(tablePanel));
+main.append(...tablePanels(data.tables));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

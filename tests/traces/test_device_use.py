@@ -211,3 +211,17 @@ def test_a_trace_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:
     operator["args"] = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}
     use_of([operator, launch(1, 1), kernel(1, 10, 20)], tmp_path / "t.json")
     assert not any(hint in note.text for note in opcost.read_profile(tmp_path / "t.json").notes)
+
+
+def test_an_operator_that_runs_as_another_is_priced_where_its_kernel_is(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[8, 16]], "Input type": ["float"], "Concrete Inputs": [""]}
+    inner = {"Input Dims": [[8, 16], []], "Input type": ["float", "Scalar"], "Concrete Inputs": ["", "0"]}
+    events = [
+        host("cpu_op", "aten::relu_", 0, 9, **shapes),
+        host("cpu_op", "aten::clamp_min_", 1, 8, **inner),
+        launch(1, 2),
+        kernel(1, 10, 20),
+    ]
+    use_of(events, tmp_path / "t.json")
+    (line,) = query(opcost.read_profile(tmp_path / "t.json"), aggregate_by="type").rows
+    assert (line.labels["type"], line.computation, line.unpriced) == ("aten::clamp_min_", 8 * 16, 0)

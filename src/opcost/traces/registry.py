@@ -40,6 +40,15 @@ class TellsMore(Protocol):
         ...
 
 
+@runtime_checkable
+class Replays(Protocol):
+    """A reader that finds the operators of replayed graphs in a trace of their capture."""
+
+    def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool) -> Profile:
+        """The profile, with operators from the trace of the capture."""
+        ...
+
+
 def readers() -> tuple[Reader, ...]:
     """All readers, in the order of their names."""
     return tuple(reader for _, reader in sorted(usable(TRACES).items()))
@@ -109,10 +118,22 @@ def read(
     memory: bool | None = None,
     timeline: bool = False,
     executions: bool = False,
+    capture: str | PathLike[str] | None = None,
 ) -> Profile:
     """The profile in this file, of whatever tool it comes from; what is read of it as `opcost.read_profile` says."""
     with pipes_kept():
-        return _read(TraceFile(path), reader, partial=partial, memory=memory, timeline=timeline, executions=executions)
+        file = TraceFile(path)
+        if capture is not None:
+            return _read_replayed(file, reader, TraceFile(capture), partial=partial)
+        return _read(file, reader, partial=partial, memory=memory, timeline=timeline, executions=executions)
+
+
+def _read_replayed(file: TraceFile, reader: str | None, capture: TraceFile, *, partial: bool) -> Profile:
+    found = reader_of(file, reader)
+    if not isinstance(found, Replays):
+        raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint="leave --capture out")
+    with answering_for(found, "reading a trace"):
+        return found.read_replayed(file, capture, partial=partial)
 
 
 def _read(

@@ -11,7 +11,7 @@ from opcost.frontends.aten.call import flat
 from opcost.frontends.aten.known import FLAWS, known
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import like
-from opcost.frontends.aten.schema import Schema, is_implicit, overloads
+from opcost.frontends.aten.schema import Schema, is_implicit, is_of_library, overloads
 from opcost.frontends.aten.tensor import Tensor, type_name
 from opcost.frontends.aten.told import UNTOLD, NotTold, PartlyTold
 from opcost.traces.kineto.arguments import TENSOR, Entry, entries_of, named
@@ -50,6 +50,8 @@ _Reading: TypeAlias = tuple[Schema, dict[str, Any], tuple[Tensor, ...]]
 def _readings(name: str, entries: list[Entry]) -> list[_Reading]:
     """The overloads that take such arguments; where none does, those that took them before they got more."""
     schemas = overloads(name) if entries else ()
+    if schemas and is_of_library(name):
+        entries = entries[: len(schemas[0].arguments)]
     return [*_fitting(schemas, entries)] or [*_older(schemas, entries)]
 
 

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from opcost.core.collector import without_collector
 from opcost.core.profile import Profile
+from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.load import fault_notes, is_kineto, is_large, meta_of, rank_of, translate
 from opcost.traces.kineto.profile import profile_of
+from opcost.traces.kineto.replays import captures_of
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -50,6 +52,20 @@ class KinetoReader:
                 timeline=timeline,
                 executions=executions,
             )
+
+    def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool = False) -> Profile:
+        """The same, with the operators of the graphs that were captured in another trace."""
+        with without_collector():
+            captures = captures_of(translate(capture, memory=False)[1], capture.name)
+            if not captures:
+                raise SourceError(
+                    f"{capture.path}: no graph is captured in this trace",
+                    hint="name a trace of the run that captured it, from the beginning of the capture to its end",
+                )
+            stream, translated = translate(file, partial=partial)
+            notes = fault_notes(stream, translated.linked.columns)
+            meta, rank = meta_of(file, stream.fields), rank_of(stream.fields)
+            return profile_of(translated, meta, rank, notes, large=is_large(file), captures=captures)
 
 
 READER: Reader = KinetoReader()

@@ -107,6 +107,15 @@ class Translated:
         )
         return tuple(self._row(number, row, steps[row], launched.get(row, [])) for number, row in enumerate(order))
 
+    def row_of(self, row: int) -> ProfileRow:
+        """A row by itself, without kernels, step and number."""
+        return self._row(0, row, None, [])
+
+    def step_at(self, time: int | None) -> int | None:
+        """The step of the profiler's schedule that was under way."""
+        marked = self.linked.columns.steps
+        return None if time is None else next((number for start, end, number in marked if start <= time < end), None)
+
     def _row(self, number: int, row: int, step: int | None, launched: list[Kernel]) -> ProfileRow:
         linked, rows = self.linked, self.linked.rows
         signature_number = rows.signature[row]
@@ -141,10 +150,11 @@ class Translated:
         """Device work that belongs to no operator, in the order of the file."""
         return tuple(self.kernel(place) for place, owner in enumerate(self.linked.owner) if owner < 0)
 
-    def notes(self) -> tuple[Note, ...]:
-        """What a reader of the profile must know about where kernels belong."""
+    def notes(self, replayed: int = 0) -> tuple[Note, ...]:
+        """What a reader of the profile must know about where kernels belong; of graphs, so many have an operator."""
         linked = self.linked
         owners = Counter(owner for owner in linked.owner if owner < 0)
+        owners[GRAPH] -= replayed
         found = []
         texts = {
             GRAPH: "replayed by captured graphs, which do not say whose they are",
@@ -156,7 +166,7 @@ class Translated:
             count = f"{owners.total():,} of {len(linked.owner):,} pieces of device work"
             found.append(Note("unattributed", f"{count} have no operator: {whose}"))
         operators = [signature for signature in linked.signatures if signature.sort == OPERATOR]
-        if operators and not any(signature.dims for signature in operators):
+        if self.has_device and operators and not any(signature.dims for signature in operators):
             found.append(
                 Note("shapes", "the trace has no shapes, so nothing has a price: record with record_shapes=True")
             )

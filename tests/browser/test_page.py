@@ -241,6 +241,15 @@ def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> No
     expect(told).to_have_text("4 boxes for 72 operators")
 
 
+def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    # A chain of six, and two that turn a weight for its last: without being drawn down they would stand at the top.
+    chain = [[0, 1], [1, 2], [2, 3], [3, 6], [4, 5], [5, 6]]
+    laid = f"$layers.layered(Array.from({{ length: 7 }}, () => ({{ width: 50 }})), {chain})"
+    tops = page.evaluate(f"(() => {{ {bundle('layers')} return {laid}.y; }})()")
+    assert [top / (40 + 36) for top in tops] == [0, 1, 2, 3, 2, 3, 4]
+
+
 def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
     page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
     told = page.locator("#view-graph output")

@@ -689,6 +689,7 @@ const layer = new Int32Array(count);
 const incoming = Array.from({ length: count }, () => []);
 edges.forEach(([from, to]) => incoming[to].push(from));
 for (let node = 0; node < count; node += 1) for (const from of incoming[node]) layer[node] = Math.max(layer[node], layer[from] + 1);
+drawDown(layer, incoming, edges);
 const widths = nodes.map((node) => node.width);
 const layers = [...layer];
 const chains = [];
@@ -727,12 +728,26 @@ row.forEach((node, place) => { order[node] = place; });
 }
 }
 const x = placed(rows, widths, above, below, gapX);
-const y = layers.map((at) => at * (height + gapY));
+const titles = new Float64Array(rows.length);
+nodes.forEach((node, place) => { titles[layer[place]] = Math.max(titles[layer[place]], node.titles ?? 0); });
+const tops = [0];
+for (let at = 1; at < rows.length; at += 1) tops.push(tops[at - 1] + height + gapY + titles[at]);
+const y = layers.map((at) => tops[at]);
 return {
 x: Array.from({ length: count }, (_, node) => x[node]), y: y.slice(0, count), height,
 bends: chains.map((chain) => chain.map((node) => [x[node], y[node]])), width: Math.max(...x.map((at, node) => at + widths[node] / 2), 0),
-depth: (rows.length || 1) * (height + gapY),
+depth: tops.at(-1) + height + gapY,
 };
+}
+function drawDown(layer, incoming, edges) {
+const outgoing = incoming.map(() => []);
+edges.forEach(([from, to]) => outgoing[from].push(to));
+const prepares = incoming.map(() => false);
+incoming.forEach((before, node) => { prepares[node] = before.every((from) => prepares[from] && outgoing[from].length === 1); });
+for (let node = layer.length - 1; node >= 0; node -= 1) {
+if (!outgoing[node].length || !(prepares[node] || outgoing[node].length > incoming[node].length)) continue;
+layer[node] = outgoing[node].reduce((least, to) => Math.min(least, layer[to]), Infinity) - 1;
+}
 }
 function mean(nodes, values) {
 let sum = 0;
@@ -1142,6 +1157,7 @@ const { choose, chosenNode, chosenOperator, chooseOperator } = $selection;
 const { setState, state, whenChanged } = $state;
 const LETTER = 6.4;
 const MOST_KEPT = 400;
+const TITLE = 13;
 function graphPanel() {
 const opened = new Set();
 const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": "Graph of modules and operators; arrows walk along the edges, Enter opens and closes a module" });
@@ -1207,11 +1223,23 @@ found.get(edge).shapes.add(shape);
 const edges = [...found.values()];
 const ahead = edges.filter((edge) => edge.from < edge.to);
 const back = edges.filter((edge) => edge.from > edge.to);
+roomForTitles(nodes);
 const layout = layered(nodes, ahead.map((edge) => [edge.from, edge.to]));
 nodes.forEach((node, place) => Object.assign(node, { x: layout.x[place], y: layout.y[place] }));
 ahead.forEach((edge, place) => { edge.bends = layout.bends[place]; });
 scene = { nodes, edges: ahead, back, layout, groups: groupsOf(nodes), byLayer: [...nodes.keys()].sort((a, b) => nodes[a].y - nodes[b].y || nodes[a].x - nodes[b].x) };
 told.textContent = `${nodes.length.toLocaleString("en-US")} boxes for ${ops.count.toLocaleString("en-US")} operators`;
+}
+function roomForTitles(nodes) {
+const begun = new Set([0]);
+for (const node of nodes) {
+let count = 0;
+for (let at = node.opens ? tree.parent[node.module] : node.module; at > 0 && !begun.has(at); at = tree.parent[at]) {
+begun.add(at);
+count += 1;
+}
+node.titles = Math.max(0, count - 1) * TITLE;
+}
 }
 function moduleNode(node) {
 const title = node ? tree.path[node].slice(prefixOf(node).length) : tree.name(0);
@@ -1238,11 +1266,16 @@ room.bottom = Math.max(room.bottom, node.y + 40);
 frames.set(at, room);
 }
 }
-const deepest = Math.max(0, ...[...frames.keys()].map((at) => tree.depth[at]));
-return [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]).map((room) => {
-const outer = deepest - tree.depth[room.module];
+const ordered = [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]);
+const outside = new Map();
+for (const { module } of [...ordered].reverse()) {
+const around = tree.parent[module];
+outside.set(around, Math.max(outside.get(around) ?? 0, (outside.get(module) ?? 0) + 1));
+}
+return ordered.map((room) => {
+const outer = outside.get(room.module) ?? 0;
 const pad = 7 + 4 * outer;
-const title = 13 * (outer + 1) + 3;
+const title = TITLE * (outer + 1) + 3;
 return { module: room.module, x: room.left - pad, y: room.top - title, w: room.right - room.left + 2 * pad, h: room.bottom - room.top + title + pad };
 });
 }

@@ -253,8 +253,9 @@ this.draw(true);
 }
 measure() {
 this.measured = true;
-const step = Math.max(1, Math.floor(this.rows.length / SAMPLE));
-const sample = this.rows.filter((_, place) => place % step === 0);
+const some = (rows) => rows.filter((_, place) => place % Math.max(1, Math.floor(rows.length / SAMPLE)) === 0);
+const seen = some(this.rows);
+const all = this.owner.all ? some(this.owner.all) : seen;
 const pen = document.createElement("canvas").getContext("2d");
 const { fontFamily, fontSize } = getComputedStyle(document.body);
 const wide = (text, weight) => {
@@ -265,7 +266,7 @@ const widths = this.columns.map((column, index) => {
 const { least, most } = ROOM[column.unit] ?? ROOM.number;
 const indent = (row) => (index === 0 && this.owner.level ? INDENT * (this.owner.level(row) + 1) : 0);
 const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.roleOf?.(row) === "total" ? 600 : 400);
-const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
+const room = 18 + (index ? all : seen).reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
 return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
 });
 this.widths = widths;
@@ -887,6 +888,7 @@ full: (node) => (node ? tree.path[node] : tree.name(0)),
 ...tree.details.filter((column) => column.shown),
 ];
 const grid = new Grid(`${tree.noun} tree`, columns, {
+all: Array.from({ length: tree.count }, (_, node) => node),
 level: (node) => (state.q ? 0 : tree.depth[node]),
 opened: (node) => (state.q || !tree.children[node].length ? null : opened.has(node)),
 toggle: (node) => {

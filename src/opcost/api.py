@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from opcost.core.report import Report
     from opcost.core.scan import Scan
     from opcost.frontends.options import CountOptions, Mode, Precision, ZeroGrad
-    from opcost.frontends.registry import FrontEnd
     from opcost.frontends.source import Source
     from opcost.profiles import Profile
     from opcost.recorders.options import ProfileOptions
@@ -154,25 +153,26 @@ def _on_device(name: str) -> OnDevice:
 
 
 def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]) -> Report:
+    from opcost.frontends.loading import load
     from opcost.frontends.options import usual_mode
     from opcost.frontends.registry import owner
     from opcost.frontends.source import ModelFile, SavedReport
 
     named = _named(source)
     if named is None:
-        return priced(_load(owner(source), source, options))
+        return priced(load(owner(source), source, options))
     if isinstance(named, SavedReport):
         return load_report(named.path)
     if options.mode is None:
         training = options.backward or options.optimizer is not None
         options = replace(options, mode=usual_mode(training=training))
     if isinstance(named, ModelFile):
-        return priced(_load(named.frontend, named.path, options))
+        return priced(load(named.frontend, named.path, options))
     with named.guard():
         model = named.build(real=bool(options.real))
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
-        report = priced(_load(owner(model), model, options))
+        report = priced(load(owner(model), model, options))
         report = replace(report, notes=(*report.notes, *named.notes)) if named.notes else report
         if named.from_collection:  # a class of a collection makes many models, and the name tells which
             report = replace(report, meta={**report.meta, "source": named.label})
@@ -219,16 +219,6 @@ def _named(source: Any, settings: Mapping[str, object] | None = None) -> Source 
     if settings:
         raise InputError("only a model that a string names can be set", hint="make the model with these arguments")
     return source if isinstance(source, (SavedReport, ModelFile, PythonModel)) else None
-
-
-def _load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
-    from opcost.core.plugin import answering_for
-    from opcost.frontends.options import check_runs, check_understood
-
-    check_understood(frontend, "front end", options)
-    check_runs(frontend, options)
-    with answering_for(frontend, "reading the model"):
-        return frontend.load(source, options)
 
 
 class Recording:
@@ -435,16 +425,16 @@ def read_profile(
     reader: str | None = None,
     memory: bool | None = None,
     timeline: bool = False,
+    executions: bool = False,
+    capture: str | PathLike[str] | None = None,
 ) -> Profile:
     """Read where the time went from a trace or profile of any known tool, plain or gzipped, recognised by its content.
 
-    A damaged file is an error; `partial=True` reads what stands before the damage, and a note says so. `reader` names the
-    format where the content leaves doubts. What a trace tells of memory is read with `memory=True`, and of a file that is not
-    large in any case. Of a large file rows stand for many executions; with `timeline=True` it is also read when they ran.
+    `partial=True` reads a damaged file up to the damage; `reader` names the format in doubt, `capture` a trace of its graphs'
+    capture. Large files: `memory=True` reads memory, `timeline=True` when things ran; others: `executions=True` a row for each.
     """
-    from opcost.core.reading import pipes_kept
     from opcost.profiles import askable
     from opcost.traces.registry import read
 
-    with pipes_kept():
-        return askable(read(path, partial=partial, reader=reader, memory=memory, timeline=timeline))
+    more = {"memory": memory, "timeline": timeline, "executions": executions, "capture": capture}
+    return askable(read(path, partial=partial, reader=reader, **more))  # type: ignore[arg-type]  # each is of its own type

@@ -8,13 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from page_subjects import HOSTILE, many, page_of, profile, report
+from page_subjects import HOSTILE, checkpoint, comparison, many, page_of, profile, report, sweep
 from playwright.sync_api import expect
 
-from opcost.core.comparison import Compared, Comparison, Entry
-from opcost.core.quantity import QUANTITIES
-from opcost.core.scan import Scan, StoredTensor, Totals
-from opcost.core.sweep import Point, Sweep
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.html import REPORT
 from opcost.views.html.building import bundle
@@ -128,7 +124,7 @@ def test_a_link_shows_what_its_sender_saw(show: Show) -> None:
 def test_a_fragment_of_nonsense_does_no_harm(show: Show) -> None:
     page = show(
         REPORT.render(report()),
-        fragment="sel=%3Cb%3E&view=nowhere&open=zz.!&sort=-x&zoom=no&qty=q&dev=d&from=x&theme=q",
+        fragment="sel=%3Cb%3E&view=nowhere&open=zz.!&sort=-x&zoom=no&qty=q&dev=d&from=x&theme=q&tables=0~-x~%25E0%25A4%7C~~~",
     )
     assert names(page)[0] == "Net"
 
@@ -191,20 +187,17 @@ def test_what_is_not_counted_stands_out(show: Show) -> None:
     assert page.locator(f"{ROWS} td").nth(3).inner_text().startswith("≥")
 
 
+@pytest.mark.parametrize(("view", "told"), [("memory", "operator 2"), ("roofline", "operator ")])
+def test_plots_are_walked_with_the_keys(show: Show, view: str, told: str) -> None:
+    page = show(REPORT.render(report()), fragment=f"view={view}")
+    page.locator(f"#view-{view} svg").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".details h2").inner_text().startswith(told)
+    assert page.locator("[role=status].unseen").inner_text() != ""
+
+
 # -- hostile names -----------------------------------------------------------------------------------------------------
-
-
-def checkpoint(word: str) -> Scan:
-    tensors = tuple(
-        StoredTensor(
-            name=f"part{n}{word}.weight{word}", shape=(4, 4), dtype=f"type{word}", params=16, bytes=64, file=word
-        )
-        for n in range(3)
-    )
-    totals = Totals(tensors=3, params=48, bytes=192)
-    return Scan(
-        source=f"net{word}", format=f"form{word}", files=(word,), tensors=tensors, totals=totals, details={word: word}
-    )
 
 
 @pytest.mark.parametrize("subject", ["report", "profile", "checkpoint"])
@@ -248,6 +241,15 @@ def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> No
     expect(told).to_have_text("4 boxes for 72 operators")
 
 
+def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    # A chain of six, and two that turn a weight for its last: without being drawn down they would stand at the top.
+    chain = [[0, 1], [1, 2], [2, 3], [3, 6], [4, 5], [5, 6]]
+    laid = f"$layers.layered(Array.from({{ length: 7 }}, () => ({{ width: 50 }})), {chain})"
+    tops = page.evaluate(f"(() => {{ {bundle('layers')} return {laid}.y; }})()")
+    assert [top / (40 + 36) for top in tops] == [0, 1, 2, 3, 2, 3, 4]
+
+
 def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
     page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
     told = page.locator("#view-graph output")
@@ -276,14 +278,7 @@ def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> No
 
 
 def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
-    entries = [
-        Entry(part=part, name=name, quantity=QUANTITIES["macs"], amounts=amounts, present=(True, True), partial=(False, False))
-        for part, name, amounts in (
-            ("total", "", (1000, 3000)), ("module", "a", (900, 500)), ("module", "a.x", (900, 500)), ("module", "b", (100, 100)),
-        )
-    ]  # fmt: skip
-    sources = tuple(Compared(label=label, facts={}) for label in ("one", f"two{HOSTILE}"))
-    page = show(Comparison(sources=sources, entries=tuple(entries)).render("html"))
+    page = show(comparison(HOSTILE).render("html"))
     more = page.get_by_role("grid", name="totals").locator("td.more")
     assert more.all_inner_texts() == ["+2.00 K"]
     modules = page.get_by_role("treegrid", name="modules compared")
@@ -295,8 +290,7 @@ def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
 
 
 def test_a_sweep_is_drawn_as_curves_and_as_a_heat_map(show: Show) -> None:
-    points = tuple(Point((a, b), {"flops": a * b, "macs": a + b}, counted=b < 3) for a in (1, 2, 4) for b in (1, 2, 3))
-    page = show(Sweep(source=f"net{HOSTILE}", variables=(f"batch{HOSTILE}", "image"), points=points).render("html"))
+    page = show(sweep(HOSTILE).render("html"))
     expect(page.locator(".sweep rect")).to_have_count(9)
     page.get_by_role("button", name="curves").click()
     assert page.locator(".sweep .curve").count() == 3

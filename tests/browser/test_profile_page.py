@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 from opcost.analysis.query import query
 from opcost.core.answer import Gain
 from opcost.core.profile import Kernel
+from opcost.core.units import format_count
 from opcost.profiles import priced
 from opcost.views.html import ANSWER
 
@@ -29,6 +31,33 @@ def test_a_profile_has_its_devices_timeline_and_lines(show: Show) -> None:
     assert "1 × kernel" in page.locator(".behind").inner_text()
     page.locator(".panel.table").get_by_label("Find in").fill("op29")
     assert page.locator(".panel.table output").inner_text().startswith("1 of 30")
+
+
+def test_a_link_keeps_how_tables_are_sorted_and_what_was_found(show: Show) -> None:
+    page = show(page_of(profile()))
+    page.locator(".panel.table").get_by_role("button", name="name", exact=True).click()
+    page.locator(".panel.table").get_by_label("Find in").fill("op2 ~|%")
+    expect(page.locator(".panel.table output")).to_have_text("0 of 30 lines")
+    page.locator(".panel.table").get_by_label("Find in").fill("op2")
+    page.get_by_role("tab", name="Operators").click()
+    page.get_by_label("Find an operator").fill("op7")
+    expect(page.locator("#view-operators output")).to_have_text("1 of 30")
+    page.wait_for_url(re.compile("oq=op7"))
+    other = show(page_of(profile()), fragment=page.evaluate("location.hash.slice(1)"))
+    # op2 and op20 to op29.
+    expect(other.locator(".panel.table output")).to_have_text("11 of 30 lines")
+    sorted_by = other.locator(".panel.table").get_by_role("columnheader", name="name")
+    assert sorted_by.get_attribute("aria-sort") == "ascending"
+    expect(other.locator("#view-operators output")).to_have_text("1 of 30")
+
+
+def test_work_is_told_in_macs_or_flops(show: Show) -> None:
+    page = show(page_of(profile()))
+    cell = page.locator(".tree tbody tr[data-place] td").nth(5)
+    # Thirty operators of 64 MACs and 128 FLOPs.
+    assert cell.inner_text() == format_count(30 * 64)
+    page.get_by_role("button", name="FLOPs").click()
+    assert cell.inner_text() == format_count(30 * 128)
 
 
 def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:

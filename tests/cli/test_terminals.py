@@ -40,6 +40,8 @@ CASES = {
     "breakdown": ["analyze", TRACE, "--view", "breakdown"],
     "communication": ["analyze", TRACE, "--view", "communication"],
     "memory of a trace": ["analyze", TRACE, "--view", "memory"],
+    "critical path": ["analyze", TRACE, "--view", "critical-path"],
+    "launches": ["analyze", TRACE, "--view", "launches"],
     "diff of traces": ["diff", TRACE, TRACE, "--by", "kind"],
     "diff of modules": ["diff", "REPORT", "OTHER", "--by", "module"],
     "visualize": ["visualize", "REPORT"],

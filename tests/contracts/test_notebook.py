@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import io
 import json
-import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+from marked_blocks import without_versions
 
 ROOT = Path(__file__).resolve().parents[2]
 CELLS = [
@@ -19,10 +19,6 @@ CELLS = [
     for cell in json.loads((ROOT / "docs/notebook.ipynb").read_text("utf-8"))["cells"]
     if cell["cell_type"] == "code"
 ]
-
-
-def without_versions(text: str) -> str:
-    return re.sub(r"torch \d\S*", "torch", text)
 
 
 def shown_by(code: str, names: dict[str, Any]) -> Iterator[tuple[str, str]]:

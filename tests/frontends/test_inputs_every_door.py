@@ -200,10 +200,14 @@ def test_a_size_and_a_shape_together_are_refused_everywhere(source: Any) -> None
         opcost.count(source, shapes=SHAPE, batch=2)
 
 
-def test_the_type_of_a_file_is_its_own(source: Any) -> None:
-    if isinstance(source, nn.Module):
-        report = opcost.count(source, shapes=SHAPE, dtype="bf16")
-        assert seen(report) == [("data", SHAPE, "bfloat16")]
-        return
-    with pytest.raises(OpcostError, match="element type of the whole model"):
-        opcost.count(source, dtype="bf16")
+def test_a_model_is_counted_in_another_type_whatever_it_comes_from(source: Any) -> None:
+    given = {"shapes": SHAPE} if isinstance(source, nn.Module) or source.suffix == ".json" else {}
+    plain, report = opcost.count(source, **given), opcost.count(source, **given, dtype="bf16")
+    assert [dtype for *_, dtype in seen(report)] == ["bfloat16"]
+    assert report.totals.macs == plain.totals.macs
+    assert report.totals.param_bytes * 2 == plain.totals.param_bytes  # two bytes an element for four
+    assert report.totals.bytes_read * 2 == plain.totals.bytes_read
+    noted = [note.text for note in report.notes if note.code == "retyped"]
+    assert bool(noted) != isinstance(source, nn.Module)
+    with pytest.raises(OpcostError, match="cannot compute in int8"):
+        opcost.count(source, **given, dtype="int8")

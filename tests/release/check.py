@@ -105,7 +105,7 @@ def tried(python: Path, folder: Path) -> None:
     """The marked commands of the README print what stands under them, and the package is the one that was installed."""
     where = output(python, "-c", "import opcost; print(opcost.__file__)")
     expect(where.startswith(str(folder)), f"{where} is what runs")
-    readme = loaded(ROOT / "tests/contracts/test_readme.py")
+    readme = loaded(ROOT / "tests/shared/marked_blocks.py")
     for block in readme.blocks((readme.README,)):
         printed = readme.run(block, folder, python)
         if block.output is not None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.analysis.query import query
+from opcost.core.comparison import Compared, Comparison, Entry
 from opcost.core.cost import Cost
 from opcost.core.graph import Note, Op, TensorSpec
 from opcost.core.memory import Holder, Memory
 from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
+from opcost.core.scan import Scan, StoredTensor, Totals
+from opcost.core.sweep import Point, Sweep
 from opcost.profiles import priced
 from opcost.views.html import ANSWER
 
@@ -118,3 +122,35 @@ def profile(count: int = 30, *, word: str = "") -> Profile:
 def page_of(asked: Profile) -> str:
     """The page of a profile as `opcost view` makes it."""
     return ANSWER.render(query(asked), profile=priced(asked))
+
+
+def comparison(word: str = "") -> Comparison:
+    """Two sources, of which the second does three times as much; module `a` does less of it."""
+    entries = [
+        Entry(part=part, name=name, quantity=QUANTITIES["macs"], amounts=amounts, present=(True, True), partial=(False, False))
+        for part, name, amounts in (
+            ("total", "", (1000, 3000)), ("module", "a", (900, 500)), ("module", "a.x", (900, 500)), ("module", "b", (100, 100)),
+        )
+    ]  # fmt: skip
+    sources = tuple(Compared(label=label, facts={}) for label in ("one", f"two{word}"))
+    return Comparison(sources=sources, entries=tuple(entries))
+
+
+def sweep(word: str = "") -> Sweep:
+    """Three sizes of each of two variables."""
+    points = tuple(Point((a, b), {"flops": a * b, "macs": a + b}, counted=b < 3) for a in (1, 2, 4) for b in (1, 2, 3))
+    return Sweep(source=f"net{word}", variables=(f"batch{word}", "image"), points=points)
+
+
+def checkpoint(word: str = "") -> Scan:
+    """Three tensors in as many modules."""
+    tensors = tuple(
+        StoredTensor(
+            name=f"part{n}{word}.weight{word}", shape=(4, 4), dtype=f"type{word}", params=16, bytes=64, file=word
+        )
+        for n in range(3)
+    )
+    totals = Totals(tensors=3, params=48, bytes=192)
+    return Scan(
+        source=f"net{word}", format=f"form{word}", files=(word,), tensors=tensors, totals=totals, details={word: word}
+    )

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import opcost
+from opcost.analysis.join import with_costs
+from opcost.cli.main import run
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
+from opcost.rules import default_rules
 from opcost.traces.kineto import load
 from opcost.traces.kineto.table import Times, read_table
 
@@ -45,6 +48,38 @@ def test_a_large_trace_is_a_profile_of_groups_with_the_same_sums(path: Path, mon
     assert sum(k.duration_ns for k in groups.unattributed) == sum(k.duration_ns for k in rows.unattributed)
     assert groups.wall_ns == rows.wall_ns
     assert "grouped" in {note.code for note in groups.notes}
+
+
+def test_above_many_executions_rows_stand_for_all_that_are_alike_unless_each_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = DATA / "kineto" / "cuda_fwd_stack.json.gz"
+    whole = opcost.read_profile(path)
+    monkeypatch.setattr("opcost.traces.kineto.profile.MANY", len(whole.rows) - 1)
+    grouped = opcost.read_profile(path)
+    assert len(grouped.rows) < len(whole.rows) == sum(row.count for row in grouped.rows)
+    assert opcost.read_profile(path, executions=True).rows == whole.rows
+    for options in (["--by", "execution"], ["--min-time", "0"], ["--where", "time >= 0"], ["--view", "launches"]):
+        assert run(["analyze", str(path), *options]) == 0
+        assert "stands for all executions" not in capsys.readouterr().out
+    assert run(["analyze", str(path)]) == 0
+    assert "stands for all executions" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_has_no_price_is_counted_by_executions(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = DATA / "kineto" / "cpu_gpt_fwd_shapes_flops.json.gz"  # on the host no kernel tells what `gelu` is
+
+    def told() -> list[str]:
+        return [
+            note.text
+            for note in with_costs(opcost.read_profile(path), default_rules()).notes
+            if note.code == "unpriced"
+        ]
+
+    each = told()
+    monkeypatch.setattr("opcost.traces.kineto.profile.MANY", 0)
+    assert each
+    assert told() == each
 
 
 def test_busy_and_idle_time_are_those_of_tracelens() -> None:

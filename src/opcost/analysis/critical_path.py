@@ -73,7 +73,7 @@ def check_single(profile: Profile, what: str) -> None:
     if any(row.count > 1 for row in profile.rows):
         raise OpcostError(
             f"{what} needs the time of every execution, and rows of this profile stand for many",
-            hint="record fewer steps: a trace below 64 MiB (8 MiB gzipped) is read execution by execution",
+            hint="read_profile(..., executions=True), for traces below 64 MiB (8 MiB gzipped); else record fewer steps",
         )
     if not any(row.host_start_ns is not None for row in profile.rows):
         raise OpcostError(f"{what} needs calls of the host, and this profile has none", hint="record host and device")

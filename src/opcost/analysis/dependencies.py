@@ -67,7 +67,7 @@ class Dependencies:
         self._links: list[Link] = []
         self.outside_ns: dict[int, int] = {}
         """Of points on the host, the time since the one before it in which no call was under way."""
-        rows = [row for row in profile.rows if row.rank == rank and row.host_start_ns is not None]
+        rows = [row for row in profile.rows if row.rank == rank]
         work = [(kernel, row.type) for row in rows for kernel in row.kernels]
         work += [(kernel, kernel.name) for kernel in profile.unattributed if kernel.rank in (None, rank)]
         work.sort(key=lambda item: (item[0].start_ns, item[0].duration_ns))
@@ -180,7 +180,7 @@ class Dependencies:
             stream = kernel.device, kernel.stream
             self._join(start, start + 1, Group(_bound_of(kernel), owner))
             launched = kernel.launched_ns
-            if launched is None and kernel.why == "graph":
+            if launched is None and kernel.why != "outside":  # a captured graph replays it
                 place = bisect_right(graphs, kernel.start_ns)
                 launched = graphs[place - 1] if place else None
             launch = launches.get(launched, NOBODY) if launched is not None and launched < kernel.start_ns else NOBODY

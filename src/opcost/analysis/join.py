@@ -44,7 +44,7 @@ def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT)
         cost = known[key]
         if cost is None:
             if row.ins or row.outs:
-                failed[row.type] = failed.get(row.type, 0) + 1
+                failed[row.type] = failed.get(row.type, 0) + row.count
             rows.append(row)
         else:
             changed = True

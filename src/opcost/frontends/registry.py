@@ -41,7 +41,7 @@ class FrontEnd(Protocol):
     options: tuple[Option, ...] = ()
     """What it can be told and others cannot; on the command line these are flags."""
     understands: frozenset[str] = frozenset()
-    """Which of `sizes` and `dtype` of the options it heeds; others are refused before it is asked."""
+    """Which of `sizes` and `dtype` of the options it heeds: sizes are refused else, a type is set afterwards."""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file with one of the suffixes and this beginning is really ours."""

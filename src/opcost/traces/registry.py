@@ -6,6 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from opcost.core.plugin import TRACES, answering_for, tell_fault, usable
+from opcost.core.reading import pipes_kept
 from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
 from opcost.traces.file import TraceFile
 from opcost.traces.seen import seen_in
@@ -32,8 +33,19 @@ class Reader(Protocol):
 class TellsMore(Protocol):
     """A reader of large files, whose format may tell more than is read of them unless it is asked for."""
 
-    def read_more(self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool) -> Profile:
-        """The profile, with what allocators told (None: as the reader sees fit), and with when everything ran."""
+    def read_more(
+        self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
+    ) -> Profile:
+        """The profile, with what allocators told (None: as the reader sees fit), with when everything ran, or each execution."""
+        ...
+
+
+@runtime_checkable
+class Replays(Protocol):
+    """A reader that finds the operators of replayed graphs in a trace of their capture."""
+
+    def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool) -> Profile:
+        """The profile, with operators from the trace of the capture."""
         ...
 
 
@@ -105,13 +117,32 @@ def read(
     reader: str | None = None,
     memory: bool | None = None,
     timeline: bool = False,
+    executions: bool = False,
+    capture: str | PathLike[str] | None = None,
 ) -> Profile:
-    """The profile in this file, of whatever tool it comes from; memory and timeline as `opcost.read_profile` says."""
-    file = TraceFile(path)
+    """The profile in this file, of whatever tool it comes from; what is read of it as `opcost.read_profile` says."""
+    with pipes_kept():
+        file = TraceFile(path)
+        if capture is not None:
+            return _read_replayed(file, reader, TraceFile(capture), partial=partial)
+        return _read(file, reader, partial=partial, memory=memory, timeline=timeline, executions=executions)
+
+
+def _read_replayed(file: TraceFile, reader: str | None, capture: TraceFile, *, partial: bool) -> Profile:
+    found = reader_of(file, reader)
+    if not isinstance(found, Replays):
+        raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint="leave --capture out")
+    with answering_for(found, "reading a trace"):
+        return found.read_replayed(file, capture, partial=partial)
+
+
+def _read(
+    file: TraceFile, reader: str | None, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
+) -> Profile:
     found = reader_of(file, reader)
     with answering_for(found, "reading a trace"):
         profile = (
-            found.read_more(file, partial=partial, memory=memory, timeline=timeline)
+            found.read_more(file, partial=partial, memory=memory, timeline=timeline, executions=executions)
             if isinstance(found, TellsMore)
             else found.read(file, partial=partial)
         )

@@ -307,3 +307,44 @@ def test_an_image_is_so_large_that_its_smallest_copy_is_a_patch() -> None:
 
     settings = transformers.PretrainedConfig(patch_size=PATCH, scaled_images_ratios=[0.25, 0.5, 1])
     assert shapes(opcost.count(Pyramid(settings).eval())) == {"pixel_values": (1, 3, 4 * PATCH, 4 * PATCH)}
+
+
+@pytest.mark.parametrize(("channels", "steps"), [(1, 160_000), (6, 2048)])
+def test_a_coder_of_sound_gets_samples_or_what_was_made_of_them(channels: int, steps: int) -> None:
+    """Ten seconds of 16,000 samples; the other half of such a coder reads several channels."""
+
+    class Coder(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+        config_class = transformers.PretrainedConfig
+
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.first = nn.Conv1d(channels, 2, 1, bias=False)
+
+        def forward(self, hidden_states: Tensor) -> Tensor:
+            x: Tensor = self.first(hidden_states)
+            return x
+
+    report = opcost.count(Coder(transformers.PretrainedConfig(hidden_size=8)).eval())
+    assert shapes(report) == {"hidden_states": (1, channels, steps)}
+    assert report.totals.macs == steps * channels * 2
+
+
+def test_an_image_is_given_and_no_video_beside_it() -> None:
+    """Video-LLaVA names its images apart from its videos, and has places for both in its text."""
+
+    class Either(Composes):
+        input_modalities = ("image", "video", "text")
+
+        def forward(
+            self,
+            input_ids: Tensor,
+            pixel_values_images: Tensor | None = None,
+            pixel_values_videos: Tensor | None = None,
+        ) -> Tensor:
+            x: Tensor = self.head(self.table(input_ids))
+            assert pixel_values_videos is None
+            return x if pixel_values_images is None else x + pixel_values_images.mean()
+
+    assert shapes(opcost.count(Either(config()).eval())) == {
+        "pixel_values_images": (1, 3, SIDE, SIDE), "input_ids": (1, TOKENS),
+    }  # fmt: skip

@@ -17,8 +17,8 @@ COMPOSITE = tuple(
     fma mul_mul_add mul_high round_shift_clamp add_mul_round_shift_clamp colour frac frexp ldexp floor_divide remainder clamp
     lerp addcmul addcdiv hypot sinh cosh asinh acosh atanh sinc xlogy entropy logit logaddexp heaviside nan_to_num polar cross
     relu relu6 add_relu add_sigmoid add_tanh add_hardswish hardtanh threshold leaky_relu prelu rrelu elu selu celu sigmoid tanh
-    silu glu gelu gelu_tanh quick_gelu softplus mish logsigmoid softsign hardsigmoid hardswish hardshrink softshrink tanhshrink
-    smooth_l1 dropout lstm_cell gru_cell lstm_cell_grad gru_cell_grad fake_quantize
+    silu glu swiglu geglu geglu_tanh rotary gelu gelu_tanh quick_gelu softplus mish logsigmoid softsign hardsigmoid hardswish
+    hardshrink softshrink tanhshrink smooth_l1 dropout lstm_cell gru_cell lstm_cell_grad gru_cell_grad fake_quantize
     abs_grad asinh_grad atanh_grad relu_grad threshold_grad hardtanh_grad hardshrink_grad softshrink_grad leaky_relu_grad
     rrelu_grad prelu_grad elu_grad logit_grad sigmoid_grad tanh_grad silu_grad glu_grad gelu_grad gelu_tanh_grad softplus_grad
     mish_grad logsigmoid_grad hardsigmoid_grad hardswish_grad dropout_grad fake_quantize_grad

@@ -26,6 +26,7 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     recurrent,
     reduce,
     sample,
+    serving,
     sort,
     sparse,
     vision,

@@ -73,8 +73,13 @@ def shipped(name: str, overload: str) -> Schema | None:
 
 @lru_cache(maxsize=4096)
 def overloads(name: str) -> tuple[Schema, ...]:
-    """The schemas of all overloads of one of PyTorch's own operators."""
-    return tuple(parse(line) for line in _lines().get(name, ()))
+    """The schemas of all overloads of one of PyTorch's own operators, or of one of a library beside it."""
+    return tuple(parse(line) for line in _lines().get(name, []) or _library_lines().get(name, []))
+
+
+def is_of_library(name: str) -> bool:
+    """Whether only the first of its arguments are known, which all versions of its library have."""
+    return name not in _lines() and name in _library_lines()
 
 
 def is_implicit(schema: Schema) -> bool:
@@ -89,9 +94,18 @@ def _implicit() -> frozenset[str]:
 
 @cache
 def _lines() -> dict[str, list[str]]:
-    """The lines of the file by operator."""
+    return _by_operator(_text())
+
+
+@cache
+def _library_lines() -> dict[str, list[str]]:
+    return _by_operator(_shipped_text("library_schemas.txt"))
+
+
+def _by_operator(text: str) -> dict[str, list[str]]:
+    """The lines of a file by operator."""
     found: dict[str, list[str]] = {}
-    for line in _text().split("\n"):
+    for line in text.split("\n"):
         found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
     return found
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from opcost.core.graph import TensorSpec
 from opcost.core.kinds import CONTRACTIONS
@@ -25,6 +25,16 @@ MOVES = ("copy", "create", "view")
 
 PICKS = ("gather", "scatter")
 """Kinds of which PyTorch does one through another with the same work, as it does products."""
+
+
+_Word: TypeAlias = tuple[str, str]
+"""A kind and its function."""
+SAME_WORDS: tuple[tuple[_Word, _Word], ...] = (
+    (("elementwise", "relu"), ("elementwise", "max")),
+    (("embedding", ""), ("gather", "")),
+)
+"""What PyTorch does through another operator of the same price: `relu_` as `clamp_min_`. On a device its kernel is there; a count
+sees the outer one, and so does a trace of the host, where both take time."""
 
 
 class Bearing(NamedTuple):
@@ -39,7 +49,8 @@ class Bearing(NamedTuple):
 
 def bearing(linked: Linked, meanings: Sequence[Meaning]) -> Bearing:
     """Decide it by what signatures lie in each other, and for the rows of those inside."""
-    found = _Found([signature.name for signature in linked.signatures], meanings)
+    words = SAME_WORDS if linked.columns.device.start else ()
+    found = _Found([signature.name for signature in linked.signatures], meanings, words)
     inside_out: dict[int, set[int]] = {}
     around = _around(linked)
     for inner, outer in _nested(linked, around):
@@ -65,6 +76,8 @@ class _Found:
 
     names: Sequence[str]
     meanings: Sequence[Meaning]
+    words: Sequence[tuple[_Word, _Word]]
+    """What counts as the same work under another name, beside products."""
     wrappers: set[int] = field(default_factory=set)
     """They give way to one inside."""
     doubled: set[int] = field(default_factory=set)
@@ -80,21 +93,27 @@ class _Found:
             if around.kind == told.kind or (is_taken_apart and around.kind not in CONTRACTIONS):
                 self.wrappers.add(outer)
         elif around.is_own:
-            is_double = self.names[outer] != self.names[inner] and _is_same_work(around, told)
+            is_double = self.names[outer] != self.names[inner] and _is_same_work(around, told, self.words)
             (self.doubled if is_double else self.hosts).add(outer)
         elif is_taken_apart or told.kind in CONTRACTIONS or around.kind not in CONTRACTIONS:
             self.wrappers.add(outer)  # of what is not told so, a product may need a sum
 
 
-def _is_same_work(outer: Meaning, inner: Meaning) -> bool:
+def _is_same_work(outer: Meaning, inner: Meaning, words: Sequence[tuple[_Word, _Word]]) -> bool:
     """Whether one inside works on the same tensors and makes as much; a bias may be added later, and shapes have more axes."""
+    is_alike = outer.kind == inner.kind and (
+        outer.kind in CONTRACTIONS or (outer.kind in PICKS and outer.attrs == inner.attrs)
+    )
     return (
-        outer.kind == inner.kind
-        and inner.is_own
-        and (outer.kind in CONTRACTIONS or (outer.kind in PICKS and outer.attrs == inner.attrs))
+        inner.is_own
+        and (is_alike or (_word(outer), _word(inner)) in words)
         and _sizes(outer.outs) == _sizes(inner.outs)
         and _sizes(inner.ins) <= _sizes(outer.ins)
     )
+
+
+def _word(told: Meaning) -> _Word:
+    return told.kind, str(told.attrs.get("fn", ""))
 
 
 def _sizes(tensors: Sequence[TensorSpec]) -> Counter[int]:

@@ -5,6 +5,7 @@ A large trace has millions of events, so no object is kept per event: arrays hol
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,8 @@ class Columns:
         """Of device events that are collectives: the number of what is told of them, by their place in the device columns."""
         self.messages: dict[tuple[bytes, ...], int] = {}
         """What is told of collectives, as the trace spells it, and its number."""
+        self.launches: dict[bytes, int] = {}
+        """What calls of the runtime say that they launch, as the trace spells it, and its number."""
         self.moved: dict[tuple[int, int], int] = {}
         """Bytes that copies of one queue and name moved, where the trace tells."""
         self.negative = 0
@@ -273,7 +276,7 @@ class Columns:
         lane.duration.extend(durations)
         lane.signature.extend(array("i", [numbers[event.name or "", b""] for event in bucket]))
         nothing = array("q", [NONE]) * len(bucket)
-        lane.external.extend(nothing)
+        lane.external.extend(self._launched(bucket) if sort == RUNTIME else nothing)
         lane.backward.extend(array("b", bytes(len(bucket))))
         if sort == RUNTIME:
             lane.link.extend(_identifiers([NONE if event.args is None else event.args.correlation for event in bucket]))
@@ -281,6 +284,19 @@ class Columns:
             lane.link.extend(nothing)
         if sort == ANNOTATION:
             self._add_steps(bucket, starts, durations)
+
+    def _launched(self, bucket: list[Event]) -> array[int]:
+        """Of calls of the runtime, the number of the kernel that they launch, where it is told."""
+        from opcost.traces.kineto.event import NOTHING
+
+        known = self.launches
+        kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]
+        return array("q", [NONE if each is NOTHING else known.setdefault(bytes(each), len(known)) for each in kernels])
+
+    @property
+    def launched_kernels(self) -> list[str]:
+        """The names of kernels that calls of the runtime tell, by their numbers."""
+        return [text if isinstance(text := _decoded(name), str) else "" for name in self.launches]
 
     def _add_steps(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         for event, start, duration in zip(bucket, starts, durations, strict=True):
@@ -348,6 +364,13 @@ def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> 
     if most < HALVES_BELOW and type(times[0]) is not Decimal:
         return array("q", [floor(time * 1e3 + 0.5) for time in times])
     return array("q", [round(time * 1000) for time in times])
+
+
+def _decoded(spelled: bytes) -> object:
+    try:
+        return json.loads(spelled)
+    except ValueError:
+        return None
 
 
 def _identifiers(values: Sequence[Number]) -> array[int]:

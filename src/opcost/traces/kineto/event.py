@@ -76,6 +76,8 @@ class CallArgs(msgspec.Struct, gc=False):
     """What a call of the device's runtime is tied to."""
 
     correlation: Number = ABSENT
+    kernel: Raw = NOTHING
+    """What a launch is for, as ROCm tells."""
 
 
 class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
@@ -111,6 +113,7 @@ class Args(OperatorArgs, gc=False, rename=_NAMES):
     device: Number = None
     stream: Number = None
     correlation: Number = ABSENT
+    kernel: Raw = NOTHING
     bytes: Number = None
     address: Number = ABSENT
     changed: Number = None

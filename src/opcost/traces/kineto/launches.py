@@ -6,7 +6,8 @@ A kernel belongs to the innermost operator that was running on the thread of its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from opcost.traces.kineto.categories import ANNOTATION
@@ -18,6 +19,8 @@ GRAPH = -2
 """Owner of a kernel that a captured graph launched."""
 OUTSIDE = -3
 """Owner of a kernel whose launch is not in the trace."""
+_COPIES = re.compile(r"Mem(?:cpy|set)\w*Async")
+_LAUNCHES = re.compile(r"Launch\w*Kernel")
 
 
 @dataclass(slots=True)
@@ -28,6 +31,20 @@ class Launches:
     """The row that launched something: of calls inside each other the outer one's, or NONE, or GRAPH."""
     began: dict[int, int] = field(default_factory=dict)
     """When the call began; of calls inside each other, the outer one."""
+    captured: list[list[tuple[int, int, bool]]] = field(default_factory=list)
+    """Of each captured graph what was launched: the row, the number of the kernel if it is told, and whether it copies."""
+
+    def capture(self, leaves: Lane, around: list[int], first: int, sorts: Sorts, ran: Container[int]) -> None:
+        """Find the launches of a thread that ran nothing, and so went into a graph, each in the row of `around`."""
+        into: list[tuple[int, int, bool]] | None = None
+        columns = zip(leaves.signature, leaves.link, leaves.external, around, strict=True)
+        for signature, correlation, kernel, row in columns:
+            if signature in sorts.begins:
+                self.captured.append(into := [])
+            elif signature in sorts.ends:
+                into = None
+            elif into is not None and correlation not in ran and (kernel >= 0 or signature in sorts.launches):
+                into.append((row if row == NONE else first + row, kernel, signature in sorts.copies))
 
     def sweep(self, leaves: Lane, around: list[int], calls: Lane, parents: list[int], first: int, sorts: Sorts) -> None:
         """Tie the runtime calls of a thread, each in the row of `around`, to the innermost operator that holds it."""
@@ -48,12 +65,17 @@ class Launches:
 class Sorts:
     """What the signatures of a trace are to a launch."""
 
-    __slots__ = ("graphs", "is_owner", "own_graphs")
+    __slots__ = ("begins", "copies", "ends", "graphs", "is_owner", "launches", "own_graphs")
 
     def __init__(self, signatures: list[Signature], owners: Sequence[int]) -> None:
         self.graphs = {number for number, signature in enumerate(signatures) if "GraphLaunch" in signature.name}
         self.own_graphs = ANNOTATION in owners
         """A graph replays what many operators launched once; what an author marked owns it whole."""
+        names = [(number, signature.name) for number, signature in enumerate(signatures)]
+        self.begins = {number for number, name in names if "BeginCapture" in name}
+        self.ends = {number for number, name in names if "EndCapture" in name}
+        self.copies = {number for number, name in names if _COPIES.search(name)}
+        self.launches = self.copies | {number for number, name in names if _LAUNCHES.search(name)}
         self.is_owner = [signature.sort in owners for signature in signatures]
 
 

@@ -56,6 +56,8 @@ class Linked:
     """Of each piece of device work, the row that launched it, or NONE, GRAPH or OUTSIDE."""
     launched: dict[int, int] = field(default_factory=dict)
     """By correlation, when the call that launched something began."""
+    captured: list[list[tuple[int, int, bool]]] = field(default_factory=list)
+    """Of each graph that was captured its launches, as `Launches` has them."""
     device: array[int] = field(default_factory=LONGS)
     """Of each row, the time of the device work that it launched; and with the operators inside."""
     device_total: array[int] = field(default_factory=LONGS)
@@ -88,11 +90,13 @@ def link(columns: Columns) -> Linked:
         linked=linked,
         tree=ModuleTree(linked.modules),
         training=training_of(columns.signatures, calls),
-        launches=Launches(began=linked.launched),
+        launches=Launches(began=linked.launched, captured=linked.captured),
         sorts=Sorts(columns.signatures, columns.owners),
         names=_name_numbers(columns.signatures),
         module_names=[signature.name[len(MODULE_PREFIX) :] for signature in columns.signatures],
     )
+    if sweep.sorts.begins:
+        sweep.ran = frozenset(columns.device.correlation)
     for thread, lanes in threads.items():
         linked.threads.append((thread, len(linked)))
         sweep.thread(lanes)
@@ -115,6 +119,8 @@ class _Sweep:
     names: list[int]
     """Of each signature, the number of its name."""
     module_names: list[str]
+    ran: frozenset[int] = frozenset()
+    """The correlations of device work, if graphs were captured."""
     repeated: list[int] = field(default_factory=list)
     """Rows inside one of the same name."""
 
@@ -130,6 +136,10 @@ class _Sweep:
         self.repeated += [first + row for row in nested.repeated]
         around = open_at(iter(leaves.start), calls, nested.ends, nested.parents)
         self.launches.sweep(leaves, around, calls, nested.parents, first, self.sorts)
+        if self.sorts.begins:
+            self.launches.capture(
+                leaves, _operators(around, calls, nested.parents, self.sorts), first, self.sorts, self.ran
+            )
         _take_off(leaves, around, nested)
         self._reach(calls.start, nested.ends)
         self._reach(leaves.start, [start + spent for start, spent in zip(leaves.start, leaves.duration, strict=True)])
@@ -200,6 +210,16 @@ def _nest(calls: Lane, names: list[int]) -> _Nested:
         top, parent, around = end, row, name
         row += 1  # noqa: SIM113 - `enumerate` would make a pair for every row
     return _Nested(parents, ends, self_time, repeated)
+
+
+def _operators(around: list[int], calls: Lane, parents: list[int], sorts: Sorts) -> list[int]:
+    """Of each runtime call the innermost operator that holds it, given the innermost call."""
+    found = []
+    for row in around:
+        while row != NONE and not sorts.is_owner[calls.signature[row]]:
+            row = parents[row]  # noqa: PLW2901 - up to the next operator
+        found.append(row)
+    return found
 
 
 def _take_off(leaves: Lane, around: list[int], nested: _Nested) -> None:

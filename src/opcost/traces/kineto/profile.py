@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +10,17 @@ from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
 from opcost.traces.kineto.lanes import timeline_of
+from opcost.traces.kineto.launches import GRAPH
 from opcost.traces.kineto.load import wall_of
 from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.messages import collectives_of, exchanges
+from opcost.traces.kineto.replays import Capture, captures_of, replayed
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.table import table_of
 
-MANY = 200_000
-"""Of a large file, or above so many executions and kernels, a row of a profile stands for all executions that are alike: one
-for each would take long and much memory."""
+MANY = 20_000
+"""Above so many executions and kernels a row of a profile stands for all executions that are alike, unless each is asked for: to
+make rows of them and to ask those takes ten times as long as to read them. Of a large file it always does."""
 
 
 def profile_of(
@@ -29,18 +31,27 @@ def profile_of(
     *,
     large: bool = False,
     timeline: bool = False,
+    executions: bool = False,
+    captures: Sequence[Capture] = (),
 ) -> Profile:
-    """The profile; `notes` come before those about who owns kernels. Where rows are not told apart, a timeline may be."""
+    """The profile; `notes` come before those about who owns kernels. Where executions are not told apart, a timeline may be.
+
+    Of replayed graphs, operators are found in these captures and in those of the trace itself, where executions are told apart.
+    """
     linked = translated.linked
-    if large or len(linked) + len(linked.owner) > MANY:
+    apart = executions or bool(captures) or (bool(linked.captured) and GRAPH in linked.owner)
+    if large or (not apart and len(linked) + len(linked.owner) > MANY):
         found = table_of(translated, meta, rank, notes).profile()
         return replace(found, extra={**found.extra, "timeline": timeline_of(translated)}) if timeline else found
+    rows = translated.rows()
+    replays = replayed(translated, (*captures_of(translated), *captures))
+    rows += tuple(row._replace(id=number) for number, row in enumerate(replays.rows, len(rows)))
     return Profile(
         meta=meta,
-        rows=translated.rows(),
-        unattributed=translated.unattributed(),
+        rows=rows,
+        unattributed=replays.unattributed,
         wall_ns=wall_of(linked),
-        notes=notes + translated.notes(),
+        notes=notes + translated.notes(replays.found) + replays.notes,
         extra=extra_of_work(translated),
     )
 

@@ -11,15 +11,18 @@ from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import named_by_driver
 from opcost.core.harmless import printable
 from opcost.core.profile import Profile, ProfileRow
+from opcost.core.sheet import Sheet
 from opcost.version import __version__
 from opcost.views.answer_listing import list_answer
 from opcost.views.answer_page import held_time, launches_text, verdict_lines
+from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.html.advice import gains_title, gains_told
 from opcost.views.html.columns import Told, numbers_of, shapes_of, table_of, words_of
 from opcost.views.html.profile_tree import profile_tree
 from opcost.views.html.reports import devices_of
 from opcost.views.html.timelines import timeline_of
 from opcost.views.listing import Columns
+from opcost.views.sheet_page import sheet_page
 from opcost.wording import some
 
 _FACTS = (
@@ -45,6 +48,7 @@ class Lines:
 
     answers: Sequence[Answer]
     columns: Columns = None
+    sheets: Sequence[Sheet] = ()
 
 
 def profile_data(lines: Lines, profile: Profile | None) -> Told:
@@ -72,7 +76,7 @@ def profile_data(lines: Lines, profile: Profile | None) -> Told:
         ],
         "uses": _uses(answer),
         "gains": {"title": gains_title(answer), "found": gains_told(answer)},
-        "tables": [_table(each, lines.columns) for each in lines.answers],
+        "tables": [*(_table(each, lines.columns) for each in lines.answers), *_sheets(lines.sheets)],
         **({} if profile is None else _whole(profile, answer)),
     }
 
@@ -175,6 +179,14 @@ def _table(answer: Answer, columns: Columns) -> Told:
     return told
 
 
+def _sheets(sheets: Sequence[Sheet]) -> list[Told]:
+    return [
+        table_of(f"{sheet.name}: {title}", listing)
+        for sheet in sheets
+        for title, listing in sheet_page(sheet, ComparisonOptions()).further
+    ]
+
+
 # -- the whole profile -------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +196,7 @@ def _whole(profile: Profile, answer: Answer) -> Told:
         {"name": "device", "title": "device time", "unit": "time", "usual": answer.side == "device"},
         {"name": "host", "title": "host time", "unit": "time", "usual": answer.side == "host"},
         {"name": "calls", "title": "calls", "unit": "number"},
+        {"name": "macs", "title": "MACs", "unit": "count"},
         {"name": "flops", "title": "FLOPs", "unit": "count"},
         {"name": "bytes", "title": "bytes moved", "unit": "bytes"},
     ]

@@ -253,8 +253,9 @@ this.draw(true);
 }
 measure() {
 this.measured = true;
-const step = Math.max(1, Math.floor(this.rows.length / SAMPLE));
-const sample = this.rows.filter((_, place) => place % step === 0);
+const some = (rows) => rows.filter((_, place) => place % Math.max(1, Math.floor(rows.length / SAMPLE)) === 0);
+const seen = some(this.rows);
+const all = this.owner.all ? some(this.owner.all) : seen;
 const pen = document.createElement("canvas").getContext("2d");
 const { fontFamily, fontSize } = getComputedStyle(document.body);
 const wide = (text, weight) => {
@@ -265,7 +266,7 @@ const widths = this.columns.map((column, index) => {
 const { least, most } = ROOM[column.unit] ?? ROOM.number;
 const indent = (row) => (index === 0 && this.owner.level ? INDENT * (this.owner.level(row) + 1) : 0);
 const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.roleOf?.(row) === "total" ? 600 : 400);
-const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
+const room = 18 + (index ? all : seen).reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
 return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
 });
 this.widths = widths;
@@ -445,7 +446,7 @@ return { LINE, cellText, sortValue, isTextual, sortRows, Grid };
 const $state = (() => {
 const USUAL = {
 view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs",
-theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "",
+theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "", oq: "", only: "", tables: "",
 };
 const state = { ...USUAL };
 const listeners = [];
@@ -481,7 +482,23 @@ function followAddress() {
 Object.assign(state, readAddress());
 addEventListener("hashchange", () => setState(readAddress()));
 }
-return { state, setState, whenChanged, readAddress, followAddress };
+function tableState(place) {
+const found = state.tables.split("|").map((entry) => entry.split("~")).find(([name]) => name === String(place));
+return { sort: found?.[1] ?? "", find: decoded(found?.[2] ?? "") };
+}
+function decoded(text) {
+try {
+return decodeURIComponent(text);
+} catch {
+return "";
+}
+}
+function setTableState(place, { sort, find }) {
+const others = state.tables.split("|").filter((entry) => entry && entry.split("~")[0] !== String(place));
+const own = sort || find ? [`${place}~${sort}~${encodeURIComponent(find).replaceAll("~", "%7E")}`] : [];
+setState({ tables: [...others, ...own].join("|") });
+}
+return { state, setState, whenChanged, readAddress, followAddress, tableState, setTableState };
 })();
 const $compared = (() => {
 const { data } = $data;
@@ -673,6 +690,7 @@ const layer = new Int32Array(count);
 const incoming = Array.from({ length: count }, () => []);
 edges.forEach(([from, to]) => incoming[to].push(from));
 for (let node = 0; node < count; node += 1) for (const from of incoming[node]) layer[node] = Math.max(layer[node], layer[from] + 1);
+drawDown(layer, incoming, edges);
 const widths = nodes.map((node) => node.width);
 const layers = [...layer];
 const chains = [];
@@ -711,12 +729,26 @@ row.forEach((node, place) => { order[node] = place; });
 }
 }
 const x = placed(rows, widths, above, below, gapX);
-const y = layers.map((at) => at * (height + gapY));
+const titles = new Float64Array(rows.length);
+nodes.forEach((node, place) => { titles[layer[place]] = Math.max(titles[layer[place]], node.titles ?? 0); });
+const tops = [0];
+for (let at = 1; at < rows.length; at += 1) tops.push(tops[at - 1] + height + gapY + titles[at]);
+const y = layers.map((at) => tops[at]);
 return {
 x: Array.from({ length: count }, (_, node) => x[node]), y: y.slice(0, count), height,
 bends: chains.map((chain) => chain.map((node) => [x[node], y[node]])), width: Math.max(...x.map((at, node) => at + widths[node] / 2), 0),
-depth: (rows.length || 1) * (height + gapY),
+depth: tops.at(-1) + height + gapY,
 };
+}
+function drawDown(layer, incoming, edges) {
+const outgoing = incoming.map(() => []);
+edges.forEach(([from, to]) => outgoing[from].push(to));
+const prepares = incoming.map(() => false);
+incoming.forEach((before, node) => { prepares[node] = before.every((from) => prepares[from] && outgoing[from].length === 1); });
+for (let node = layer.length - 1; node >= 0; node -= 1) {
+if (!outgoing[node].length || !(prepares[node] || outgoing[node].length > incoming[node].length)) continue;
+layer[node] = outgoing[node].reduce((least, to) => Math.min(least, layer[to]), Infinity) - 1;
+}
 }
 function mean(nodes, values) {
 let sum = 0;
@@ -856,6 +888,7 @@ full: (node) => (node ? tree.path[node] : tree.name(0)),
 ...tree.details.filter((column) => column.shown),
 ];
 const grid = new Grid(`${tree.noun} tree`, columns, {
+all: Array.from({ length: tree.count }, (_, node) => node),
 level: (node) => (state.q ? 0 : tree.depth[node]),
 opened: (node) => (state.q || !tree.children[node].length ? null : opened.has(node)),
 toggle: (node) => {
@@ -1126,6 +1159,7 @@ const { choose, chosenNode, chosenOperator, chooseOperator } = $selection;
 const { setState, state, whenChanged } = $state;
 const LETTER = 6.4;
 const MOST_KEPT = 400;
+const TITLE = 13;
 function graphPanel() {
 const opened = new Set();
 const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": "Graph of modules and operators; arrows walk along the edges, Enter opens and closes a module" });
@@ -1191,11 +1225,23 @@ found.get(edge).shapes.add(shape);
 const edges = [...found.values()];
 const ahead = edges.filter((edge) => edge.from < edge.to);
 const back = edges.filter((edge) => edge.from > edge.to);
+roomForTitles(nodes);
 const layout = layered(nodes, ahead.map((edge) => [edge.from, edge.to]));
 nodes.forEach((node, place) => Object.assign(node, { x: layout.x[place], y: layout.y[place] }));
 ahead.forEach((edge, place) => { edge.bends = layout.bends[place]; });
 scene = { nodes, edges: ahead, back, layout, groups: groupsOf(nodes), byLayer: [...nodes.keys()].sort((a, b) => nodes[a].y - nodes[b].y || nodes[a].x - nodes[b].x) };
 told.textContent = `${nodes.length.toLocaleString("en-US")} boxes for ${ops.count.toLocaleString("en-US")} operators`;
+}
+function roomForTitles(nodes) {
+const begun = new Set([0]);
+for (const node of nodes) {
+let count = 0;
+for (let at = node.opens ? tree.parent[node.module] : node.module; at > 0 && !begun.has(at); at = tree.parent[at]) {
+begun.add(at);
+count += 1;
+}
+node.titles = Math.max(0, count - 1) * TITLE;
+}
 }
 function moduleNode(node) {
 const title = node ? tree.path[node].slice(prefixOf(node).length) : tree.name(0);
@@ -1222,11 +1268,16 @@ room.bottom = Math.max(room.bottom, node.y + 40);
 frames.set(at, room);
 }
 }
-const deepest = Math.max(0, ...[...frames.keys()].map((at) => tree.depth[at]));
-return [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]).map((room) => {
-const outer = deepest - tree.depth[room.module];
+const ordered = [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]);
+const outside = new Map();
+for (const { module } of [...ordered].reverse()) {
+const around = tree.parent[module];
+outside.set(around, Math.max(outside.get(around) ?? 0, (outside.get(module) ?? 0) + 1));
+}
+return ordered.map((room) => {
+const outer = outside.get(room.module) ?? 0;
 const pad = 7 + 4 * outer;
-const title = 13 * (outer + 1) + 3;
+const title = TITLE * (outer + 1) + 3;
 return { module: room.module, x: room.left - pad, y: room.top - title, w: room.right - room.left + 2 * pad, h: room.bottom - room.top + title + pad };
 });
 }
@@ -1577,7 +1628,7 @@ const $memory = (() => {
 const { label, line, niceTicks, placeIn } = $axes;
 const { byteUnits, formatBytes, formatShare } = $format;
 const { data, isWithin, ops, tree } = $data;
-const { draw, hideTip, make, showTip } = $dom;
+const { announce, draw, hideTip, make, showTip } = $dom;
 const { key } = $map;
 const { choose, chosenNode, chosenOperator, chooseOperator } = $selection;
 const { state, whenChanged } = $state;
@@ -1589,7 +1640,7 @@ const LAYERS = [
 const COLOUR = new Map(LAYERS);
 function memoryPanel() {
 const { memory } = data;
-const picture = draw("svg", { class: "plot", role: "img", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}` });
+const picture = draw("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}; arrows walk along the operators, P goes to the peak` });
 const frame = make("div", { class: "picture" }, picture);
 const legend = make("div", { class: "legend" });
 const parts = make("div", { class: "peak" });
@@ -1655,6 +1706,16 @@ const where = ops && step < ops.count ? [`${ops.of.raw(step)}`, tree.path[ops.mo
 return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}`, ...where]);
 });
 picture.addEventListener("pointerleave", hideTip);
+picture.addEventListener("keydown", (event) => {
+if (!ops || event.ctrlKey || event.metaKey || event.altKey) return;
+const at = chosenOperator() >= 0 ? chosenOperator() : -1;
+const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: count - 1, p: memory.at, P: memory.at };
+if (!(event.key in moves)) return;
+const step = Math.max(0, Math.min(Math.min(count, ops.count) - 1, moves[event.key]));
+chooseOperator(step);
+announce(`operator ${step + 1}, ${ops.of.raw(step)}: ${formatBytes(memory.curve[step])} held`);
+event.preventDefault();
+});
 whenChanged((names) => ["sel", "bytes", "view", "theme"].some((name) => names.has(name)) && show());
 new ResizeObserver(show).observe(frame);
 addEventListener("beforeprint", show);
@@ -1732,8 +1793,8 @@ setState({ tsort: `${rising ? "+" : "-"}${name}` });
 const shown = { key: "" };
 function show() {
 if (!grid.element.offsetParent) return;
-const node = only.checked ? chosenNode() : -1;
-const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+const node = state.only ? chosenNode() : -1;
+const words = state.oq.toLowerCase().split(/\s+/).filter(Boolean);
 const key = `${node} ${words.join(" ")} ${state.tsort}`;
 if (key !== shown.key) {
 shown.key = key;
@@ -1751,14 +1812,18 @@ shown.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
 told.textContent = `${shown.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
 grid.show(shown.rows);
 }
-only.addEventListener("change", show);
+only.checked = Boolean(state.only);
+filter.value = state.oq;
+only.addEventListener("change", () => setState({ only: only.checked ? "yes" : "" }));
 let waiting = 0;
 filter.addEventListener("input", () => {
 clearTimeout(waiting);
-waiting = setTimeout(show, 120);
+waiting = setTimeout(() => setState({ oq: filter.value }), 120);
 });
 whenChanged((names) => {
-if (!["sel", "tsort", "bytes", "view"].some((name) => names.has(name))) return;
+if (!["sel", "tsort", "bytes", "view", "oq", "only"].some((name) => names.has(name))) return;
+only.checked = Boolean(state.only);
+if (names.has("oq") && filter.value !== state.oq) filter.value = state.oq;
 show();
 if (names.has("sel") && chosenOperator() >= 0) grid.reveal(chosenOperator());
 });
@@ -1771,7 +1836,7 @@ return { operatorsPanel };
 const $roofline = (() => {
 const { label, line, placeIn, roundTicks } = $axes;
 const { coloursOf, data, GREY, isWithin, ops, tree } = $data;
-const { chooser, draw, hideTip, make, showTip } = $dom;
+const { announce, chooser, draw, hideTip, make, showTip } = $dom;
 const { formatCount, formatShare, formatTime } = $format;
 const { key } = $map;
 const { chosenNode, chosenOperator, chooseOperator } = $selection;
@@ -1808,7 +1873,7 @@ const own = commonest();
 const dtype = () => (state.dtype in device().flops ? state.dtype : own in device().flops ? own : Object.keys(device().flops)[0]);
 const deviceList = chooser("Device", data.devices.map((one) => [one.name, one.name]), device().name, (dev) => setState({ dev }));
 const types = make("span");
-const picture = draw("svg", { class: "plot", role: "img" });
+const picture = draw("svg", { class: "plot", role: "img", tabindex: "0" });
 const frame = make("div", { class: "picture" }, picture);
 const legend = make("div", { class: "legend" });
 const said = make("p", { class: "faint" });
@@ -1853,7 +1918,7 @@ cx: spot.x, cy: spot.y, r: spot.r, fill: colours.get(spot.point.kind) ?? GREY, c
 }));
 const bound = placed.filter((spot) => spot.point.flops / spot.point.bytes < ridge).reduce((sum, spot) => sum + spot.share, 0);
 picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory`);
+picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory; arrows walk through the points, those with the most time first`);
 picture.replaceChildren(...shapes);
 types.replaceChildren(chooser("Element type", Object.keys(device().flops).map((name) => [name, name]), dtype(), (name) => setState({ dtype: name })));
 deviceList.value = device().name;
@@ -1887,6 +1952,16 @@ return showTip(event, [
 ].filter(Boolean));
 });
 picture.addEventListener("pointerleave", hideTip);
+picture.addEventListener("keydown", (event) => {
+const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+if (!step || !placed.length) return;
+const ranked = [...placed].sort((a, b) => b.share - a.share);
+const at = ranked.findIndex((spot) => spot.point.rows.includes(chosenOperator()));
+const spot = ranked[Math.max(0, Math.min(ranked.length - 1, at < 0 ? 0 : at + step))];
+chooseOperator(spot.point.rows[0]);
+announce(`${spot.point.kind}: ${formatShare(spot.share)} of the time, ${formatCount(spot.speed)}FLOP/s`);
+event.preventDefault();
+});
 whenChanged((names) => ["sel", "dev", "dtype", "view"].some((name) => names.has(name)) && show());
 new ResizeObserver(show).observe(frame);
 addEventListener("beforeprint", show);
@@ -2037,8 +2112,8 @@ const { reader } = $data;
 const { make } = $dom;
 const { formatTime } = $format;
 const { Grid, isTextual, LINE, sortRows } = $grid;
-const { whenChanged } = $state;
-function tablePanel(told) {
+const { setTableState, tableState, whenChanged } = $state;
+function tablePanel(told, place) {
 const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));
 for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
 const all = Array.from({ length: told.count }, (_, row) => row);
@@ -2046,7 +2121,7 @@ const roles = new Map(told.roles);
 const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find in ${told.title}` });
 const output = make("output");
 const texts = columns.filter(isTextual);
-const sorted = { name: "", rising: false };
+const sorting = () => tableState(place).sort;
 const behind = make("ul", { class: "behind" });
 let chosen = -1;
 const grid = new Grid(told.title, columns, {
@@ -2054,9 +2129,8 @@ const grid = new Grid(told.title, columns, {
 roleOf: (row) => roles.get(row) ?? "",
 sort: (name) => {
 const column = columns.find((one) => one.name === name);
-sorted.rising = sorted.name === name ? !sorted.rising : isTextual(column);
-sorted.name = name;
-show();
+const rising = sorting().slice(1) === name ? sorting()[0] !== "+" : isTextual(column);
+setTableState(place, { sort: `${rising ? "+" : "-"}${name}`, find: filter.value });
 },
 });
 function choose(row) {
@@ -2066,12 +2140,13 @@ behind.replaceChildren(...told.kernels[row].map(([count, name, time]) => make("l
 function show() {
 const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
 const fits = (row) => words.every((word) => texts.some((column) => String(column.of(row) ?? "").toLowerCase().includes(word)));
-const column = columns.find((one) => one.name === sorted.name);
-grid.markSort(sorted.name, sorted.rising);
+const column = columns.find((one) => one.name === sorting().slice(1));
+const rising = sorting()[0] === "+";
+grid.markSort(column?.name, rising);
 const rows = [];
 let run = [];
 const close = () => {
-rows.push(...(column ? sortRows(run, column, sorted.rising) : run));
+rows.push(...(column ? sortRows(run, column, rising) : run));
 run = [];
 };
 for (const row of all) {
@@ -2084,15 +2159,29 @@ close();
 output.textContent = `${rows.filter((row) => !roles.has(row)).length} of ${told.count - roles.size} lines`;
 grid.show(rows);
 }
-filter.addEventListener("input", show);
-whenChanged((names) => names.has("bytes") && grid.draw(true));
+filter.value = tableState(place).find;
+filter.addEventListener("input", () => setTableState(place, { sort: sorting(), find: filter.value }));
+whenChanged((names) => {
+if (names.has("tables")) {
+if (filter.value !== tableState(place).find) filter.value = tableState(place).find;
+show();
+}
+if (names.has("bytes")) grid.draw(true);
+});
 grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
 show();
 return make("section", { class: "panel table", "aria-label": told.title },
-make("h2", { text: told.title }), make("div", { class: "tools" }, told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
+make("div", { class: "tools" }, make("h2", { text: told.title }), told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
 ...told.remarks.map((remark) => make("p", { class: "faint", text: remark })));
 }
-return { tablePanel };
+const FEW = 7;
+function tablePanels(tables) {
+const panels = tables.map((table, place) => tablePanel(table, place));
+const isNarrow = (place) => tables[place].columns.length <= FEW;
+if (panels.length < 2) return panels;
+return [...panels.filter((_, place) => !isNarrow(place)), make("div", { class: "narrow" }, ...panels.filter((_, place) => isNarrow(place)))];
+}
+return { tablePanels };
 })();
 const $timeline = (() => {
 const { niceTicks } = $axes;
@@ -2375,7 +2464,7 @@ const { rooflinePanel } = $roofline;
 const { followSource } = $served;
 const { followAddress, setState, state, whenChanged } = $state;
 const { sweepPanel } = $sweep;
-const { tablePanel } = $tables;
+const { tablePanels } = $tables;
 const { timelinePanel } = $timeline;
 const { usesPanel } = $uses;
 const VIEWS = [
@@ -2443,7 +2532,7 @@ if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...data.tables.map(tablePanel));
+main.append(...tablePanels(data.tables));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

@@ -13,7 +13,7 @@ NO_OPERATOR = "(no operator)"
 def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
     """The tree with what one of so many runs took, and the node of each row."""
     named = len({row.name for row in profile.rows}) <= MOST_NAMES
-    tree = PathTree(("device", "host", "calls", "flops", "bytes"))
+    tree = PathTree(("device", "host", "calls", "macs", "flops", "bytes"))
     leaves = [_leaf(tree, row, named=named) for row in profile.rows]
     lost = tree.child(0, NO_OPERATOR) if profile.unattributed else 0
     for row, leaf in zip(profile.rows, leaves, strict=True):
@@ -21,6 +21,7 @@ def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
         own["calls"][leaf] += row.count / runs
         own["host"][leaf] += (row.host_self_ns or 0) / runs
         if row.cost is not None:
+            own["macs"][leaf] += row.cost.macs * row.count / runs
             own["flops"][leaf] += row.cost.flops * row.count / runs
             own["bytes"][leaf] += (row.cost.bytes_read + row.cost.bytes_written) * row.count / runs
         own["device"][leaf] += ((row.device_ns or 0) - sum(kernel.duration_ns for kernel in row.kernels)) / runs

@@ -44,11 +44,23 @@ def spectrograms(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:
         yield maker.floats(_FRAMES, bins * frames)
     if named is None:
         yield maker.floats(_FRAMES, _FINE)
-    first = next((layer for layer in config.model.modules() if isinstance(layer, (nn.Linear, nn.Conv1d))), None)
+    first = _first_layer(config)
     if isinstance(first, nn.Linear):  # several frames side by side, as its first layer takes them
         yield maker.floats(_FRAMES, first.in_features)
     elif first is not None:
         yield maker.floats(first.in_channels, _FRAMES)
+
+
+def convolved(config: Configuration, maker: Maker) -> torch.Tensor | None:
+    """What a model begins to convolve over time: samples where there is one channel, else what another model made of them."""
+    first = _first_layer(config)
+    if not isinstance(first, nn.Conv1d):
+        return None
+    return maker.floats(first.in_channels, SECONDS * _RATE if first.in_channels == 1 else maker.tokens(None))
+
+
+def _first_layer(config: Configuration) -> nn.Linear | nn.Conv1d | None:
+    return next((layer for layer in config.model.modules() if isinstance(layer, (nn.Linear, nn.Conv1d))), None)
 
 
 def waves(config: Configuration, maker: Maker) -> Iterator[torch.Tensor]:

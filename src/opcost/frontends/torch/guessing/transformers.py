@@ -61,7 +61,7 @@ class _Inputs:
         for kind, bringing in _ARGUMENTS.items():
             if kind in self.kinds and not any(name in wanted for name in bringing):
                 wanted.update(dict.fromkeys([name for name in bringing if name in self.names][:1]))
-        if "image" in self.kinds and "pixel_values" in self.names:
+        if "image" in self.kinds and any(name in wanted for name in _ARGUMENTS["image"]):
             wanted.pop("pixel_values_videos", None)
         if "pixel_values" in wanted and "inputs" not in self.needed:
             wanted.pop("inputs", None)
@@ -252,6 +252,8 @@ class _Inputs:
         """What another model has made of its input."""
         if self.vision.grid_name() is not None:
             return self.vision.images()
+        if "hidden_states" in self.needed and (sound := sounds.convolved(self.config, self.maker)) is not None:
+            return sound
         width = self.config.number([self.config.own], "hidden_size", "d_model", "n_embd")
         return None if width is None else self.maker.floats(self.maker.tokens(self.config.positions()), width)
 

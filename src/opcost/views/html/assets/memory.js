@@ -3,7 +3,7 @@
 import { label, line, niceTicks, placeIn } from "./axes.js";
 import { byteUnits, formatBytes, formatShare } from "./format.js";
 import { data, isWithin, ops, tree } from "./data.js";
-import { draw, hideTip, make, showTip } from "./dom.js";
+import { announce, draw, hideTip, make, showTip } from "./dom.js";
 import { key } from "./map.js";
 import { choose, chosenNode, chosenOperator, chooseOperator } from "./selection.js";
 import { state, whenChanged } from "./state.js";
@@ -17,7 +17,7 @@ const COLOUR = new Map(LAYERS);
 
 export function memoryPanel() {
   const { memory } = data;
-  const picture = draw("svg", { class: "plot", role: "img", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}` });
+  const picture = draw("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": `Memory over ${memory.curve.length} operators, peak ${formatBytes(memory.peak)}; arrows walk along the operators, P goes to the peak` });
   const frame = make("div", { class: "picture" }, picture);
   const legend = make("div", { class: "legend" });
   const parts = make("div", { class: "peak" });
@@ -87,6 +87,16 @@ export function memoryPanel() {
     return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}`, ...where]);
   });
   picture.addEventListener("pointerleave", hideTip);
+  picture.addEventListener("keydown", (event) => {
+    if (!ops || event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = chosenOperator() >= 0 ? chosenOperator() : -1;
+    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: count - 1, p: memory.at, P: memory.at };
+    if (!(event.key in moves)) return;
+    const step = Math.max(0, Math.min(Math.min(count, ops.count) - 1, moves[event.key]));
+    chooseOperator(step);
+    announce(`operator ${step + 1}, ${ops.of.raw(step)}: ${formatBytes(memory.curve[step])} held`);
+    event.preventDefault();
+  });
   whenChanged((names) => ["sel", "bytes", "view", "theme"].some((name) => names.has(name)) && show());
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);

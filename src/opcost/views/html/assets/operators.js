@@ -28,8 +28,8 @@ export function operatorsPanel() {
 
   function show() {
     if (!grid.element.offsetParent) return;
-    const node = only.checked ? chosenNode() : -1;
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const node = state.only ? chosenNode() : -1;
+    const words = state.oq.toLowerCase().split(/\s+/).filter(Boolean);
     const key = `${node} ${words.join(" ")} ${state.tsort}`;
     if (key !== shown.key) {
       shown.key = key;
@@ -48,14 +48,18 @@ export function operatorsPanel() {
     grid.show(shown.rows);
   }
 
-  only.addEventListener("change", show);
+  only.checked = Boolean(state.only);
+  filter.value = state.oq;
+  only.addEventListener("change", () => setState({ only: only.checked ? "yes" : "" }));
   let waiting = 0;
   filter.addEventListener("input", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(show, 120);
+    waiting = setTimeout(() => setState({ oq: filter.value }), 120);
   });
   whenChanged((names) => {
-    if (!["sel", "tsort", "bytes", "view"].some((name) => names.has(name))) return;
+    if (!["sel", "tsort", "bytes", "view", "oq", "only"].some((name) => names.has(name))) return;
+    only.checked = Boolean(state.only);
+    if (names.has("oq") && filter.value !== state.oq) filter.value = state.oq;
     show();
     if (names.has("sel") && chosenOperator() >= 0) grid.reveal(chosenOperator());
   });

@@ -2,7 +2,7 @@
 
 import { label, line, placeIn, roundTicks } from "./axes.js";
 import { coloursOf, data, GREY, isWithin, ops, tree } from "./data.js";
-import { chooser, draw, hideTip, make, showTip } from "./dom.js";
+import { announce, chooser, draw, hideTip, make, showTip } from "./dom.js";
 import { formatCount, formatShare, formatTime } from "./format.js";
 import { key } from "./map.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
@@ -43,7 +43,7 @@ export function rooflinePanel() {
   const dtype = () => (state.dtype in device().flops ? state.dtype : own in device().flops ? own : Object.keys(device().flops)[0]);
   const deviceList = chooser("Device", data.devices.map((one) => [one.name, one.name]), device().name, (dev) => setState({ dev }));
   const types = make("span");
-  const picture = draw("svg", { class: "plot", role: "img" });
+  const picture = draw("svg", { class: "plot", role: "img", tabindex: "0" });
   const frame = make("div", { class: "picture" }, picture);
   const legend = make("div", { class: "legend" });
   const said = make("p", { class: "faint" });
@@ -89,7 +89,7 @@ export function rooflinePanel() {
     }));
     const bound = placed.filter((spot) => spot.point.flops / spot.point.bytes < ridge).reduce((sum, spot) => sum + spot.share, 0);
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory`);
+    picture.setAttribute("aria-label", `Roofline of ${device().name}: ${formatShare(bound)} of the time is bound by memory; arrows walk through the points, those with the most time first`);
     picture.replaceChildren(...shapes);
     types.replaceChildren(chooser("Element type", Object.keys(device().flops).map((name) => [name, name]), dtype(), (name) => setState({ dtype: name })));
     deviceList.value = device().name;
@@ -124,6 +124,16 @@ export function rooflinePanel() {
     ].filter(Boolean));
   });
   picture.addEventListener("pointerleave", hideTip);
+  picture.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step || !placed.length) return;
+    const ranked = [...placed].sort((a, b) => b.share - a.share);
+    const at = ranked.findIndex((spot) => spot.point.rows.includes(chosenOperator()));
+    const spot = ranked[Math.max(0, Math.min(ranked.length - 1, at < 0 ? 0 : at + step))];
+    chooseOperator(spot.point.rows[0]);
+    announce(`${spot.point.kind}: ${formatShare(spot.share)} of the time, ${formatCount(spot.speed)}FLOP/s`);
+    event.preventDefault();
+  });
   whenChanged((names) => ["sel", "dev", "dtype", "view"].some((name) => names.has(name)) && show());
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);

@@ -2,7 +2,7 @@
 
 const USUAL = {
   view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs",
-  theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "",
+  theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "", oq: "", only: "", tables: "",
 };
 
 export const state = { ...USUAL };
@@ -44,4 +44,25 @@ function writeAddress() {
 export function followAddress() {
   Object.assign(state, readAddress());
   addEventListener("hashchange", () => setState(readAddress()));
+}
+
+// How the tables below the views are sorted, by what they are filtered: entries by the table's place, as one text.
+export function tableState(place) {
+  const found = state.tables.split("|").map((entry) => entry.split("~")).find(([name]) => name === String(place));
+  return { sort: found?.[1] ?? "", find: decoded(found?.[2] ?? "") };
+}
+
+// A link may have been cut or written by hand.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
+export function setTableState(place, { sort, find }) {
+  const others = state.tables.split("|").filter((entry) => entry && entry.split("~")[0] !== String(place));
+  const own = sort || find ? [`${place}~${sort}~${encodeURIComponent(find).replaceAll("~", "%7E")}`] : [];
+  setState({ tables: [...others, ...own].join("|") });
 }

@@ -4,9 +4,9 @@ import { reader } from "./data.js";
 import { make } from "./dom.js";
 import { formatTime } from "./format.js";
 import { Grid, isTextual, LINE, sortRows } from "./grid.js";
-import { whenChanged } from "./state.js";
+import { setTableState, tableState, whenChanged } from "./state.js";
 
-export function tablePanel(told) {
+function tablePanel(told, place) {
   const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));
   for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
   const all = Array.from({ length: told.count }, (_, row) => row);
@@ -14,7 +14,7 @@ export function tablePanel(told) {
   const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find in ${told.title}` });
   const output = make("output");
   const texts = columns.filter(isTextual);
-  const sorted = { name: "", rising: false };
+  const sorting = () => tableState(place).sort;
   const behind = make("ul", { class: "behind" });
   let chosen = -1;
   const grid = new Grid(told.title, columns, {
@@ -22,9 +22,8 @@ export function tablePanel(told) {
     roleOf: (row) => roles.get(row) ?? "",
     sort: (name) => {
       const column = columns.find((one) => one.name === name);
-      sorted.rising = sorted.name === name ? !sorted.rising : isTextual(column);
-      sorted.name = name;
-      show();
+      const rising = sorting().slice(1) === name ? sorting()[0] !== "+" : isTextual(column);
+      setTableState(place, { sort: `${rising ? "+" : "-"}${name}`, find: filter.value });
     },
   });
 
@@ -38,12 +37,13 @@ export function tablePanel(told) {
   function show() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (row) => words.every((word) => texts.some((column) => String(column.of(row) ?? "").toLowerCase().includes(word)));
-    const column = columns.find((one) => one.name === sorted.name);
-    grid.markSort(sorted.name, sorted.rising);
+    const column = columns.find((one) => one.name === sorting().slice(1));
+    const rising = sorting()[0] === "+";
+    grid.markSort(column?.name, rising);
     const rows = [];
     let run = [];
     const close = () => {
-      rows.push(...(column ? sortRows(run, column, sorted.rising) : run));
+      rows.push(...(column ? sortRows(run, column, rising) : run));
       run = [];
     };
     for (const row of all) {
@@ -57,12 +57,29 @@ export function tablePanel(told) {
     grid.show(rows);
   }
 
-  filter.addEventListener("input", show);
-  whenChanged((names) => names.has("bytes") && grid.draw(true));
+  filter.value = tableState(place).find;
+  filter.addEventListener("input", () => setTableState(place, { sort: sorting(), find: filter.value }));
+  whenChanged((names) => {
+    if (names.has("tables")) {
+      if (filter.value !== tableState(place).find) filter.value = tableState(place).find;
+      show();
+    }
+    if (names.has("bytes")) grid.draw(true);
+  });
   // A short table needs no room for more.
   grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
   show();
   return make("section", { class: "panel table", "aria-label": told.title },
-    make("h2", { text: told.title }), make("div", { class: "tools" }, told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
+    make("div", { class: "tools" }, make("h2", { text: told.title }), told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
     ...told.remarks.map((remark) => make("p", { class: "faint", text: remark })));
+}
+
+const FEW = 7;
+
+// Tables with few columns stand side by side where there is room.
+export function tablePanels(tables) {
+  const panels = tables.map((table, place) => tablePanel(table, place));
+  const isNarrow = (place) => tables[place].columns.length <= FEW;
+  if (panels.length < 2) return panels;
+  return [...panels.filter((_, place) => !isNarrow(place)), make("div", { class: "narrow" }, ...panels.filter((_, place) => isNarrow(place)))];
 }

@@ -62,7 +62,7 @@ def _attention(
 
 def _lies_densely(tensor: torch.Tensor) -> bool:
     """Whether the elements of a row lie side by side, as kernels of attention want them."""
-    return tensor.stride(-1) == 1 or tensor.shape[-1] == 1
+    return bool(tensor.stride(-1) == 1 or tensor.shape[-1] == 1)
 
 
 def _saves_memory(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:

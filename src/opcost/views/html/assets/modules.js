@@ -31,6 +31,7 @@ export function treePanel() {
     ...tree.details.filter((column) => column.shown),
   ];
   const grid = new Grid(`${tree.noun} tree`, columns, {
+    all: Array.from({ length: tree.count }, (_, node) => node),
     level: (node) => (state.q ? 0 : tree.depth[node]),
     opened: (node) => (state.q || !tree.children[node].length ? null : opened.has(node)),
     toggle: (node) => {

@@ -287,6 +287,10 @@ def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
     assert modules.locator("td.less").count() == 2
     page.get_by_label("only what differs").check()
     assert modules.locator("tbody tr[data-place]").count() == 2
+    page.wait_for_url(re.compile("changed=yes"))
+    other = show(comparison(HOSTILE).render("html"), fragment=page.evaluate("location.hash.slice(1)"))
+    assert other.get_by_label("only what differs").is_checked()
+    assert other.get_by_role("treegrid", name="modules compared").locator("tbody tr[data-place]").count() == 2
 
 
 def test_a_sweep_is_drawn_as_curves_and_as_a_heat_map(show: Show) -> None:

@@ -2,8 +2,8 @@
 
     python benchmarks/kineto_ranks.py [--ranks 50] [--megabytes 100] [--workers N] [--keep DIRECTORY]
 
-Each rank's trace is made from a small real one and says its own rank, so that no two have the same content. The traces, and
-the caches beside them, are deleted at the end. Single reads are timed first, in this process, on a few of the files.
+Each rank's trace is made from a small real one and says its own rank, so that no two have the same content. The traces
+and the caches are deleted at the end. Single reads are timed first, in this process, on a few of the files.
 """
 
 from __future__ import annotations
@@ -48,13 +48,6 @@ def write_ranks(folder: Path, ranks: int, size: int) -> list[Path]:
     return found
 
 
-def clean(files: list[Path]) -> None:
-    from opcost.traces.ranks import CACHE_SUFFIX
-
-    for file in files:
-        file.with_name(file.name + CACHE_SUFFIX).unlink(missing_ok=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=50)
@@ -68,11 +61,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         files = write_ranks(folder, options.ranks, int(options.megabytes * 1e6))
-        clean(files)
         singles = [timed(lambda file=file: reduce_rank(str(file))) for file in islice(files, 4)][1:]
-        clean(files)
-        together = timed(lambda: reduce_ranks([folder], workers=options.workers))
-        cached = timed(lambda: reduce_ranks([folder], workers=options.workers))
+        with tempfile.TemporaryDirectory() as cache:
+            together = timed(lambda: reduce_ranks([folder], workers=options.workers, cache=cache))
+            cached = timed(lambda: reduce_ranks([folder], workers=options.workers, cache=cache))
+            kept = sum(file.stat().st_size for file in Path(cache).iterdir())
+            ranks = reduce_ranks([folder], workers=options.workers, cache=cache)
         print(f"{len(files)} ranks of {options.megabytes:g} MB, {options.workers} processes")
         for name, place in (("wall", 0), ("CPU", 1)):
             single = mean(seconds[place] for seconds in singles)
@@ -82,7 +76,9 @@ def main() -> None:
                 f"{' divided by the processes' if name == 'wall' else ''} {shared:.1f} s: "
                 f"{100 * (together[place] / shared - 1):+.1f} %; from the caches {cached[place]:.1f} s"
             )
-        clean(files)
+        peaks = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+        print(f"memory: {peaks[0] / 1e6:.0f} MB of the largest worker, {peaks[1] / 1e6:.0f} MB here")
+        print(f"Parquet: {len(ranks.parquet()) / 1e6:.1f} MB, {len(ranks.frame):,} rows; caches {kept / 1e6:.1f} MB")
 
 
 def timed(call: Callable[[], object]) -> tuple[float, float]:

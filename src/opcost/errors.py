@@ -121,6 +121,8 @@ class UnknownName(OpcostError):
         near = nearest(name, known)
         meant = " or ".join(shortened(repr(known)) for known in near)
         listed = f"did you mean {meant}?" if near else f"known: {_listed(known)}"
+        if near and what == "column" and not hint:  # one who looks for a column looks for what there is
+            hint = f"columns: {_listed(known)}"
         super().__init__(f"unknown {what} {shortened(repr(name))}; {listed}", hint=hint)
         self.name = name
         self.near = near

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -92,11 +93,20 @@ class Profile(measured.Profile):
             write_text(path, dumps(self))
         else:
             from opcost.core.shown import write_view
-            from opcost.views.view import option_names
 
-            # What `str` shows in another view; one that draws more of a profile gets all of it.
-            wishes = {"profile": priced(self)} if "profile" in option_names(view) else {}
-            write_view(path, view, self.answer(), wishes)
+            write_view(path, view, self.answer(), more_for(view, self))
+
+
+def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:
+    """What a view that draws more of a profile than an answer has is given: the profile with prices, and tables about it."""
+    from opcost.views.view import option_names
+
+    asked = askable(found)
+    makers: dict[str, Callable[[], Any]] = {
+        "profile": lambda: priced(found),
+        "sheets": lambda: (asked.breakdown(), asked.communication(), asked.allocations()),
+    }
+    return {name: make() for name, make in makers.items() if name in option_names(view)}
 
 
 def priced(found: measured.Profile) -> measured.Profile:
@@ -108,5 +118,7 @@ def priced(found: measured.Profile) -> measured.Profile:
 
 
 def askable(found: measured.Profile) -> Profile:
-    """What a recorder or a reader found, for users."""
+    """What a recorder or a reader found, for users; a prediction, which is one already, stays what it is."""
+    if isinstance(found, Profile):
+        return found
     return Profile(**{field.name: getattr(found, field.name) for field in fields(found)})

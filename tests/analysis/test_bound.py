@@ -196,3 +196,24 @@ def test_no_gain_is_counted_twice(parts: list[int], kernels: list[tuple[int, int
     found = query(measured, device=DEVICE).gains
     assert sum(gain.time_ns for gain in found) <= span * (1 + 1e-9)
     assert all(0 < gain.share <= 1 and gain.time_ns <= span for gain in found)
+
+
+def test_conditions_take_what_tables_show() -> None:
+    # 60 FLOPs in 100 ns at a peak of one each nanosecond, and 30 bytes of what could be 100.
+    found = profile(row(100, flops=60, moved=30), row(100, name="aten::odd", flops=None))
+    for condition, names in (
+        ("of_peak_flops == 60%", ["aten::mm"]),
+        ("of_peak_bandwidth < 50%", ["aten::mm"]),
+        ("unpriced > 0%", ["aten::odd"]),
+        ("per_call == 1", ["aten::mm", "aten::odd"]),
+        ('top_kernel == "gemm" and input == "1"', ["aten::mm", "aten::odd"]),
+    ):
+        lines = query(found, where=condition, device=DEVICE, aggregate_by="type").rows
+        assert sorted(line.labels["type"] for line in lines) == names, condition
+
+
+@pytest.mark.parametrize(("count", "view"), [(1, "--view launches"), (2, "--view breakdown")])
+def test_a_loss_is_shown_over_time_where_it_is_known_when_everything_ran(count: int, view: str) -> None:
+    found = profile(row(100, count=count), busy_ns=500, compute_ns=500, idle_host_ns=500)
+    (gain,) = (gain for gain in query(found).gains if gain.what == "idle: host-bound")
+    assert (gain.share, gain.command) == (0.5, view)

@@ -428,3 +428,17 @@ def test_rows_for_many_executions_have_no_path(tmp_path: Path) -> None:
     read(tmp_path / "t.json", *PATH)
     with pytest.raises(OpcostError, match="rows of this profile stand for many"):
         askable(read_table(tmp_path / "t.json").profile()).critical_path()
+
+
+def test_columns_choose_the_table_that_has_all_of_them_in_their_order(tmp_path: Path, opcost_command: Any) -> None:
+    read(tmp_path / "t.json", *PATH)
+    options = ("--view", "critical-path", "--columns", "operator,halved", "--order-by", "+halved", "--format", "csv")
+    done = opcost_command("analyze", tmp_path / "t.json", *options)
+    assert done.code == 0
+    head, *lines = csv.reader(io.StringIO(done.out))
+    assert head == ["table", "operator", "halved"]
+    assert {line[0] for line in lines} == {"operators on it"}
+    halved = [int(line[2]) for line in lines]
+    assert halved == sorted(halved)
+    wrong = opcost_command("analyze", tmp_path / "t.json", "--view", "launches", "--order-by", "halved")
+    assert (wrong.code, "unknown column 'halved'" in wrong.err, "queue_max" in wrong.err) == (2, True, True)

@@ -299,3 +299,11 @@ def test_a_profile_is_not_compared_with_a_model(opcost_command: Callable[..., An
     found = opcost_command("diff", RESNET, "timm:resnet18")
     assert found.code == 2
     assert f"only {RESNET} is a profile" in found.err
+
+
+def test_an_unknown_column_is_told_with_those_that_there_are(opcost_command: Callable[..., Any]) -> None:
+    done = opcost_command("analyze", RESNET, "--columns", "shar", "--by", "execution")
+    assert done.code == 2
+    assert "did you mean 'share'?" in done.err
+    assert "columns: " in done.err
+    assert "computation" in done.err

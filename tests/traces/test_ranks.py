@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import polars as pl
 import pytest
 
 from opcost.analysis.query import query
+from opcost.cli.main import run
 from opcost.errors import SourceError
-from opcost.traces.ranks import columns, read_ranks, reduce, reduce_rank, reduce_ranks
+from opcost.traces.ranks import cache, columns, read_ranks, reduce, reduce_ranks, usual_folder, workers
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
@@ -34,6 +36,15 @@ def trace(rank: int, *, told: bool = True) -> dict:
         ]  # fmt: skip
     info = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}} if told else {}
     return {"schemaVersion": 1, **info, "traceEvents": events}
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the user's caches."""
+    home = tmp_path_factory.mktemp("home")
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(home))
+    return usual_folder()
 
 
 @pytest.fixture
@@ -100,42 +111,124 @@ def test_names_give_ranks_where_traces_do_not_and_ten_comes_after_nine(tmp_path:
     assert [note.code for note in numbered.notes] == ["ranks"]
 
 
-def test_a_cache_is_used_until_the_content_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_is_used_until_the_content_changes_and_lies_with_those_of_the_user(
+    folder: Path, caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(folder.iterdir())
     path = folder / "worker9.json"
-    first = reduce_rank(str(path))
-    assert (folder / "worker9.json.opcost.parquet").is_file()
+    first = reduce_ranks([path]).frame
+    assert len(list(caches.iterdir())) == 1
+    assert sorted(folder.iterdir()) == before  # nothing is written beside the user's files
     monkeypatch.setattr(reduce, "reduce_file", lambda path, **_: pytest.fail("the cache was not used"))
-    assert reduce_rank(str(path)) == first
+    assert reduce_ranks([path]).frame.equals(first)
+    moved = folder / "elsewhere.json"
+    path.rename(moved)
+    assert set(reduce_ranks([moved]).frame["source"]) == {"elsewhere.json"}
     monkeypatch.setattr(reduce, "reduce_file", columns.reduce_file)
     changed = trace(0)
     changed["traceEvents"][0]["dur"] = 6
-    path.write_text(json.dumps(changed), encoding="utf-8")
-    assert reduce_rank(str(path)) != first
+    moved.write_text(json.dumps(changed), encoding="utf-8")
+    assert not reduce_ranks([moved]).frame.equals(first)
 
 
-def test_a_broken_cache_is_made_anew(folder: Path) -> None:
+def test_a_broken_cache_is_made_anew(folder: Path, caches: Path) -> None:
     path = folder / "worker9.json"
-    first = reduce_rank(str(path))
-    (folder / "worker9.json.opcost.parquet").write_bytes(b"PAR1 and nothing more")
-    assert reduce_rank(str(path)) == first
+    first = reduce_ranks([path]).frame
+    for kept in caches.iterdir():
+        kept.write_bytes(b"PAR1 and nothing more")
+    assert reduce_ranks([path]).frame.equals(first)
+
+
+def test_caches_lie_where_the_user_wants_them_or_nowhere(folder: Path, caches: Path, tmp_path: Path) -> None:
+    reduce_ranks([folder], workers=1, cache="none")
+    assert not caches.exists()
+    reduce_ranks([folder], workers=1, cache=tmp_path / "kept")
+    assert len(list((tmp_path / "kept").iterdir())) == len(ARRIVALS)
+    assert not caches.exists()
+    with pytest.raises(SourceError, match="is a file, and caches are kept in a folder"):
+        reduce_ranks([folder], cache=folder / "worker9.json")
+
+
+def test_of_caches_what_was_not_used_for_longest_goes(
+    folder: Path, caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduce_ranks([folder / "worker9.json"])
+    (old,) = caches.iterdir()
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(cache, "LARGEST", old.stat().st_size * 2)
+    reduce_ranks([folder / "worker8.json", folder / "worker7.json"], workers=1)
+    assert len(list(caches.iterdir())) == 2
+    assert not old.exists()
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def counted(path: str, **options: object) -> object:
+        done.append(path)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return columns.reduce_file(path, **options)
+
+    monkeypatch.setattr(reduce, "reduce_file", counted)
+    with pytest.raises(KeyboardInterrupt):
+        reduce_ranks([folder], workers=1)
+    assert len(reduce_ranks([folder], workers=1).frame["rank"].unique()) == 3
+    assert len(done) == 4  # two of three were kept; the third was begun twice
+    assert done[2] == done[3]
 
 
 def test_processes_give_the_same_as_one_and_tell_how_far_they_are(folder: Path) -> None:
-    alone = reduce_ranks([folder], workers=1).frame
-    for cache in folder.glob("*.parquet"):
-        cache.unlink()
-    told = []
-    together = reduce_ranks([folder], workers=2, progress=lambda done, total: told.append((done, total)))
+    alone = reduce_ranks([folder], workers=1, cache="none").frame
+    told: list[tuple[int, int]] = []
+    together = reduce_ranks([folder], workers=2, cache="none", progress=lambda done, total: told.append((done, total)))
     assert together.frame.equals(alone)
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    total = sum(file.stat().st_size for file in folder.iterdir())
+    assert [of for _, of in told] == [total] * 3
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1] == (total, total)  # bytes, so that a large file counts for more than a small one
+
+
+def test_there_are_no_more_processes_than_the_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(path) for path in folder.iterdir()]
+    monkeypatch.setattr(workers.os, "cpu_count", lambda: 64)
+    one = max(map(workers.memory_of, paths))
+    for room, count in ((one // 2, 1), (2 * one, 2), (10 * one, 3)):
+        sizes = {"SC_AVPHYS_PAGES": room, "SC_PAGE_SIZE": 1}
+        monkeypatch.setattr(workers.os, "sysconf", sizes.__getitem__, raising=False)
+        assert workers.processes_for(paths) == count
+    assert workers.processes_for(paths, 2) == 2
+
+
+def test_all_that_was_read_is_a_parquet_file_that_others_ask(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "results.parquet"
+    files = [str(path) for path in sorted(folder.glob("*.json"))]
+    assert run(["analyze", *files, "-o", str(target)]) == 0
+    asked = (
+        pl.scan_parquet(target).filter(pl.col("what") == "collective").group_by("rank").agg(pl.col("device_ns").sum())
+    )
+    stays = {rank: 1000 * (30 - first + 65 - second) for rank, (first, second) in ARRIVALS.items()}
+    assert dict(asked.collect().iter_rows()) == stays
+    duckdb = pytest.importorskip("duckdb")
+    query = f"SELECT rank, sum(device_ns) FROM '{target}' WHERE what = 'collective' GROUP BY rank"
+    assert {rank: int(spent) for rank, spent in duckdb.sql(query).fetchall()} == stays
+
+
+def test_a_parquet_file_holds_all_and_so_options_that_choose_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "results.parquet"
+    assert run(["analyze", str(folder), "-o", str(target), "--top", "3"]) == 2
+    assert "has no place for --top" in capsys.readouterr().err
+    assert not target.exists()
 
 
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_same(folder: Path) -> None:
     alone = reduce_ranks([folder], workers=1).frame
-    for cache in folder.glob("*.parquet"):
-        cache.unlink()
-    assert reduce_ranks([folder], cluster="local").frame.equals(alone)
+    assert reduce_ranks([folder], scheduler="local", cache="none").frame.equals(alone)
 
 
 @pytest.mark.slow
@@ -143,10 +236,8 @@ def test_a_running_scheduler_is_used_by_its_address(folder: Path) -> None:
     from distributed import LocalCluster
 
     alone = reduce_ranks([folder], workers=1).frame
-    for cache in folder.glob("*.parquet"):
-        cache.unlink()
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        assert reduce_ranks([folder], cluster=cluster.scheduler_address).frame.equals(alone)
+        assert reduce_ranks([folder], scheduler=cluster.scheduler_address, cache="none").frame.equals(alone)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -186,13 +277,13 @@ def test_a_second_file_of_a_rank_changes_no_number(folder: Path) -> None:
 def test_if_no_file_can_be_read_the_first_fault_is_the_error(folder: Path) -> None:
     for path in folder.glob("*.json"):
         path.write_text('{"schemaVersion": 1, "traceEvents": [{"ph"', encoding="utf-8")
-    for workers in (1, 2):
+    for count in (1, 2):
         with pytest.raises(SourceError, match=r"worker7\.json") as caught:
-            reduce_ranks([folder], workers=workers)
+            reduce_ranks([folder], workers=count)
         assert "--partial" in caught.value.hint
 
 
-def test_of_a_damaged_rank_partial_reads_the_beginning_and_keeps_no_cache(folder: Path) -> None:
+def test_of_a_damaged_rank_partial_reads_the_beginning_and_keeps_no_cache(folder: Path, caches: Path) -> None:
     path = folder / "worker8.json"
     whole = path.read_text("utf-8")
     path.write_text(whole[: whole.index('"aten::mm"', whole.index('"aten::mm"') + 1)], encoding="utf-8")
@@ -200,7 +291,7 @@ def test_of_a_damaged_rank_partial_reads_the_beginning_and_keeps_no_cache(folder
     executions = {rank: sum(row.count for row in profile.rows if row.rank == rank) for rank in ARRIVALS}
     assert sum(executions.values()) == 2 * 3 - 1
     assert [note.code for note in profile.notes if note.code == "partial"] == ["partial"]
-    assert not (folder / "worker8.json.opcost.parquet").exists()
+    assert len(list(caches.iterdir())) == len(ARRIVALS) - 1
     assert {row.rank for row in read_ranks([folder]).rows} == {0, 2}
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from html_page import HtmlPage
+from html_page import HtmlPage, column
 
 from opcost.analysis.query import query
 from opcost.core.answer import Gain
 from opcost.core.cost import Cost
 from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.profiles import askable
 from opcost.views.html import ANSWER
 
 
@@ -79,3 +81,19 @@ def test_every_cause_of_idle_time_is_a_part() -> None:
     parts = dict(map(tuple, told[0]["parts"]))
     assert parts == {"computing": 60, "idle: host-bound": 30, "idle: blocked after launch": 25, "idle": 15}
     assert told[0]["title"].startswith("gpu:0: busy 60 ns of 130 ns")
+
+
+def test_tables_about_the_whole_profile_stand_below_its_lines(tmp_path: Path) -> None:
+    profile = Profile(
+        meta={"source": "run.json"},
+        rows=(row(0, "matmul", "gemm"),),
+        extra={
+            "copies": [{"device": "gpu:0", "rank": 0, "name": "Memcpy HtoD", "number": 2, "time_ns": 10, "bytes": 64}]
+        },
+    )
+    askable(profile).save(tmp_path / "page.html")
+    tables = HtmlPage((tmp_path / "page.html").read_text()).data["tables"]
+    (copies,) = [table for table in tables if table["title"] == "breakdown: copies"]
+    assert column(copies, "copy") == ["Memcpy HtoD"]
+    assert column(copies, "bytes") == [64]
+    assert not any(table["title"].startswith("memory") for table in tables)

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from opcost.analysis.where import Field
-from opcost.core.answer import SECOND_NS
+from opcost.core.answer import SECOND_NS, AnswerLine
 from opcost.core.graph import TensorSpec
 from opcost.core.kernel_names import is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
@@ -264,8 +264,12 @@ def _delay(part: Part) -> int | None:
     return max(found, default=None)
 
 
-def fields(total_ns: float | None) -> dict[str, Field]:
-    """What a condition may ask of a part; shares are of this total."""
+def _no_line(part: Part) -> AnswerLine:
+    return AnswerLine(labels={}, time_ns=part.time_ns)
+
+
+def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] = _no_line) -> dict[str, Field]:
+    """What a condition may ask of a part; shares are of this total, and those of peaks as its line by itself has them."""
     texts: dict[str, Field] = {
         name: Field("text", read) for name, read in LABELS.items() if name not in ("rank", "step", "kernel")
     }
@@ -285,14 +289,18 @@ def fields(total_ns: float | None) -> dict[str, Field]:
             "count", lambda part: part.computation / part.memory if part.priced and part.memory else None
         ),
         "share": Field("ratio", lambda part: part.time_ns / total_ns if total_ns else None),
+        "of_peak_flops": Field("ratio", lambda part: line_of(part).of_peak_flops),
+        "of_peak_bandwidth": Field("ratio", lambda part: line_of(part).of_peak_bandwidth),
+        "unpriced": Field("ratio", lambda part: line_of(part).unpriced_share),
+        "per_call": Field("count", lambda part: part.launches / part.count if part.count and part.launches else None),
         "rank": Field("count", lambda part: part.row.rank if part.row else part.kernels[0].rank),
         "step": Field("count", lambda part: part.row.step if part.row else None),
         "id": Field("count", lambda part: part.row.id if part.row else None),
         "kernel": Field("text", lambda part: tuple(kernel.name for kernel in part.kernels)),
         "input_dtype": Field("text", lambda part: tuple(spec.dtype for spec in part.row.ins) if part.row else ()),
     }
-    headers = {header: numbers[name] for header, name in _HEADERS.items()}
-    return {**texts, **numbers, **headers}
+    named = {**texts, **numbers}
+    return {**named, **{header: named[name] for header, name in _HEADERS.items()}}
 
 
 _HEADERS = {
@@ -301,5 +309,11 @@ _HEADERS = {
     "bytes": "memory",
     "host_time": "host",
     "launch_delay": "delay",
+    "input": "shape",
+    "in_shapes": "shape",
+    "output": "out_shape",
+    "out_shapes": "out_shape",
+    "top_kernel": "kernel",
+    "longest_kernel": "kernel",
 }
 """What tables call some of them."""

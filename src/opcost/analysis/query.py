@@ -138,9 +138,10 @@ def ask(profile: Profile, question: Question) -> Answer:
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
-    condition = compile_where(question.where, fields(total)) if question.where else lambda _: True
-    parts, loose = ([part for part in each if _passes(part, question) and condition(part)] for each in (parts, loose))
     asker = _Asker(question, total, tf32=tf32)
+    known = fields(total, asker.single)
+    condition = compile_where(question.where, known) if question.where else lambda _: True
+    parts, loose = ([part for part in each if _passes(part, question) and condition(part)] for each in (parts, loose))
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
     for name, members in _named(loose, total, by_rank="rank" in keys).items():
         words = {"name": name, "type": "device work without an operator"}
@@ -235,10 +236,11 @@ class _Asker:
         elif question.aggregate:
             named = [({"name": "all"}, list(parts))] if parts else []
         else:
-            return [(self._single(part), [part]) for part in parts]
+            return [(self.single(part), [part]) for part in parts]
         return [(self._finished(members, self.how, words), members) for words, members in named]
 
-    def _single(self, part: Part) -> AnswerLine:
+    def single(self, part: Part) -> AnswerLine:
+        """The line of one part by itself."""
         line = self._finished([part], "sum", _own_labels(part))
         return replace(line, id=part.row.id if part.row else None)
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
 from opcost.cli.options import Quiet
 from opcost.cli.question import question_of, split
-from opcost.cli.reading import read_profiles
+from opcost.cli.reading import read_profiles, reduced
 from opcost.cli.saying import put, warn
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
 from opcost.errors import OpcostError
-from opcost.profiles import priced
+from opcost.profiles import more_for
 from opcost.wording import some
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ USUAL = 10
 """Lines of ours."""
 PAGE = 5_000
 """Lines of a page, which can be sorted and filtered; more make a browser slow."""
+
+PARQUET = ".parquet"
+"""The suffix of a file that is no answer, but all that can be asked."""
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
@@ -47,9 +50,13 @@ def analyze(
     choice = choice or AnalyzeChoice()
     if not profiles:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
+    if choice.output is not None and choice.output.suffix == PARQUET:
+        return _write_parquet([str(path) for path in profiles], read or ReadChoice(), choice, quiet=quiet)
     if choice.view != "operators":
         _check_sheet(choice)
-    question = question_of(choice, top=PAGE if _wanted(choice) == "html" else USUAL)
+    # The columns of the tables about the whole are only known when these are made.
+    asked = choice if choice.view == "operators" else replace(choice, order_by=AnalyzeChoice().order_by)
+    question = question_of(asked, top=PAGE if _wanted(choice) == "html" else USUAL)
     if choice.output is not None:
         check_writable(choice.output)
     _wanted(choice)
@@ -71,6 +78,23 @@ def analyze(
         write_bytes(choice.output, text)
     else:
         write_text(choice.output, text)
+    return 0
+
+
+def _write_parquet(paths: list[str], read: ReadChoice, choice: AnalyzeChoice, *, quiet: bool) -> int:
+    """Everything that was read, of one file or many ranks, to be asked by others."""
+    assert choice.output is not None
+    if beyond := [name for name in _changed(choice) if name != "output"]:
+        option = f"--{beyond[0].replace('_', '-')}"
+        raise OpcostError(
+            f"a {PARQUET} file holds all that was read, and has no place for {option}",
+            hint="leave it out; DuckDB, Polars and others ask the file",
+        )
+    check_writable(choice.output)
+    ranks = reduced(paths, read, quiet=quiet)
+    write_bytes(choice.output, ranks.parquet())
+    for note in ranks.notes:
+        warn(note.text)
     return 0
 
 
@@ -169,7 +193,7 @@ def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: 
     known = option_names(view)
     wishes: dict[str, Any] = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
     if "profile" in known:
-        wishes |= {"profile": priced(profile)} | ({"others": answers[1:]} if "others" in known else {})
+        wishes |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
         shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **wishes)
         return shown
     texts = [view.render(answer, **wishes) for answer in answers]

@@ -162,7 +162,7 @@ class AnalyzeChoice:
             name=["--output", "-o"],
             group=SHOWING,
             metavar="FILE",
-            help="Write to this file; .json, .csv, .md and .html choose the format.",
+            help="Write to this file; .json, .csv, .md and .html choose the format, and .parquet holds all that was read.",
         ),
     ] = None
 
@@ -184,9 +184,20 @@ class ReadChoice:
             help="A trace of the run that captured the graphs which are replayed: their kernels get its operators.",
         ),
     ] = None
-    cluster: Annotated[
+    scheduler: Annotated[
         str | None,
-        parameter(metavar="WHERE", help="Read many ranks on a Dask cluster: local, or tcp://..."),
+        parameter(
+            name=["--scheduler", "--cluster"],
+            metavar="WHERE",
+            help="Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.",
+        ),
+    ] = None
+    cache: Annotated[
+        str | None,
+        parameter(
+            metavar="FOLDER",
+            help="Keep what was read of many ranks here, for the next time; none: nowhere. Without it: in the user's caches.",
+        ),
     ] = None
     model: Annotated[
         str | None,

@@ -13,6 +13,7 @@ from opcost.errors import OpcostError
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
     from opcost.traces.file import TraceFile
+    from opcost.traces.ranks.reduce import Ranks
     from opcost.traces.registry import Reader
 
 RANKS_TOLD = 8
@@ -89,9 +90,8 @@ def read_profiles(
     return with_modules(profile, report_of(source, CountChoice(model=InputChoice(inputs=choice.inputs)), quiet=quiet))
 
 
-def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
-    """Many files as ranks, with what is to say about each rank among the notes."""
-    from opcost.core.graph import Note
+def reduced(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Ranks:
+    """Many files as ranks, each reduced on its own; also a single one."""
     from opcost.core.progress import working
     from opcost.traces.ranks import reduce_ranks
 
@@ -102,9 +102,21 @@ def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile
         read = (done, total)
 
     with working("reading ranks", share=lambda: read, quiet=quiet):
-        ranks = reduce_ranks(
-            paths, cluster=choice.cluster, progress=progress, partial=choice.partial, reader=choice.reader
+        return reduce_ranks(
+            paths,
+            scheduler=choice.scheduler,
+            progress=progress,
+            partial=choice.partial,
+            reader=choice.reader,
+            cache=choice.cache,
         )
+
+
+def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
+    """The profile of many ranks, with what is to say about each among the notes."""
+    from opcost.core.graph import Note
+
+    ranks = reduced(paths, choice, quiet=quiet)
     profile = ranks.profile()
     told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))
     notes = [Note("rank", _rank_text(rank)) for rank in told[:RANKS_TOLD]]

@@ -114,12 +114,12 @@ def _rendered(group: str, subject: Any, **options: Any) -> str:
 
 def _profile(path: str, *, quiet: bool) -> str:
     from opcost.api import read_profile
-    from opcost.profiles import priced
+    from opcost.profiles import more_for
 
     with working(f"reading {path}", quiet=quiet):
         profile = read_profile(path, timeline=True)
     answer = profile.query(aggregate_by=profile.usual_keys, top=LINES)
-    return _rendered(PROFILE_VIEWS, answer, profile=priced(profile))
+    return _rendered(PROFILE_VIEWS, answer, **more_for(load(PROFILE_VIEWS, "html"), profile))
 
 
 def _profiles(paths: tuple[str, ...], traces: list[Any], *, quiet: bool) -> Comparison:

@@ -80,19 +80,22 @@ class Sheet(Shown):
         return self.table(title).records()
 
     def select(self, columns: Sequence[str]) -> Sheet:
-        """Only these columns in this order, of the tables that have one of them."""
+        """Only these columns in this order, of the tables that have all of them; where none has, of those that have some."""
         wanted = [name.strip().lower().replace(" ", "_") for name in columns]
         known = list(dict.fromkeys(field.name for table in self.tables for field in table.fields))
         for name in wanted:
             if name not in known:
                 raise UnknownName("column", name, known)
-        return replace(self, tables=tuple(found for table in self.tables if (found := _selected(table, wanted))))
+        whole = [table for table in self.tables if all(table.place(name) is not None for name in wanted)]
+        return replace(
+            self, tables=tuple(found for table in whole or self.tables if (found := _selected(table, wanted)))
+        )
 
     def sort(self, order_by: str) -> Sheet:
         """The lines of tables that have this column by it, the largest first; `+column` the smallest first."""
         name = order_by.strip().lstrip("+-").strip().lower().replace(" ", "_")
         if all(table.place(name) is None for table in self.tables):
-            raise UnknownName("column", name, [field.name for table in self.tables for field in table.fields])
+            raise UnknownName("column", name, {field.name for table in self.tables for field in table.fields})
         rising = order_by.strip().startswith("+")
         return replace(self, tables=tuple(_sorted(table, name, rising=rising) for table in self.tables))
 

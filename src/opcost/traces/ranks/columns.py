@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opcost.core.answer import Busy
 from opcost.core.document import write_attrs
@@ -23,6 +23,9 @@ from opcost.traces.kineto.reader import KinetoReader
 from opcost.traces.kineto.rows import REASONS
 from opcost.traces.kineto.table import Group, Table, Times, tabulate
 from opcost.traces.registry import reader_of
+
+if TYPE_CHECKING:
+    import polars as pl
 
 T = TypeVar("T")
 
@@ -58,8 +61,8 @@ def reduce_file(path: str, *, partial: bool = False, reader: str | None = None) 
     return {**texts, **{name: [entry.get(name) for entry in entries] for name in NUMBERS}}
 
 
-def is_partial(table: Mapping[str, list[Any]]) -> bool:
-    """Whether these are the columns of a damaged file, of which a part is missing."""
+def is_partial(table: pl.DataFrame) -> bool:
+    """Whether this is the table of a damaged file, of which a part is missing."""
     return ("note", "partial") in zip(table["what"], table["type"], strict=True)
 
 

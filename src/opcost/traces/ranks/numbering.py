@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opcost.core.graph import Note
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _RANK = re.compile(r"rank[_.\-]?(\d{1,9})", re.IGNORECASE)
 
@@ -21,8 +24,8 @@ class Numbers(NamedTuple):
     """Ranks that are not of one run with the others."""
 
 
-def number_ranks(tables: Mapping[str, Mapping[str, list[Any]]]) -> Numbers:
-    """Number the files, given the columns of each; what a trace says of itself is never changed for another file's sake."""
+def number_ranks(tables: Mapping[str, pl.DataFrame]) -> Numbers:
+    """Number the files, given the table of each; what a trace says of itself is never changed for another file's sake."""
     told = {path: table["rank"][0] for path, table in tables.items()}
     if all(rank is None for rank in told.values()):
         return _by_names(list(tables))
@@ -37,7 +40,7 @@ def number_ranks(tables: Mapping[str, Mapping[str, list[Any]]]) -> Numbers:
         elif rank not in owners:
             found[path] = rank
             owners[rank] = path
-        elif _content(tables[path]) == _content(tables[owners[rank]]):
+        elif tables[path].drop("source").equals(tables[owners[rank]].drop("source")):
             notes.append(Note("copy", f"left out: {path} has the same content as {owners[rank]}, rank {rank}"))
         else:
             homeless[path] = f"is rank {rank} like {owners[rank]}"
@@ -62,7 +65,3 @@ def _by_names(paths: list[str]) -> Numbers:
 def _named(path: str) -> int | None:
     found = _RANK.findall(Path(path).name)
     return int(found[-1]) if found else None
-
-
-def _content(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    return {name: column for name, column in table.items() if name != "source"}

@@ -1,49 +1,40 @@
 """Many traces of one run, a file for each rank: each reduced on its own, in parallel, and asked together.
 
-A rank is reduced to a small table of columns, kept as Parquet beside its trace and used again as long as the trace's
-content is the same. The same function reduces a rank in a process of this machine and on a worker of a Dask cluster.
+A rank is reduced to a small table of columns, which `cache` keeps and gives again as long as the trace's content is the same.
+The same function reduces a rank in a process of this machine and on a worker of a Dask cluster (`workers`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial as partial_of
 from io import BytesIO
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
-from opcost.core.reading import opened
 from opcost.core.told import Waited
-from opcost.core.writing import write_bytes
-from opcost.errors import MissingFramework, SourceError, WriteError
-from opcost.traces.ranks.columns import CACHE_VERSION, is_partial, profile_of, reduce_file
+from opcost.errors import MissingFramework, SourceError
+from opcost.traces.ranks.cache import Kept, folder_of, tidy
+from opcost.traces.ranks.columns import is_partial, profile_of, reduce_file
 from opcost.traces.ranks.numbering import number_ranks
+from opcost.traces.ranks.workers import in_processes, on_cluster
 from opcost.traces.registry import check_reader
-from opcost.version import __version__
 
 if TYPE_CHECKING:
     import polars as pl
 
 Progress = Callable[[int, int], None]
-"""Called with how many files are done, and how many there are."""
+"""Called with how many bytes of the files are done, and of how many."""
 
-Table: TypeAlias = dict[str, list[Any]]
-Reduced: TypeAlias = tuple[str, Table]
-"""A file and its columns."""
-Tried: TypeAlias = tuple[str, Table | SourceError]
-"""The same, or why the file cannot be read."""
-Reduce: TypeAlias = Callable[[str], Tried]
+Tried: TypeAlias = "tuple[str, pl.DataFrame | SourceError]"
+"""A file and its table, or why it cannot be read."""
 
-SUFFIXES = (".json", ".json.gz", ".csv", ".gz")
-CACHE_SUFFIX = ".opcost.parquet"
+SUFFIXES = (".json", ".json.gz", ".csv", ".gz", ".sqlite", ".xplane.pb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +48,7 @@ class Ranks:
 
     def profile(self) -> Profile:
         """All ranks as one profile whose rows stand for many executions each, with who waited for whom."""
-        found = profile_of(self.frame.to_dicts(), self.notes)
+        found = profile_of(self.frame.iter_rows(named=True), self.notes)
         waited = [entry._asdict() for entry in self.waits()]
         return replace(found, extra={**found.extra, "ranks": waited}) if waited else found
 
@@ -72,6 +63,12 @@ class Ranks:
             return []
         names = ("rank", "collective_ns", "wait_ns", "held_up_ns")
         return [Waited(**{name: rank[name] for name in names}, last=last.get(rank["rank"], 0)) for rank in told]
+
+    def parquet(self) -> bytes:
+        """Everything as one Parquet file."""
+        content = BytesIO()
+        self.frame.write_parquet(content)
+        return content.getvalue()
 
     def summary(self) -> pl.DataFrame:
         """The times of each rank.
@@ -157,27 +154,32 @@ class Ranks:
 def read_ranks(
     paths: Sequence[str | os.PathLike[str]],
     *,
-    cluster: str | None = None,
+    scheduler: str | None = None,
     progress: Progress | None = None,
     partial: bool = False,
     reader: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Profile:
-    """The profile of many ranks: files, or directories of them. `cluster` is None, "local" or the address of a scheduler."""
-    return reduce_ranks(paths, cluster=cluster, progress=progress, partial=partial, reader=reader).profile()
+    """The profile of many ranks: files, or directories of them; everything else as `reduce_ranks` takes it."""
+    found = reduce_ranks(paths, scheduler=scheduler, progress=progress, partial=partial, reader=reader, cache=cache)
+    return found.profile()
 
 
 def reduce_ranks(
     paths: Sequence[str | os.PathLike[str]],
     *,
-    cluster: str | None = None,
+    scheduler: str | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
     partial: bool = False,
     reader: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Ranks:
     """Reduce every file, in a process pool or on a cluster, and put the tables together.
 
-    A file that cannot be read is left out, and a note names it; with `partial`, what stands before the damage is kept.
+    `scheduler` is None, "local" or the address of Dask's. A file that cannot be read is left out, and a note names it; with
+    `partial`, what stands before the damage is kept. What is done is kept in the folder `cache`: None is the usual one, "none" is
+    nowhere. So a run that was stopped goes on where it was.
     """
     pl = _polars()
     check_reader(reader)
@@ -186,20 +188,28 @@ def reduce_ranks(
         raise SourceError(
             f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}"
         )
-    todo = [str(file) for file in files]
-    reduce = partial_of(_tried, partial=partial, reader=reader)
-    results = _on_cluster(reduce, todo, cluster) if cluster else _in_processes(reduce, todo, workers)
-    tried: dict[str, Table | SourceError] = {}
+    asked = {os.path.abspath(file): str(file) for file in files}  # noqa: PTH100 - a link keeps its name
+    folder = folder_of(cache)
+    reduce = partial_of(_tried, partial=partial, reader=reader, folder=None if folder is None else str(folder))
+    sizes = {path: Path(path).stat().st_size for path in asked}
+    # The largest first, so that at the end no worker has a long one to do while the others have nothing.
+    todo = sorted(asked, key=lambda path: -sizes[path])
+    results = on_cluster(reduce, todo, scheduler) if scheduler else in_processes(reduce, todo, workers)
+    tried: dict[str, Any] = {}
+    done = 0
     for path, found in results:
-        tried[path] = found
+        tried[asked[path]] = found
+        done += sizes[path]
         if progress is not None:
-            progress(len(tried), len(todo))
-    faults = [fault for path in todo if isinstance(fault := tried[path], SourceError)]
-    tables = {path: table for path in todo if not isinstance(table := tried[path], SourceError)}
+            progress(done, sum(sizes.values()))
+    if folder is not None:
+        tidy(folder)
+    faults = [fault for path in asked.values() if isinstance(fault := tried[path], SourceError)]
+    tables = {path: table for path in asked.values() if not isinstance(table := tried[path], SourceError)}
     if not tables:
         raise faults[0]
     numbers = number_ranks(tables)
-    frames = [pl.DataFrame(tables[path]).with_columns(rank=pl.lit(rank, pl.Int64)) for path, rank in numbers.of.items()]
+    frames = [tables[path].with_columns(rank=pl.lit(rank, pl.Int64)) for path, rank in numbers.of.items()]
     cut = {rank for path, rank in numbers.of.items() if is_partial(tables[path])}
     return Ranks(
         frame=pl.concat(frames, how="vertical_relaxed"),
@@ -224,95 +234,31 @@ def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
             raise SourceError(f"there is no file or directory {path}")
 
 
-def reduce_rank(path: str, *, partial: bool = False, reader: str | None = None) -> Reduced:
-    """The table of one file, from its cache if that fits the content. This is what processes and workers run."""
+def reduce_rank(
+    path: str, *, partial: bool = False, reader: str | None = None, folder: str | None = None
+) -> pl.DataFrame:
+    """The table of one file, from the folder of caches if it is there. This is what processes and workers run."""
     pl = _polars()
-    file = Path(path)
-    cache = file.with_name(file.name + CACHE_SUFFIX)
-    key = f"{_content_key(file)}:{reader or ''}"
-    if cache.is_file():
-        try:
-            if pl.read_parquet_metadata(cache).get("opcost") == key:
-                return path, pl.read_parquet(cache).to_dict(as_series=False)
-        except (pl.exceptions.PolarsError, OSError):
-            pass  # a broken cache is made anew
-    table = reduce_file(path, partial=partial, reader=reader)
-    if is_partial(table):
-        return path, table  # not for those who want the whole file
-    try:
-        content = BytesIO()
-        pl.DataFrame(table).write_parquet(content, metadata={"opcost": key})
-        write_bytes(cache, content.getvalue())
-    except WriteError:
-        pass  # a directory that cannot be written to: the next time costs the same again
-    return path, table
+    kept = None if folder is None else Kept(folder, Path(path), reader)
+    found = None if kept is None else kept.read(pl)
+    if found is None:
+        found = pl.DataFrame(reduce_file(path, partial=partial, reader=reader))
+        if kept is not None and not is_partial(found):  # a part is not for those who want the whole file
+            kept.write(found)
+    return found.with_columns(source=pl.lit(Path(path).name))  # the same content may have had another name
 
 
-def _tried(path: str, *, partial: bool, reader: str | None) -> Tried:
+def _tried(path: str, *, partial: bool, reader: str | None, folder: str | None) -> Tried:
     """The same, where one bad file must not cost the others."""
     try:
-        return reduce_rank(path, partial=partial, reader=reader)
+        return path, reduce_rank(path, partial=partial, reader=reader, folder=folder)
     except SourceError as exc:
         return path, exc
-
-
-def _in_processes(reduce: Reduce, paths: list[str], workers: int | None) -> Iterator[Tried]:
-    workers = min(len(paths), workers or os.cpu_count() or 1)
-    if workers == 1:
-        yield from map(reduce, paths)
-        return
-    # Polars runs threads, which a forked process would inherit in the middle of what they do.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(reduce, path) for path in paths]):
-            yield future.result()
-
-
-def _on_cluster(reduce: Reduce, paths: list[str], cluster: str) -> Iterator[Tried]:
-    """The same on a Dask cluster; its workers must see the files under the same paths."""
-    try:
-        from distributed import Client, LocalCluster
-        from distributed import as_completed as finished
-    except ModuleNotFoundError as exc:
-        raise MissingFramework("--cluster needs Dask", hint="pip install 'opcost[scale]'") from exc
-    if cluster == "local":
-        with (
-            LocalCluster(
-                n_workers=min(len(paths), os.cpu_count() or 1), threads_per_worker=1, dashboard_address=None
-            ) as local,
-            Client(local) as client,
-        ):
-            yield from _gathered(client, finished, reduce, paths)
-        return
-    try:
-        client = Client(cluster, timeout="10s")
-    except (OSError, ValueError, TimeoutError) as exc:
-        raise SourceError(
-            f"there is no Dask scheduler at {cluster!r}: {exc}", hint="tcp://HOST:PORT, or local"
-        ) from exc
-    with client:
-        yield from _gathered(client, finished, reduce, [str(Path(path).resolve()) for path in paths], names=paths)
-
-
-def _gathered(
-    client: Any, finished: Any, reduce: Reduce, paths: list[str], names: list[str] | None = None
-) -> Iterator[Tried]:
-    asked = dict(zip(paths, names or paths, strict=True))
-    futures = client.map(reduce, paths, pure=False)
-    for _, (path, table) in finished(futures, with_results=True):
-        yield asked[path], table
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:
     """A key by which rank 10 comes after rank 9."""
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", file.name)]
-
-
-def _content_key(file: Path) -> str:
-    digest = hashlib.sha256()  # processors have instructions for it
-    with opened(file) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return f"{__version__}:{CACHE_VERSION}:{digest.hexdigest()}"
 
 
 def _polars() -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from opcost.core.answer import Answer
 from opcost.core.profile import Profile
 from opcost.core.report import Report
+from opcost.core.sheet import Sheet
 from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.html.answers import Lines, profile_data
 from opcost.views.html.columns import Told
@@ -35,6 +36,8 @@ class AnswerOptions(ViewOptions):
     """Further answers, as the host's times beside the device's, that follow below the first."""
     profile: Profile | None = None
     """What was asked, with prices: the page then has its modules, its operators and its timeline too."""
+    sheets: Sequence[Sheet] = ()
+    """Tables about it as a whole, such as its collectives and what its allocators told."""
 
 
 def _report(report: Report, options: ReportOptions) -> Told:
@@ -42,7 +45,7 @@ def _report(report: Report, options: ReportOptions) -> Told:
 
 
 def _answer(answer: Answer, options: AnswerOptions) -> Told:
-    return profile_data(Lines((answer, *options.others), options.columns), options.profile)
+    return profile_data(Lines((answer, *options.others), options.columns, options.sheets), options.profile)
 
 
 def _write(data: Told, options: object) -> str:

@@ -11,15 +11,18 @@ from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import named_by_driver
 from opcost.core.harmless import printable
 from opcost.core.profile import Profile, ProfileRow
+from opcost.core.sheet import Sheet
 from opcost.version import __version__
 from opcost.views.answer_listing import list_answer
 from opcost.views.answer_page import held_time, launches_text, verdict_lines
+from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.html.advice import gains_title, gains_told
 from opcost.views.html.columns import Told, numbers_of, shapes_of, table_of, words_of
 from opcost.views.html.profile_tree import profile_tree
 from opcost.views.html.reports import devices_of
 from opcost.views.html.timelines import timeline_of
 from opcost.views.listing import Columns
+from opcost.views.sheet_page import sheet_page
 from opcost.wording import some
 
 _FACTS = (
@@ -35,6 +38,8 @@ _FACTS = (
     "calibration",
 )
 """What a profile says of itself that stands in the header, in this order; the rest stands below."""
+FEW_NAMED = 4
+"""Operators without a price that are named where they stand out; the table has all of them."""
 LEAST_MISSED = 0.001
 """A smaller part of the time without a price is told, but does not stand out."""
 
@@ -45,6 +50,7 @@ class Lines:
 
     answers: Sequence[Answer]
     columns: Columns = None
+    sheets: Sequence[Sheet] = ()
 
 
 def profile_data(lines: Lines, profile: Profile | None) -> Told:
@@ -72,7 +78,7 @@ def profile_data(lines: Lines, profile: Profile | None) -> Told:
         ],
         "uses": _uses(answer),
         "gains": {"title": gains_title(answer), "found": gains_told(answer)},
-        "tables": [_table(each, lines.columns) for each in lines.answers],
+        "tables": [*(_table(each, lines.columns) for each in lines.answers), *_sheets(lines.sheets)],
         **({} if profile is None else _whole(profile, answer)),
     }
 
@@ -95,7 +101,7 @@ def _unpriced(answer: Answer, missed: float) -> list[Told]:
         for time, line in sorted(rows, key=lambda found: -found[0])
     ]
     title = f"{100 * missed:.1f} % of the {answer.side} time has no price, so FLOPs and bytes are lower bounds"
-    return [{"title": title, "lines": [text.replace("\u00a0", " ") for text in some(named)], "hint": ""}]
+    return [{"title": title, "lines": [text.replace("\u00a0", " ") for text in some(named, FEW_NAMED)], "hint": ""}]
 
 
 def _totals(answer: Answer, total: AnswerLine | None) -> list[Told]:
@@ -173,6 +179,14 @@ def _table(answer: Answer, columns: Columns) -> Told:
     told["roles"] = [(row, line.role) for row, line in enumerate(answer.lines) if line.role != "row"]
     told["kernels"] = [[(use.count, printable(use.name), use.time_ns) for use in line.kernels] for line in answer.lines]
     return told
+
+
+def _sheets(sheets: Sequence[Sheet]) -> list[Told]:
+    return [
+        table_of(f"{sheet.name}: {title}", listing)
+        for sheet in sheets
+        for title, listing in sheet_page(sheet, ComparisonOptions()).further
+    ]
 
 
 # -- the whole profile -------------------------------------------------------------------------------------------------

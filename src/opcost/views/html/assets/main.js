@@ -15,7 +15,7 @@ import { rooflinePanel } from "./roofline.js";
 import { followSource } from "./served.js";
 import { followAddress, setState, state, whenChanged } from "./state.js";
 import { sweepPanel } from "./sweep.js";
-import { tablePanel } from "./tables.js";
+import { tablePanels } from "./tables.js";
 import { timelinePanel } from "./timeline.js";
 import { usesPanel } from "./uses.js";
 
@@ -89,7 +89,7 @@ if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...data.tables.map((table, place) => tablePanel(table, place)));
+main.append(...tablePanels(data.tables));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

@@ -6,7 +6,7 @@ import { formatTime } from "./format.js";
 import { Grid, isTextual, LINE, sortRows } from "./grid.js";
 import { setTableState, tableState, whenChanged } from "./state.js";
 
-export function tablePanel(told, place) {
+function tablePanel(told, place) {
   const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));
   for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
   const all = Array.from({ length: told.count }, (_, row) => row);
@@ -70,6 +70,16 @@ export function tablePanel(told, place) {
   grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
   show();
   return make("section", { class: "panel table", "aria-label": told.title },
-    make("h2", { text: told.title }), make("div", { class: "tools" }, told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
+    make("div", { class: "tools" }, make("h2", { text: told.title }), told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
     ...told.remarks.map((remark) => make("p", { class: "faint", text: remark })));
+}
+
+const FEW = 7;
+
+// Tables with few columns stand side by side where there is room.
+export function tablePanels(tables) {
+  const panels = tables.map((table, place) => tablePanel(table, place));
+  const isNarrow = (place) => tables[place].columns.length <= FEW;
+  if (panels.length < 2) return panels;
+  return [...panels.filter((_, place) => !isNarrow(place)), make("div", { class: "narrow" }, ...panels.filter((_, place) => isNarrow(place)))];
 }

@@ -20,7 +20,7 @@ def main() -> None:
             if f"{what}_peak_bytes" not in row:
                 continue
             true = row[f"{what}_peak_bytes"] - row[f"{what}_base_bytes"]
-            memory = counted(row, training=what == "train", device="h200").memory
+            memory = counted(row, training=what == "train").memory
             added = memory.peak_bytes - memory.base_bytes
             off.append(added / true - 1)
             sizes = f"{true / 2**20:>10,.1f} {added / 2**20:>10,.1f}     {added / true:6.2f}"

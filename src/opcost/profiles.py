@@ -118,5 +118,7 @@ def priced(found: measured.Profile) -> measured.Profile:
 
 
 def askable(found: measured.Profile) -> Profile:
-    """What a recorder or a reader found, for users."""
+    """What a recorder or a reader found, for users; a prediction, which is one already, stays what it is."""
+    if isinstance(found, Profile):
+        return found
     return Profile(**{field.name: getattr(found, field.name) for field in fields(found)})

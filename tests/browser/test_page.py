@@ -241,6 +241,15 @@ def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> No
     expect(told).to_have_text("4 boxes for 72 operators")
 
 
+def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> None:
+    page = show(REPORT.render(report()))
+    # A chain of six, and two that turn a weight for its last: without being drawn down they would stand at the top.
+    chain = [[0, 1], [1, 2], [2, 3], [3, 6], [4, 5], [5, 6]]
+    laid = f"$layers.layered(Array.from({{ length: 7 }}, () => ({{ width: 50 }})), {chain})"
+    tops = page.evaluate(f"(() => {{ {bundle('layers')} return {laid}.y; }})()")
+    assert [top / (40 + 36) for top in tops] == [0, 1, 2, 3, 2, 3, 4]
+
+
 def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
     page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
     told = page.locator("#view-graph output")
@@ -278,6 +287,10 @@ def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
     assert modules.locator("td.less").count() == 2
     page.get_by_label("only what differs").check()
     assert modules.locator("tbody tr[data-place]").count() == 2
+    page.wait_for_url(re.compile("changed=yes"))
+    other = show(comparison(HOSTILE).render("html"), fragment=page.evaluate("location.hash.slice(1)"))
+    assert other.get_by_label("only what differs").is_checked()
+    assert other.get_by_role("treegrid", name="modules compared").locator("tbody tr[data-place]").count() == 2
 
 
 def test_a_sweep_is_drawn_as_curves_and_as_a_heat_map(show: Show) -> None:

@@ -69,8 +69,8 @@ def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
 
 
 SUBJECTS: dict[str, Callable[[], str]] = {
-    "report": lambda: REPORT.render(report(uncounted=True)),
-    "profile": lambda: page_of(profile()),
+    "report": lambda: REPORT.render(report(blocks=2, ops=2, uncounted=True)),
+    "profile": lambda: page_of(profile(count=4)),
     "comparison": lambda: comparison().render("html"),
     "sweep": lambda: sweep().render("html"),
     "checkpoint": lambda: checkpoint().render("html"),

@@ -130,3 +130,9 @@ def test_on_a_processor_the_time_is_the_hosts(tmp_path: Path) -> None:
     assert found.shares("type")[0].time_ns == 1000
     with pytest.raises(opcost.OpcostError, match="replays no graphs"):
         opcost.predict(torch.nn.ReLU(), shapes=(1024,), device="cpu", calibration=path, execution="graph")
+
+
+def test_a_prediction_is_saved_as_a_page(tmp_path: Path) -> None:
+    prediction = opcost.predict(opcost.count(torch.nn.Linear(8, 8), shapes=(2, 8)))
+    prediction.save(tmp_path / "page.html")
+    assert "aten::addmm" in (tmp_path / "page.html").read_text(encoding="utf-8")

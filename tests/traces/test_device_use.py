@@ -225,3 +225,36 @@ def test_an_operator_that_runs_as_another_is_priced_where_its_kernel_is(tmp_path
     use_of(events, tmp_path / "t.json")
     (line,) = query(opcost.read_profile(tmp_path / "t.json"), aggregate_by="type").rows
     assert (line.labels["type"], line.computation, line.unpriced) == ("aten::clamp_min_", 8 * 16, 0)
+
+
+_LISTED = "void at::native::(anonymous namespace)::CatArrayBatchedCopy"
+_OPAQUE = "_contig<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 2>(int)"
+_GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)"
+_JOINED = {
+    "Input Dims": [[[2, 3], [2, 5]], []],
+    "Input type": ["TensorList", "Scalar"],
+    "Concrete Inputs": ["", "1"],
+    "Input Strides": [[[3, 1], [5, 1]], []],
+}
+_BENT = {"Input Dims": [[4, 8], []], "Input type": ["float", ""], "Concrete Inputs": ["", ""]}
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "kernel_name", "flops", "moved"),
+    [
+        # Two tensors of 2x3 and 2x5 elements, of two bytes or of four, and what is made of them.
+        ("aten::cat", _JOINED, _LISTED + _OPAQUE, 0, 2 * 2 * 16),
+        ("aten::cat", _JOINED, _LISTED + "<float, unsigned int, 2, 128, 1>(float*)", 0, 2 * 4 * 16),
+        ("aten::cat", _JOINED, "some_cat", None, None),
+        ("aten::gelu", _BENT, _GELU + "::{lambda()#1}::operator()() const>(int)", 13 * 32, 2 * 4 * 32),
+        ("aten::gelu", _BENT, _GELU + "::{lambda()#2}::operator()() const>(int)", 5 * 32, 2 * 4 * 32),
+        ("aten::gelu", _BENT, "some_gelu_of_another_library", None, None),
+    ],
+)
+def test_what_arguments_do_not_tell_the_names_of_kernels_may(
+    tmp_path: Path, name: str, words: dict[str, Any], kernel_name: str, flops: int | None, moved: int | None
+) -> None:
+    use_of([host("cpu_op", name, 0, 5, **words), launch(1, 1), kernel(1, 10, 20, kernel_name)], tmp_path / "t.json")
+    for found in (opcost.read_profile(tmp_path / "t.json"), read_table(tmp_path / "t.json").profile()):
+        (line,) = query(found, aggregate_by="type").rows
+        assert (line.computation, line.memory) == (flops, moved)

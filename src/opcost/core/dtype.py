@@ -8,6 +8,7 @@ BITS: dict[str, int] = {
     "bool": 8,
     "uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint5": 5, "uint6": 6, "uint7": 7,
     "int1": 1, "int2": 2, "int3": 3, "int4": 4, "int5": 5, "int6": 6, "int7": 7,
+    "bits8": 8, "bits16": 16, "bits32": 32, "bits64": 64, "bits128": 128,  # of which only the size is known
     "uint8": 8, "int8": 8, "uint16": 16, "int16": 16, "uint32": 32, "int32": 32, "uint64": 64, "int64": 64,
     "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
     "float4_e2m1fn_x2": 8,  # torch packs two values into one element; the element is what is counted

@@ -39,7 +39,8 @@ OPEN = 1
 
 STYLE = (
     ".opcost{font:13px/1.5 system-ui,sans-serif;color:inherit;overflow:auto;max-height:40em}"
-    ".opcost .r{display:grid;grid-template-columns:var(--c);gap:0 1em;min-width:max-content}"
+    ".opcost .r{display:grid;grid-template-columns:var(--c);gap:0 1em}"
+    ".opcost>div{min-width:max-content}"
     ".opcost .r{border-bottom:1px solid rgba(127,127,127,.18);list-style:none}"
     ".opcost .r>*{white-space:pre;font:inherit;text-decoration:none}"
     ".opcost .r>u{text-align:right;font-variant-numeric:tabular-nums}"

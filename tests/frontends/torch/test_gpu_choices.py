@@ -55,11 +55,61 @@ def test_attention_takes_the_kernel_of_a_gpu(dtype: torch.dtype, options: dict[s
 
 def test_what_no_kernel_takes_goes_by_products() -> None:
     assert kernels(Attention(), tokens(torch.float64)) == set()
-    assert kernels(Attention(enable_gqa=True), tokens(torch.float32)) == set()
+    odd = torch.zeros(1, 1, 4, 18)  # 72 bytes are no whole number of vectors
+    assert kernels(of_width(18), odd) == set()
+    assert kernels(of_width(18), odd.bfloat16()) == {"_scaled_dot_product_flash_attention"}
+
+
+def of_width(features: int, **options: Any) -> Attention:
+    model = Attention(**options)
+    model.project = nn.Linear(features, features)
+    return model
+
+
+def test_wide_heads_take_the_kernel_that_saves_memory() -> None:
     wide = torch.zeros(1, 1, 4, 512, dtype=torch.bfloat16)
-    model = Attention()
-    model.project = nn.Linear(512, 512)
-    assert kernels(model, wide) == set()
+    assert kernels(of_width(512), wide) == {"_scaled_dot_product_efficient_attention"}
+
+
+class Shared(nn.Module):
+    """Queries of more heads, or more tokens, than there are keys."""
+
+    def __init__(self, keys: tuple[int, int], **options: Any) -> None:
+        super().__init__()
+        self.keys, self.options = keys, options
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads, length = self.keys
+        return F.scaled_dot_product_attention(x, x[:, :heads, :length], x[:, :heads, :length], **self.options)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "keys", "options", "kernel"),
+    [
+        (torch.bfloat16, (1, TOKENS), {"enable_gqa": True}, {"_scaled_dot_product_flash_attention"}),
+        (torch.float32, (1, TOKENS), {"enable_gqa": True}, set()),
+        (torch.bfloat16, (HEADS, 8), {"is_causal": True}, {"_scaled_dot_product_efficient_attention"}),
+    ],
+)
+def test_fewer_keys_than_queries(dtype: torch.dtype, keys: tuple[int, int], options: Any, kernel: set[str]) -> None:
+    assert kernels(Shared(keys, **options), tokens(dtype)) == kernel
+
+
+def test_a_mask_that_does_not_lie_row_by_row_goes_by_products() -> None:
+    # As a table of biases is looked up: head by head behind each pair of tokens, and then turned.
+    bias = torch.zeros(TOKENS, TOKENS, HEADS).permute(2, 0, 1)[None]
+    assert kernels(Attention(attn_mask=bias), tokens()) == set()
+    assert kernels(Attention(attn_mask=bias.contiguous()), tokens()) == {"_scaled_dot_product_efficient_attention"}
+
+
+def test_rows_of_a_mask_that_begin_anywhere_are_copied() -> None:
+    def copied(length: int) -> list[tuple[int, ...]]:
+        mask = torch.zeros(1, 1, length, length)
+        report = opcost.count(Attention(attn_mask=mask), tokens()[:, :, :length], device="h200")
+        return [row.outs[0].dims for row in report.rows if row.op.raw == "aten::constant_pad_nd"]
+
+    assert copied(16) == []
+    assert copied(13) == [(1, 1, 13, 16)]
 
 
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": MASK}], ids=str)

@@ -12,9 +12,10 @@ from opcost.frontends.aten.known import FLAWS, known
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import like
 from opcost.frontends.aten.schema import Schema, is_implicit, is_of_library, overloads
-from opcost.frontends.aten.tensor import Tensor, type_name
-from opcost.frontends.aten.told import UNTOLD, NotTold, PartlyTold
+from opcost.frontends.aten.tensor import Described, Tensor, type_name
+from opcost.frontends.aten.told import UNTOLD, NotTold, PartlyTold, Unplaced
 from opcost.traces.kineto.arguments import TENSOR, Entry, entries_of, named
+from opcost.traces.kineto.by_kernel import Hint
 
 
 class Meaning(NamedTuple):
@@ -28,12 +29,16 @@ class Meaning(NamedTuple):
     """It has a price, and a count shows it whole, whatever it calls on its way: PyTorch does not take it apart."""
 
 
-def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> Meaning:
+def meaning(name: str, dims: bytes, types: bytes, concrete: bytes, strides: bytes, hint: Hint | None = None) -> Meaning:
     """What an operator did, as far as the trace tells; what it does not tell is not guessed."""
     entries = entries_of(dims, types, concrete, strides)
+    if hint is not None and hint.dtype:
+        entries = [entry._replace(tensors=tuple(_of_type(x, hint.dtype) for x in entry.tensors)) for entry in entries]
     tensors = tuple(_spec(tensor) for entry in entries for tensor in entry.tensors)
     found = []
     for read in _readings(name, entries):
+        if hint is not None and hint.approximate is not None:
+            read[1]["approximate"] = hint.approximate
         try:
             found.append(_translated(*read))
         except FLAWS:  # not enough is told, or it is an operator of another version
@@ -93,6 +98,14 @@ def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor,
     outs = call.outs if found.outs is None else found.outs
     is_own = (bool(outs) or found.kind == "view") and not is_implicit(schema)
     return Meaning(found.kind, tuple(map(_spec, ins)), tuple(map(_spec, outs)), found.attrs, is_own)
+
+
+def _of_type(tensor: Tensor, dtype: str) -> Tensor:
+    """The same, where its type was not told."""
+    if type_name(tensor):
+        return tensor
+    shape = tuple(tensor.shape)
+    return Unplaced(shape, dtype) if isinstance(tensor, Unplaced) else Described(shape, tensor.stride(), dtype)
 
 
 def _spec(tensor: Tensor) -> TensorSpec:

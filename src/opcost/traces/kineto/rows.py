@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 
 from opcost.core.graph import Note
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.kineto.bearing import MOVES, Bearing, bearing
+from opcost.traces.kineto.by_kernel import Hint, hint_of
 from opcost.traces.kineto.categories import OPERATOR
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.launches import GRAPH, OUTSIDE
@@ -49,6 +50,7 @@ class Translated:
             else UNTOLD
             for signature in linked.signatures
         ]
+        self._hinted: dict[tuple[int, Hint], Meaning] = {}
         self._first_rows = [first for _, first in linked.threads]
         self._merge_joined()
 
@@ -64,9 +66,17 @@ class Translated:
     def bearing(self) -> Bearing:
         return bearing(self.linked, self.meanings)
 
-    def bare(self, signature: int, *, covered: int) -> Meaning:
-        """What a signature means; of one that wraps another only its tensors, in one that has the price only that one's kind."""
+    def bare(self, signature: int, *, covered: int, kernels: Iterable[str] = ()) -> Meaning:
+        """What a signature means; of one that wraps another only its tensors, in one that has the price only that one's kind.
+
+        What the arguments do not tell, the names of its kernels may.
+        """
         told = self.meanings[signature]
+        if not told.outs and (hint := hint_of(self.linked.signatures[signature].name, kernels)) is not None:
+            if (signature, hint) not in self._hinted:
+                spelled = self.linked.signatures[signature][1:]
+                self._hinted[signature, hint] = meaning(*spelled, hint)
+            told = self._hinted[signature, hint]
         if signature in self.bearing.wrappers:
             return Meaning("", told.ins, told.outs)
         if covered and told.kind and told.kind not in MOVES:
@@ -120,9 +130,10 @@ class Translated:
         linked, rows = self.linked, self.linked.rows
         signature_number = rows.signature[row]
         signature = linked.signatures[signature_number]
-        told = self.bare(signature_number, covered=self.bearing.covered[row])
-        module = rows.module[row]
         kernels = tuple(sorted(launched, key=lambda kernel: kernel.start_ns))
+        names = [kernel.name for kernel in kernels]
+        told = self.bare(signature_number, covered=self.bearing.covered[row], kernels=names)
+        module = rows.module[row]
         return ProfileRow(
             id=number,
             name=signature.name,

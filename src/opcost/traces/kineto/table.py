@@ -236,7 +236,7 @@ def _groups(translated: Translated) -> tuple[Group, ...]:
         Group(
             type=linked.signatures[signature].name,
             provider=linked.columns.providers[linked.signatures[signature].sort],
-            meaning=translated.bare(signature, covered=state % LAUNCHING),
+            meaning=translated.bare(signature, covered=state % LAUNCHING, kernels=[queue.kernel for queue in queues]),
             module="" if module == NONE else linked.modules[module],
             phase=PHASES[phase],
             step=step,

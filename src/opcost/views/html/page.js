@@ -253,8 +253,9 @@ this.draw(true);
 }
 measure() {
 this.measured = true;
-const step = Math.max(1, Math.floor(this.rows.length / SAMPLE));
-const sample = this.rows.filter((_, place) => place % step === 0);
+const some = (rows) => rows.filter((_, place) => place % Math.max(1, Math.floor(rows.length / SAMPLE)) === 0);
+const seen = some(this.rows);
+const all = this.owner.all ? some(this.owner.all) : seen;
 const pen = document.createElement("canvas").getContext("2d");
 const { fontFamily, fontSize } = getComputedStyle(document.body);
 const wide = (text, weight) => {
@@ -265,7 +266,7 @@ const widths = this.columns.map((column, index) => {
 const { least, most } = ROOM[column.unit] ?? ROOM.number;
 const indent = (row) => (index === 0 && this.owner.level ? INDENT * (this.owner.level(row) + 1) : 0);
 const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.roleOf?.(row) === "total" ? 600 : 400);
-const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
+const room = 18 + (index ? all : seen).reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
 return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
 });
 this.widths = widths;
@@ -445,7 +446,7 @@ return { LINE, cellText, sortValue, isTextual, sortRows, Grid };
 const $state = (() => {
 const USUAL = {
 view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs",
-theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "", oq: "", only: "", tables: "",
+theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", tsort: "", oq: "", only: "", tables: "", csort: "", copen: "", changed: "",
 };
 const state = { ...USUAL };
 const listeners = [];
@@ -559,11 +560,10 @@ return -1;
 const children = paths.map(() => []);
 parent.forEach((up, row) => up >= 0 && children[up].push(row));
 const level = (row) => (parent[row] < 0 ? 0 : level(parent[row]) + 1);
-const opened = new Set();
+const opened = () => new Set(state.copen.split(".").filter(Boolean).map((text) => parseInt(text, 36)));
 const quantity = () => quantities.find((one) => one.name === state.qty) ?? quantities[0];
 const read = (row) => quantity().amounts[row];
 const onlyChanged = make("input", { type: "checkbox" });
-const sorted = { name: "", rising: false };
 const columns = [
 { name: "name", title: "module", unit: "name", least: 240, of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
 ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", of: (row) => types[row] }] : []),
@@ -572,39 +572,41 @@ const columns = [
 ];
 let chosen = -1;
 const grid = new Grid("modules compared", columns, {
-level, opened: (row) => (children[row].length ? opened.has(row) : null), select: (row) => { chosen = row; }, isChosen: (row) => row === chosen,
+level, opened: (row) => (children[row].length ? opened().has(row) : null), select: (row) => { chosen = row; }, isChosen: (row) => row === chosen,
 toggle: (row) => {
-if (opened.has(row)) opened.delete(row);
-else opened.add(row);
-show();
+const now = opened();
+if (!now.delete(row)) now.add(row);
+setState({ copen: [...now].map((one) => one.toString(36)).join(".") });
 },
 sort: (name) => {
-sorted.rising = sorted.name === name ? !sorted.rising : isTextual(columns.find((one) => one.name === name));
-sorted.name = name;
-show();
+const rising = state.csort.slice(1) === name ? state.csort[0] !== "+" : isTextual(columns.find((one) => one.name === name));
+setState({ csort: `${rising ? "+" : "-"}${name}` });
 },
 });
 const changed = (row) => read(row)[0] !== read(row).at(-1);
 function show() {
-const column = columns.find((one) => one.name === sorted.name);
-const ordered = (rows) => (column ? sortRows(rows, column, sorted.rising) : rows);
-grid.markSort(sorted.name, sorted.rising);
+const column = columns.find((one) => one.name === state.csort.slice(1));
+const rising = state.csort[0] === "+";
+const ordered = (rows) => (column ? sortRows(rows, column, rising) : rows);
+const now = opened();
+onlyChanged.checked = Boolean(state.changed);
+grid.markSort(column?.name, rising);
 const walk = [...ordered(paths.map((_, row) => row).filter((row) => parent[row] < 0))].reverse();
 const rows = [];
 while (walk.length) {
 const row = walk.pop();
 if (onlyChanged.checked && !changed(row)) continue;
 rows.push(row);
-if (opened.has(row)) walk.push(...[...ordered(children[row])].reverse());
+if (now.has(row)) walk.push(...[...ordered(children[row])].reverse());
 }
 grid.element.style.height = `${Math.min(rows.length * LINE + 34, 620)}px`;
 grid.show(rows);
 }
-onlyChanged.addEventListener("change", show);
+onlyChanged.addEventListener("change", () => setState({ changed: onlyChanged.checked ? "yes" : "" }));
 const list = chooser("Amounts are", quantities.map((one) => [one.name, one.title]), quantity().name, (qty) => setState({ qty }));
 whenChanged((names) => {
 if (names.has("qty")) list.value = quantity().name;
-if (names.has("qty") || names.has("bytes")) show();
+if (["qty", "bytes", "csort", "copen", "changed"].some((name) => names.has(name))) show();
 });
 show();
 return make("section", { class: "panel table", "aria-label": "Modules" },
@@ -689,6 +691,7 @@ const layer = new Int32Array(count);
 const incoming = Array.from({ length: count }, () => []);
 edges.forEach(([from, to]) => incoming[to].push(from));
 for (let node = 0; node < count; node += 1) for (const from of incoming[node]) layer[node] = Math.max(layer[node], layer[from] + 1);
+drawDown(layer, incoming, edges);
 const widths = nodes.map((node) => node.width);
 const layers = [...layer];
 const chains = [];
@@ -727,12 +730,26 @@ row.forEach((node, place) => { order[node] = place; });
 }
 }
 const x = placed(rows, widths, above, below, gapX);
-const y = layers.map((at) => at * (height + gapY));
+const titles = new Float64Array(rows.length);
+nodes.forEach((node, place) => { titles[layer[place]] = Math.max(titles[layer[place]], node.titles ?? 0); });
+const tops = [0];
+for (let at = 1; at < rows.length; at += 1) tops.push(tops[at - 1] + height + gapY + titles[at]);
+const y = layers.map((at) => tops[at]);
 return {
 x: Array.from({ length: count }, (_, node) => x[node]), y: y.slice(0, count), height,
 bends: chains.map((chain) => chain.map((node) => [x[node], y[node]])), width: Math.max(...x.map((at, node) => at + widths[node] / 2), 0),
-depth: (rows.length || 1) * (height + gapY),
+depth: tops.at(-1) + height + gapY,
 };
+}
+function drawDown(layer, incoming, edges) {
+const outgoing = incoming.map(() => []);
+edges.forEach(([from, to]) => outgoing[from].push(to));
+const prepares = incoming.map(() => false);
+incoming.forEach((before, node) => { prepares[node] = before.every((from) => prepares[from] && outgoing[from].length === 1); });
+for (let node = layer.length - 1; node >= 0; node -= 1) {
+if (!outgoing[node].length || !(prepares[node] || outgoing[node].length > incoming[node].length)) continue;
+layer[node] = outgoing[node].reduce((least, to) => Math.min(least, layer[to]), Infinity) - 1;
+}
 }
 function mean(nodes, values) {
 let sum = 0;
@@ -864,7 +881,7 @@ mark: (node, text) => (quantity.priced && isPartial(node) ? (text === "–" ? "?
 }));
 const columns = [
 {
-name: "name", title: tree.noun, unit: "name", least: 200, of: tree.name,
+name: "name", title: tree.noun, unit: "name", least: 180, most: 260, of: tree.name,
 full: (node) => (node ? tree.path[node] : tree.name(0)),
 },
 ...(hasTypes() ? [{ name: "type", title: "type", unit: "text", of: tree.type, most: 130 }] : []),
@@ -872,6 +889,7 @@ full: (node) => (node ? tree.path[node] : tree.name(0)),
 ...tree.details.filter((column) => column.shown),
 ];
 const grid = new Grid(`${tree.noun} tree`, columns, {
+all: Array.from({ length: tree.count }, (_, node) => node),
 level: (node) => (state.q ? 0 : tree.depth[node]),
 opened: (node) => (state.q || !tree.children[node].length ? null : opened.has(node)),
 toggle: (node) => {
@@ -1142,6 +1160,7 @@ const { choose, chosenNode, chosenOperator, chooseOperator } = $selection;
 const { setState, state, whenChanged } = $state;
 const LETTER = 6.4;
 const MOST_KEPT = 400;
+const TITLE = 13;
 function graphPanel() {
 const opened = new Set();
 const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": "Graph of modules and operators; arrows walk along the edges, Enter opens and closes a module" });
@@ -1207,11 +1226,23 @@ found.get(edge).shapes.add(shape);
 const edges = [...found.values()];
 const ahead = edges.filter((edge) => edge.from < edge.to);
 const back = edges.filter((edge) => edge.from > edge.to);
+roomForTitles(nodes);
 const layout = layered(nodes, ahead.map((edge) => [edge.from, edge.to]));
 nodes.forEach((node, place) => Object.assign(node, { x: layout.x[place], y: layout.y[place] }));
 ahead.forEach((edge, place) => { edge.bends = layout.bends[place]; });
 scene = { nodes, edges: ahead, back, layout, groups: groupsOf(nodes), byLayer: [...nodes.keys()].sort((a, b) => nodes[a].y - nodes[b].y || nodes[a].x - nodes[b].x) };
 told.textContent = `${nodes.length.toLocaleString("en-US")} boxes for ${ops.count.toLocaleString("en-US")} operators`;
+}
+function roomForTitles(nodes) {
+const begun = new Set([0]);
+for (const node of nodes) {
+let count = 0;
+for (let at = node.opens ? tree.parent[node.module] : node.module; at > 0 && !begun.has(at); at = tree.parent[at]) {
+begun.add(at);
+count += 1;
+}
+node.titles = Math.max(0, count - 1) * TITLE;
+}
 }
 function moduleNode(node) {
 const title = node ? tree.path[node].slice(prefixOf(node).length) : tree.name(0);
@@ -1238,11 +1269,16 @@ room.bottom = Math.max(room.bottom, node.y + 40);
 frames.set(at, room);
 }
 }
-const deepest = Math.max(0, ...[...frames.keys()].map((at) => tree.depth[at]));
-return [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]).map((room) => {
-const outer = deepest - tree.depth[room.module];
+const ordered = [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]);
+const outside = new Map();
+for (const { module } of [...ordered].reverse()) {
+const around = tree.parent[module];
+outside.set(around, Math.max(outside.get(around) ?? 0, (outside.get(module) ?? 0) + 1));
+}
+return ordered.map((room) => {
+const outer = outside.get(room.module) ?? 0;
 const pad = 7 + 4 * outer;
-const title = 13 * (outer + 1) + 3;
+const title = TITLE * (outer + 1) + 3;
 return { module: room.module, x: room.left - pad, y: room.top - title, w: room.right - room.left + 2 * pad, h: room.bottom - room.top + title + pad };
 });
 }

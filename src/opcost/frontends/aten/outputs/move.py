@@ -30,6 +30,17 @@ def _index_select(call: Call) -> tuple[Described, ...]:
     return (made(replaced(x, call["dim"], index.numel()), type_name(x)),)
 
 
+@on("cat")
+def _cat(call: Call) -> tuple[Described, ...]:
+    """A tensor of one axis without elements may stand beside any other, and adds nothing."""
+    joined = [x for x in call["tensors"] if tuple(x.shape) != (0,)] or call["tensors"]
+    types = {type_name(x) for x in call["tensors"]}
+    if len(types) != 1 or "" in types:
+        raise NotTold("the element types in a list")
+    axis = axis_of(joined[0], call["dim"])
+    return (made(replaced(joined[0], axis, sum(x.shape[axis] for x in joined)), types.pop()),)
+
+
 # -- put into a tensor, or beside it: as large as that ----------------------------------------------------------------
 
 

@@ -21,6 +21,8 @@ aten: Any = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
 _WIDEST = 256
 """Features of a head that kernels of attention take."""
+_ALIGNED = 8
+"""Elements at whose multiples rows of a mask begin."""
 
 
 def _attention(
@@ -37,14 +39,16 @@ def _attention(
     if not all(map(_is_plain, (query, key, value))):
         return NotImplemented
     query, key, value, attn_mask = lowered(query, key, value, attn_mask)
-    if all(part.dim() == 4 for part in (query, key, value)) and query.shape[-1] <= _WIDEST:
-        if query.dtype in _HALF and attn_mask is None and query.shape[-1] == value.shape[-1]:
+    if all(part.dim() == 4 and _lies_densely(part) for part in (query, key, value)):
+        square = query.shape[-2] == key.shape[-2] or not is_causal
+        heads_fit = query.shape[-1] == value.shape[-1] and query.shape[-1] <= _WIDEST
+        if query.dtype in _HALF and attn_mask is None and heads_fit and square:
             debug = False
             found = aten._scaled_dot_product_flash_attention(
                 query, key, value, dropout_p, is_causal, debug, scale=scale
             )
             return found[0]  # type: ignore[no-any-return]
-        if query.dtype in (*_HALF, torch.float32) and not enable_gqa:
+        if _saves_memory(query, key, value, attn_mask):
             graded = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
             bias = _as_numbers(attn_mask, query)
             found = aten._scaled_dot_product_efficient_attention(
@@ -56,12 +60,33 @@ def _attention(
     )[0]
 
 
+def _lies_densely(tensor: torch.Tensor) -> bool:
+    """Whether the elements of a row lie side by side, as kernels of attention want them."""
+    return bool(tensor.stride(-1) == 1 or tensor.shape[-1] == 1)
+
+
+def _saves_memory(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """Whether the kernel that saves memory takes these: whole vectors of 16 bytes, as many heads, a mask that lies row by row."""
+    whole = 16 // query.dtype.itemsize
+    return (
+        query.dtype in (*_HALF, torch.float32)
+        and query.shape[:2] == key.shape[:2]
+        and not (query.shape[-1] % whole or value.shape[-1] % whole)
+        and (mask is None or mask.stride(-1) == 1)
+    )
+
+
 def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
     """A mask of truths as what is added to scores, for every head of every text."""
     if mask is None:
         return None
     if mask.dtype is torch.bool:
         mask = torch.where(mask, 0.0, -torch.inf).to(query.dtype)
+    if any(
+        stride % _ALIGNED for stride in mask.stride()[:-1]
+    ):  # rows that begin anywhere are copied with a rest behind
+        length = mask.shape[-1]
+        mask = functional.pad(mask, (0, -length % _ALIGNED))[..., :length]
     return mask.expand(*query.shape[:2], query.shape[-2], mask.shape[-1])
 
 

@@ -64,11 +64,10 @@ export function comparedModulesPanel() {
   const children = paths.map(() => []);
   parent.forEach((up, row) => up >= 0 && children[up].push(row));
   const level = (row) => (parent[row] < 0 ? 0 : level(parent[row]) + 1);
-  const opened = new Set();
+  const opened = () => new Set(state.copen.split(".").filter(Boolean).map((text) => parseInt(text, 36)));
   const quantity = () => quantities.find((one) => one.name === state.qty) ?? quantities[0];
   const read = (row) => quantity().amounts[row];
   const onlyChanged = make("input", { type: "checkbox" });
-  const sorted = { name: "", rising: false };
   const columns = [
     { name: "name", title: "module", unit: "name", least: 240, of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
     ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", of: (row) => types[row] }] : []),
@@ -77,42 +76,44 @@ export function comparedModulesPanel() {
   ];
   let chosen = -1;
   const grid = new Grid("modules compared", columns, {
-    level, opened: (row) => (children[row].length ? opened.has(row) : null), select: (row) => { chosen = row; }, isChosen: (row) => row === chosen,
+    level, opened: (row) => (children[row].length ? opened().has(row) : null), select: (row) => { chosen = row; }, isChosen: (row) => row === chosen,
     toggle: (row) => {
-      if (opened.has(row)) opened.delete(row);
-      else opened.add(row);
-      show();
+      const now = opened();
+      if (!now.delete(row)) now.add(row);
+      setState({ copen: [...now].map((one) => one.toString(36)).join(".") });
     },
     sort: (name) => {
-      sorted.rising = sorted.name === name ? !sorted.rising : isTextual(columns.find((one) => one.name === name));
-      sorted.name = name;
-      show();
+      const rising = state.csort.slice(1) === name ? state.csort[0] !== "+" : isTextual(columns.find((one) => one.name === name));
+      setState({ csort: `${rising ? "+" : "-"}${name}` });
     },
   });
 
   const changed = (row) => read(row)[0] !== read(row).at(-1);
 
   function show() {
-    const column = columns.find((one) => one.name === sorted.name);
-    const ordered = (rows) => (column ? sortRows(rows, column, sorted.rising) : rows);
-    grid.markSort(sorted.name, sorted.rising);
+    const column = columns.find((one) => one.name === state.csort.slice(1));
+    const rising = state.csort[0] === "+";
+    const ordered = (rows) => (column ? sortRows(rows, column, rising) : rows);
+    const now = opened();
+    onlyChanged.checked = Boolean(state.changed);
+    grid.markSort(column?.name, rising);
     const walk = [...ordered(paths.map((_, row) => row).filter((row) => parent[row] < 0))].reverse();
     const rows = [];
     while (walk.length) {
       const row = walk.pop();
       if (onlyChanged.checked && !changed(row)) continue;
       rows.push(row);
-      if (opened.has(row)) walk.push(...[...ordered(children[row])].reverse());
+      if (now.has(row)) walk.push(...[...ordered(children[row])].reverse());
     }
     grid.element.style.height = `${Math.min(rows.length * LINE + 34, 620)}px`;
     grid.show(rows);
   }
 
-  onlyChanged.addEventListener("change", show);
+  onlyChanged.addEventListener("change", () => setState({ changed: onlyChanged.checked ? "yes" : "" }));
   const list = chooser("Amounts are", quantities.map((one) => [one.name, one.title]), quantity().name, (qty) => setState({ qty }));
   whenChanged((names) => {
     if (names.has("qty")) list.value = quantity().name;
-    if (names.has("qty") || names.has("bytes")) show();
+    if (["qty", "bytes", "csort", "copen", "changed"].some((name) => names.has(name))) show();
   });
   show();
   return make("section", { class: "panel table", "aria-label": "Modules" },

@@ -11,6 +11,7 @@ import { setState, state, whenChanged } from "./state.js";
 
 const LETTER = 6.4;
 const MOST_KEPT = 400;
+const TITLE = 13;
 
 export function graphPanel() {
   const opened = new Set();
@@ -85,11 +86,25 @@ export function graphPanel() {
     const edges = [...found.values()];
     const ahead = edges.filter((edge) => edge.from < edge.to);
     const back = edges.filter((edge) => edge.from > edge.to);
+    roomForTitles(nodes);
     const layout = layered(nodes, ahead.map((edge) => [edge.from, edge.to]));
     nodes.forEach((node, place) => Object.assign(node, { x: layout.x[place], y: layout.y[place] }));
     ahead.forEach((edge, place) => { edge.bends = layout.bends[place]; });
     scene = { nodes, edges: ahead, back, layout, groups: groupsOf(nodes), byLayer: [...nodes.keys()].sort((a, b) => nodes[a].y - nodes[b].y || nodes[a].x - nodes[b].x) };
     told.textContent = `${nodes.length.toLocaleString("en-US")} boxes for ${ops.count.toLocaleString("en-US")} operators`;
+  }
+
+  // Above the first box of every opened module stands its title.
+  function roomForTitles(nodes) {
+    const begun = new Set([0]);
+    for (const node of nodes) {
+      let count = 0;
+      for (let at = node.opens ? tree.parent[node.module] : node.module; at > 0 && !begun.has(at); at = tree.parent[at]) {
+        begun.add(at);
+        count += 1;
+      }
+      node.titles = Math.max(0, count - 1) * TITLE;
+    }
   }
 
   function moduleNode(node) {
@@ -123,11 +138,17 @@ export function graphPanel() {
         frames.set(at, room);
       }
     }
-    const deepest = Math.max(0, ...[...frames.keys()].map((at) => tree.depth[at]));
-    return [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]).map((room) => {
-      const outer = deepest - tree.depth[room.module];
+    // A frame is drawn around those in it.
+    const ordered = [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]);
+    const outside = new Map();
+    for (const { module } of [...ordered].reverse()) {
+      const around = tree.parent[module];
+      outside.set(around, Math.max(outside.get(around) ?? 0, (outside.get(module) ?? 0) + 1));
+    }
+    return ordered.map((room) => {
+      const outer = outside.get(room.module) ?? 0;
       const pad = 7 + 4 * outer;
-      const title = 13 * (outer + 1) + 3;
+      const title = TITLE * (outer + 1) + 3;
       return { module: room.module, x: room.left - pad, y: room.top - title, w: room.right - room.left + 2 * pad, h: room.bottom - room.top + title + pad };
     });
   }

@@ -41,7 +41,7 @@ export function sortRows(rows, column, rising) {
   return keyed.map((entry) => entry[2]);
 }
 
-// `owner` may tell: level(row), opened(row) -> true, false or null, toggle(row), select(row), isChosen(row), roleOf(row), sort(name).
+// `owner` may tell: all rows that there can be, level(row), opened(row) -> true, false or null, toggle(row), select(row), isChosen(row), roleOf(row), sort(name).
 export class Grid {
   constructor(label, columns, owner = {}) {
     this.label = label;
@@ -98,8 +98,9 @@ export class Grid {
   // Columns are as wide as what a sample of their lines and their titles need, and stay so.
   measure() {
     this.measured = true;
-    const step = Math.max(1, Math.floor(this.rows.length / SAMPLE));
-    const sample = this.rows.filter((_, place) => place % step === 0);
+    const some = (rows) => rows.filter((_, place) => place % Math.max(1, Math.floor(rows.length / SAMPLE)) === 0);
+    const seen = some(this.rows);
+    const all = this.owner.all ? some(this.owner.all) : seen;
     const pen = document.createElement("canvas").getContext("2d");
     const { fontFamily, fontSize } = getComputedStyle(document.body);
     const wide = (text, weight) => {
@@ -110,7 +111,8 @@ export class Grid {
       const { least, most } = ROOM[column.unit] ?? ROOM.number;
       const indent = (row) => (index === 0 && this.owner.level ? INDENT * (this.owner.level(row) + 1) : 0);
       const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.roleOf?.(row) === "total" ? 600 : 400);
-      const room = 18 + sample.reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
+      // Names of lines that are not opened yet may be long without end; what else they tell is short.
+      const room = 18 + (index ? all : seen).reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
       return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
     });
     this.widths = widths;

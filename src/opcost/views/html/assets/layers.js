@@ -3,13 +3,14 @@
 const SWEEPS = 6;
 const MOST_BENDS = 60000;
 
-// `nodes` tell their width; `edges` are [from, to] with from before to. Returns places, and the bends of every edge.
+// `nodes` tell their width, and how much room the titles above them need; `edges` are [from, to] with from before to. Returns places, and the bends of every edge.
 export function layered(nodes, edges, { gapX = 26, gapY = 36, height = 40 } = {}) {
   const count = nodes.length;
   const layer = new Int32Array(count);
   const incoming = Array.from({ length: count }, () => []);
   edges.forEach(([from, to]) => incoming[to].push(from));
   for (let node = 0; node < count; node += 1) for (const from of incoming[node]) layer[node] = Math.max(layer[node], layer[from] + 1);
+  drawDown(layer, incoming, edges);
 
   // An edge over several layers bends in each of them, so that it goes around what stands there.
   const widths = nodes.map((node) => node.width);
@@ -50,12 +51,29 @@ export function layered(nodes, edges, { gapX = 26, gapY = 36, height = 40 } = {}
     }
   }
   const x = placed(rows, widths, above, below, gapX);
-  const y = layers.map((at) => at * (height + gapY));
+  // Frames that begin at a node have their titles above it.
+  const titles = new Float64Array(rows.length);
+  nodes.forEach((node, place) => { titles[layer[place]] = Math.max(titles[layer[place]], node.titles ?? 0); });
+  const tops = [0];
+  for (let at = 1; at < rows.length; at += 1) tops.push(tops[at - 1] + height + gapY + titles[at]);
+  const y = layers.map((at) => tops[at]);
   return {
     x: Array.from({ length: count }, (_, node) => x[node]), y: y.slice(0, count), height,
     bends: chains.map((chain) => chain.map((node) => [x[node], y[node]])), width: Math.max(...x.map((at, node) => at + widths[node] / 2), 0),
-    depth: (rows.length || 1) * (height + gapY),
+    depth: tops.at(-1) + height + gapY,
   };
+}
+
+// What only prepares something for later, such as a weight that is turned, stands right above who reads it.
+function drawDown(layer, incoming, edges) {
+  const outgoing = incoming.map(() => []);
+  edges.forEach(([from, to]) => outgoing[from].push(to));
+  const prepares = incoming.map(() => false);
+  incoming.forEach((before, node) => { prepares[node] = before.every((from) => prepares[from] && outgoing[from].length === 1); });
+  for (let node = layer.length - 1; node >= 0; node -= 1) {
+    if (!outgoing[node].length || !(prepares[node] || outgoing[node].length > incoming[node].length)) continue;
+    layer[node] = outgoing[node].reduce((least, to) => Math.min(least, layer[to]), Infinity) - 1;
+  }
 }
 
 function mean(nodes, values) {

@@ -210,3 +210,10 @@ def test_conditions_take_what_tables_show() -> None:
     ):
         lines = query(found, where=condition, device=DEVICE, aggregate_by="type").rows
         assert sorted(line.labels["type"] for line in lines) == names, condition
+
+
+@pytest.mark.parametrize(("count", "view"), [(1, "--view launches"), (2, "--view breakdown")])
+def test_a_loss_is_shown_over_time_where_it_is_known_when_everything_ran(count: int, view: str) -> None:
+    found = profile(row(100, count=count), busy_ns=500, compute_ns=500, idle_host_ns=500)
+    (gain,) = (gain for gain in query(found).gains if gain.what == "idle: host-bound")
+    assert (gain.share, gain.command) == (0.5, view)

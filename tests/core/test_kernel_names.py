@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.core.kernel_names import short
+from opcost.core.kernel_names import is_collective, short
 from opcost.views.cell import cut
 
 _ELEMENTWISE = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
@@ -46,3 +46,17 @@ def test_a_name_that_has_room_is_not_touched() -> None:
     assert cut(name, len(name), "name") == name
     assert cut(name, len(name) - 1, "name") == "copy"
     assert cut(name, 3, "name") == "co…"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(unsigned long)", True),
+        ("void (anonymous namespace)::two_shot_all_reduce_kernel<c10::BFloat16>(int)", True),
+        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", True),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(int)", False),
+    ],
+)
+def test_collectives_of_other_libraries_are_collectives(name: str, is_one: bool) -> None:
+    assert is_collective(name) is is_one

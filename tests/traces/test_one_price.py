@@ -164,7 +164,7 @@ def test_the_trace_of_a_run_has_the_flops_that_a_count_of_the_run_has(counts: Co
                 run()
     path = tmp_path / "trace.json"
     recorded.export_chrome_trace(str(path))
-    rows = with_costs(opcost.read_profile(path), RULES).rows
+    rows = with_costs(opcost.read_profile(path, executions=True), RULES).rows
     runs = [row for row in rows if row.name.startswith("sample ")]
     starts, ends = [row.host_start_ns for row in runs], [row.host_start_ns + row.host_ns for row in runs]
     traced_flops = [0] * len(runs)

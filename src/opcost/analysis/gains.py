@@ -23,6 +23,12 @@ LEAST_SHARE = 0.005
 """Less of the time is not worth a line."""
 
 _BREAKDOWN, _RANKS = "--view breakdown", "--view communication"
+_OVER_TIME = {
+    "idle: host-bound": "--view launches",
+    "idle: launch latency": "--view launches",
+    "idle: after synchronisation": "--view critical-path",
+}
+"""What shows better than the breakdown where a loss is, if it is known when everything ran."""
 
 
 def gains_of(uses: Sequence[Busy], parts: Iterable[Part], waited: Sequence[Waited] = ()) -> tuple[Gain, ...]:
@@ -33,11 +39,12 @@ def gains_of(uses: Sequence[Busy], parts: Iterable[Part], waited: Sequence[Waite
     if not known:
         return ()
     found: dict[tuple[str, str], float] = {}
+    shown = _OVER_TIME if all(part.count == 1 for part in parts) else {}
     for use in known.values():
         alone = use.communication_ns / use.all_communication_ns if use.all_communication_ns else 0.0
         wait = min(float(use.communication_ns), waits.get(use.rank, 0) * alone)
         for what, spent in _outside_of_kernels(use, wait).items():
-            _add(found, (what, _BREAKDOWN), spent / use.span_ns)
+            _add(found, (what, shown.get(what, _BREAKDOWN)), spent / use.span_ns)
         if wait and last is not None:
             _add(found, (f"unbalanced ranks: {last.rank} comes last most", _RANKS), wait / use.span_ns)
     for what, command, share in _inside_of_kernels(known, parts):

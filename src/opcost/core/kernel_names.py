@@ -6,12 +6,16 @@ import re
 
 _COPIES = ("Memcpy", "Memset", "Copy")
 _COLLECTIVES = ("nccl", "rccl")
+_OWN_COLLECTIVES = re.compile(
+    r"(?:multimem|one_shot|two_shot)_\w*(?:reduce|gather)|cross_device_reduce|allreduce_fusion"
+)
+"""Of symmetric memory; of vLLM and SGLang; of flashinfer and TensorRT-LLM."""
 _CROSSING = re.compile(r"(?:Memcpy|Copy)\s*(?:HtoD|DtoH|PtoP|HostToDevice|DeviceToHost|PeerToPeer)", re.IGNORECASE)
 
 
 def is_collective(name: str) -> bool:
-    """Whether it is of a library of collectives."""
-    return name[:4].lower() in _COLLECTIVES
+    """Whether it is of a library of collectives, or one that PyTorch and serving libraries have of their own."""
+    return name[:4].lower() in _COLLECTIVES or _OWN_COLLECTIVES.search(name) is not None
 
 
 def is_copy(name: str) -> bool:

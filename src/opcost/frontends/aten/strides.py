@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from opcost.frontends.aten.tensor import Tensor
+from opcost.frontends.aten.told import NotTold
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -28,15 +29,29 @@ def is_contiguous(tensor: Tensor, axes: Sequence[int] | None = None) -> bool:
     )
 
 
+def tells_strides(tensor: Tensor) -> bool:
+    """Whether it is known how a tensor lies; old traces do not tell, and the price of most operators does not ask."""
+    try:
+        tensor.stride()
+    except NotTold:
+        return False
+    return True
+
+
 def has_channels_last(tensor: Tensor) -> bool:
     """Whether the channels of an image lie side by side, and its places not."""
     rank = tensor.dim()
-    return rank in (4, 5) and not is_contiguous(tensor) and is_contiguous(tensor, (0, *range(2, rank), 1))
+    return (
+        rank in (4, 5)
+        and tells_strides(tensor)
+        and not is_contiguous(tensor)
+        and is_contiguous(tensor, (0, *range(2, rank), 1))
+    )
 
 
 def lie_alike(tensors: Sequence[Tensor]) -> bool:
     """Whether all tensors lie row by row, or all with channels last, so that one kernel can copy them together."""
-    held = [tensor for tensor in tensors if tensor.numel()]
+    held = [tensor for tensor in tensors if tensor.numel() and tells_strides(tensor)]
     return all(map(is_contiguous, held)) or all(map(has_channels_last, held))
 
 

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from opcost.core.collective_names import algorithm_of, element_bytes
+from opcost.core.kernel_names import short
 from opcost.core.told import Exchanged
 from opcost.traces.kineto.columns import APART, SPEAKS
 from opcost.traces.kineto.rows import Translated
@@ -58,7 +59,7 @@ def collectives_of(translated: Translated) -> tuple[Collective, ...]:
 @lru_cache(maxsize=1 << 12)
 def _message(spelt: tuple[bytes, ...], kernel: str) -> Message:
     """The fields as the trace spells them: name, group, elements in and out, members, element type."""
-    bare = kernel.partition("(")[0]
+    bare = short(kernel)
     if not any(spelt):
         return Message(name=bare, algorithm=algorithm_of(kernel))
     name, group, ins, outs, size, dtype = map(_value, spelt)

@@ -38,6 +38,8 @@ _FACTS = (
     "calibration",
 )
 """What a profile says of itself that stands in the header, in this order; the rest stands below."""
+FEW_NAMED = 4
+"""Operators without a price that are named where they stand out; the table has all of them."""
 LEAST_MISSED = 0.001
 """A smaller part of the time without a price is told, but does not stand out."""
 
@@ -99,7 +101,7 @@ def _unpriced(answer: Answer, missed: float) -> list[Told]:
         for time, line in sorted(rows, key=lambda found: -found[0])
     ]
     title = f"{100 * missed:.1f} % of the {answer.side} time has no price, so FLOPs and bytes are lower bounds"
-    return [{"title": title, "lines": [text.replace("\u00a0", " ") for text in some(named)], "hint": ""}]
+    return [{"title": title, "lines": [text.replace("\u00a0", " ") for text in some(named, FEW_NAMED)], "hint": ""}]
 
 
 def _totals(answer: Answer, total: AnswerLine | None) -> list[Told]:

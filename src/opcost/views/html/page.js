@@ -881,7 +881,7 @@ mark: (node, text) => (quantity.priced && isPartial(node) ? (text === "–" ? "?
 }));
 const columns = [
 {
-name: "name", title: tree.noun, unit: "name", least: 200, of: tree.name,
+name: "name", title: tree.noun, unit: "name", least: 180, most: 260, of: tree.name,
 full: (node) => (node ? tree.path[node] : tree.name(0)),
 },
 ...(hasTypes() ? [{ name: "type", title: "type", unit: "text", of: tree.type, most: 130 }] : []),

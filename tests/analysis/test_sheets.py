@@ -442,3 +442,12 @@ def test_columns_choose_the_table_that_has_all_of_them_in_their_order(tmp_path: 
     assert halved == sorted(halved)
     wrong = opcost_command("analyze", tmp_path / "t.json", "--view", "launches", "--order-by", "halved")
     assert (wrong.code, "unknown column 'halved'" in wrong.err, "queue_max" in wrong.err) == (2, True, True)
+
+
+def test_a_path_of_many_operators_is_shown_in_few_lines(tmp_path: Path, opcost_command: Any) -> None:
+    read(tmp_path / "t.json", *(host(f"aten::op{number}", 10 * number, 10 * number + 5) for number in range(30)))
+    short = opcost_command("analyze", tmp_path / "t.json", "--view", "critical-path").out
+    assert (short.count("aten::op"), "and 20 more lines" in short) == (10, True)
+    assert (
+        opcost_command("analyze", tmp_path / "t.json", "--view", "critical-path", "-t", "0").out.count("aten::op") == 30
+    )

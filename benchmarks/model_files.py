@@ -5,6 +5,8 @@
                                                  needs torch, timm, onnx, onnxscript
     python benchmarks/model_files.py convert     nets of timm as TensorFlow Lite files in the folder; needs ai-edge-torch, timm
     python benchmarks/model_files.py lite        those files against the count of the module; needs torch, timm
+    python benchmarks/model_files.py keras       nets of keras.applications by TensorFlow, against the weights of their
+                                                 layers; needs tensorflow
     python benchmarks/model_files.py scripted    nets of timm and transformers, traced and saved, against the count of the module
     python benchmarks/model_files.py speed       every ONNX file that the two have left in the folder: CPU time against onnx-tool,
                                                  and against loading and shape inference by onnx; needs both
@@ -180,6 +182,43 @@ def lite(folder: Path) -> None:
         print(f"{'equal' if same else 'DIFFERS':<8} {name:<30} {told} {len(report.rows):>6,} operators {spent:6.2f} s")
 
 
+KERAS = """
+Xception ResNet50 ResNet50V2 InceptionV3 MobileNet MobileNetV2 MobileNetV3Small MobileNetV3Large DenseNet121 NASNetMobile
+EfficientNetB0 EfficientNetV2B0 ConvNeXtTiny
+""".split()
+
+
+def macs_of_layers(model: Any) -> int:
+    """By the weights of each layer and how often it uses them: at every place of its output."""
+    found = 0
+    for layer in model._flatten_layers(include_self=False, recursive=True):  # noqa: SLF001 - nets hold nets
+        kernels = [weight for weight in layer.weights if "kernel" in weight.name.rpartition("/")[2]]
+        if not kernels or not hasattr(layer, "output"):
+            continue
+        shape = layer.output.shape[1:-1]
+        places = 1
+        for extent in shape:
+            places *= extent
+        found += places * sum(weight.shape.num_elements() for weight in kernels)
+    return found
+
+
+def keras(folder: Path) -> None:
+    import tensorflow as tf
+
+    for name in KERAS:
+        path = folder / f"keras_{name}.tflite"
+        model = getattr(tf.keras.applications, name)(weights=None, input_shape=(224, 224, 3))
+        if not path.exists():
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+        wanted = macs_of_layers(model)
+        report = opcost.count(path)
+        same = report.totals.macs == wanted and not report.totals.uncounted
+        told = f"{report.totals.macs:>15,} of {wanted:>15,} MACs {report.totals.params - model.count_params():>+10,} params"
+        print(f"{'equal' if same else 'DIFFERS':<8} {name:<20} {told} {len(report.rows):>5,} operators", flush=True)
+
+
 WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99}
 
 
@@ -343,7 +382,7 @@ def _race(title: str, paths: list[Path], runs: dict[str, Callable[[Path], float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("files", "exported", "convert", "lite", "scripted", "speed"))
+    parser.add_argument("what", choices=("files", "exported", "convert", "lite", "keras", "scripted", "speed"))
     parser.add_argument("--folder", type=Path, default=Path("build/model_files"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -352,6 +391,7 @@ def main() -> None:
         "exported": exported,
         "convert": convert,
         "lite": lite,
+        "keras": keras,
         "scripted": scripted,
         "speed": speed,
     }

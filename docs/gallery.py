@@ -23,12 +23,15 @@ SHOTS: dict[str, tuple[str, str, int]] = {
     "model-graph": ("model", "Graph", 720),
     "model-roofline": ("model", "Roofline", 720),
     "training": ("training", "Memory", 760),
-    "trace": ("trace", "", 1370),
+    "trace": ("trace", "", 1240),
     "prediction": ("prediction", "", 760),
     "sweep": ("sweep", "", 530),
     "comparison": ("comparison", "", 620),
 }
 """Of each picture the page, the view that is opened in it, and how much of its height is shown."""
+
+WIDTH, TALLEST = 1280, 760
+"""Of the window: what is shown of a longer page lies below it."""
 
 
 def make(folder: Path) -> dict[str, Path]:
@@ -48,16 +51,16 @@ def photograph(browser: Any, page: Path, picture: str) -> None:
     from PIL import Image
 
     _, view, height = SHOTS[picture]
-    opened = browser.new_page(viewport={"width": 1280, "height": height})
+    opened = browser.new_page(viewport={"width": WIDTH, "height": min(height, TALLEST)})
     opened.goto(page.as_uri())
     opened.wait_for_selector("html[data-ready]")
     if view:
         opened.get_by_role("tab", name=view).click()
     opened.wait_for_timeout(1000)
     target = PICTURES / f"{picture}.png"
-    opened.screenshot(path=target)
+    opened.screenshot(path=target, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
     opened.close()
-    Image.open(target).convert("P", palette=Image.Palette.ADAPTIVE, colors=256).save(target, optimize=True)
+    Image.open(target).convert("RGB").save(target, optimize=True)
 
 
 def main() -> None:

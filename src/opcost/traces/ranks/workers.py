@@ -51,7 +51,8 @@ def in_processes(reduce: Callable[[str], T], paths: Sequence[str], workers: int 
             for future in as_completed(futures):
                 yield future.result()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # where the caller ends early
+            for future in futures:
+                future.cancel()  # where the caller ends early, what was not begun is not
 
 
 def on_cluster(reduce: Callable[[str], T], paths: Sequence[str], scheduler: str) -> Iterator[T]:

@@ -138,7 +138,9 @@ def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
     if choice.columns is not None:
         sheet = sheet.select(choice.columns.split(","))
     view = load(COMPARISON_VIEWS, written)
-    wishes = {"exact": choice.exact, "width": choice.width, "top": choice.top or None}
+    # A path holds every operator; the other tables are as long as there are devices, sorts and steps.
+    usual = USUAL if choice.view == "critical-path" and written == "table" else None
+    wishes = {"exact": choice.exact, "width": choice.width, "top": usual if choice.top is None else choice.top or None}
     return str(view.render(sheet, **{name: wish for name, wish in wishes.items() if name in option_names(view)}))
 
 

@@ -18,7 +18,9 @@ FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 def load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
     """The graph of a model, as it was asked for."""
-    dtype = None if "dtype" in frontend.understands else options.dtype
+    dtype = options.dtype
+    if dtype is not None and "dtype" in frontend.understands:
+        dtype = None
     told = options if dtype is None else replace(options, dtype=None)
     check_understood(frontend, "front end", told)
     check_runs(frontend, told)

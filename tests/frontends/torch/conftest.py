@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
@@ -11,6 +11,14 @@ from torch import nn
 
 import opcost
 from opcost.core.report import Report
+
+
+@pytest.fixture(autouse=True)
+def _onednn_stays_as_it_is() -> Iterator[None]:
+    """PyTorch turns oneDNN off for good where a product of bfloat16 fails in it, as on some ARM processors."""
+    before = torch._C._get_mkldnn_enabled()
+    yield
+    torch._C._set_mkldnn_enabled(before)
 
 
 class Calls(nn.Module):

@@ -196,7 +196,7 @@ def test_a_profile_is_saved_as_a_png_too(tmp_path: Path, opcost_command: Callabl
 
 
 def test_without_pillow_a_png_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingFramework, match="pillow") as caught:
         report().save(tmp_path / "x.png")
     assert ".svg" in caught.value.hint

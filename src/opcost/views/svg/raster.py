@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -93,9 +92,10 @@ class _Pen:
 
 def _pillow(module: str) -> Any:
     try:
-        return import_module(f"PIL.{module}")
+        from PIL import Image, ImageDraw, ImageFont
     except ModuleNotFoundError as exc:
         raise MissingFramework(
             "a PNG picture needs the package pillow, which is not installed",
             hint="pip install 'opcost[pictures]', or write an .svg file, which needs no package",
         ) from exc
+    return {"Image": Image, "ImageDraw": ImageDraw, "ImageFont": ImageFont}[module]

@@ -362,3 +362,14 @@ def test_lists_in_a_trace_without_values_are_not_taken_for_nothing() -> None:
     """Otherwise the sum over an axis would be one over all axes."""
     row = traced("aten::sum", Written([SHAPE, [], [], []], ["float", "", "Scalar", ""], [], []))
     assert (row.kind, row.outs, row.cost) == ("reduce", (), None)
+
+
+def test_attention_below_its_public_function_has_a_price_of_its_own() -> None:
+    """cuDNN's kernels are launched by an operator inside of the one that models call."""
+    found = opcost.read_profile(Path(__file__).parents[2] / "examples/trace.json.gz")
+    (line,) = (
+        line for line in found.query(aggregate_by="type").lines if "_cudnn_attention_forward" in str(line.labels)
+    )
+    products = 2 * 4 * 16 * 512 * 512 * 64  # of queries with keys, and of weights with values
+    softmax = 5 * 4 * 16 * 512 * 512
+    assert line.computation == pytest.approx(line.count * (2 * products + softmax), rel=0.01)

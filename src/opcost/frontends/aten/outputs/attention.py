@@ -61,8 +61,10 @@ def _below_efficient(call: Call) -> tuple[Described, ...]:
     return _values(call), made((batch, heads, rows), "float32"), made((), "int64"), made((), "int64")
 
 
-@on("_scaled_dot_product_cudnn_attention")
+@on("_scaled_dot_product_cudnn_attention", "_cudnn_attention_forward")
 def _cudnn(call: Call) -> tuple[Described, ...]:
+    if call.get("cum_seq_q") is not None:
+        raise ValueError("sequences are packed")
     batch, heads, length, _ = call["query"].shape
     if call["return_debug_mask"]:
         raise ValueError("the mask for debugging has a size of the kernel's choice")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from checkpoint_making import write_sharded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,8 +42,15 @@ def layer(number: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     return tensors
 
 
-def test_the_scan_of_a_large_checkpoint(opcost_command: Command, tmp_path: Path) -> None:
-    folder = tmp_path / "llama-awq"
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a short name: a long one would be cut in what is printed."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_the_scan_of_a_large_checkpoint(opcost_command: Command, short_path: Path) -> None:
+    folder = short_path / "llama-awq"
     folder.mkdir()
     ends: dict[str, tuple[str, tuple[int, ...]]] = {
         "lm_head.weight": ("F16", (VOCABULARY, WIDTH)),

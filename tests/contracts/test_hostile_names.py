@@ -306,13 +306,16 @@ def test_ranks_of_hostile_names_are_read_and_kept(
     evil_profile: Profile, tmp_path: Path, opcost_command: Callable[..., Any]
 ) -> None:
     pytest.importorskip("polars")
+    traces, kept = tmp_path / "traces", tmp_path / "kept"
+    traces.mkdir()
     for rank in range(2):
-        evil_profile.save(tmp_path / f"rank{rank}.json")
-    first, again = (opcost_command("analyze", tmp_path) for _ in range(2))
+        evil_profile.save(traces / f"rank{rank}.json")
+    first, again = (opcost_command("analyze", traces, "--cache", kept) for _ in range(2))
     assert first.code == 0, first.err
     assert_harmless(first.out)
     assert first == again
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(traces.iterdir())) == 2
+    assert len(list(kept.iterdir())) == 1  # both have the same content
 
 
 @pytest.mark.parametrize("layout", ["opcost", "megengine", "chrome"])

@@ -248,7 +248,8 @@ def test_one_module_alone_opens_files_to_write() -> None:
     assert len(found.pop("core/writing.py")) == 3
     assert found == {
         "recorders/measure.py": ["Path('/proc/self/clear_refs').write_text('5', encoding='ascii')"],
-        "traces/ranks/reduce.py": ["pl.DataFrame(table).write_parquet(content, metadata={'opcost': key})"],
+        "traces/ranks/cache.py": ["table.write_parquet(content)"],
+        "traces/ranks/reduce.py": ["self.frame.write_parquet(content)"],
     }
 
 
@@ -289,16 +290,16 @@ def test_a_cache_that_cannot_be_written_is_left_out_and_nothing_stays_of_it(tmp_
     pytest.importorskip("polars")
     from opcost.traces.ranks import reduce_rank, trace_files
 
-    trace = tmp_path / "rank0.json.gz"
+    trace, folder = tmp_path / "rank0.json.gz", tmp_path / "kept"
     trace.write_bytes(TRACE.read_bytes())
     with full_disk():
-        _, table = reduce_rank(str(trace))
-    assert list(tmp_path.iterdir()) == [trace]
-    assert reduce_rank(str(trace))[1] == table
-    (tmp_path / f"{UNFINISHED}0123456789abcdef").write_text("half")
+        table = reduce_rank(str(trace), folder=str(folder))
+    assert list(folder.iterdir()) == []
+    assert reduce_rank(str(trace), folder=str(folder)).equals(table)
+    assert len(list(folder.iterdir())) == 1
+    (folder / f"{UNFINISHED}0123456789abcdef").write_text("half")
     assert list(trace_files([tmp_path])) == [trace]
-    assert len(list(tmp_path.iterdir())) == 3
-    assert reduce_rank(str(trace))[1] == table
+    assert reduce_rank(str(trace), folder=str(folder)).equals(table)
 
 
 def test_what_was_written_is_read_back(

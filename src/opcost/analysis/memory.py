@@ -213,7 +213,8 @@ def _layers(
         changes.setdefault("gradients", packed([0], most) * (steps + 1))[0] += sum(
             sizes[storage] for storage in graph.lifetimes.carried
         )
-    return {part: packed(islice(accumulate(found), steps), most) for part, found in changes.items()}
+    parts = list(changes)  # one after another, so that only one is there twice
+    return {part: packed(islice(accumulate(changes.pop(part)), steps), most) for part in parts}
 
 
 def _holders(

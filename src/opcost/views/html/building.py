@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from opcost.core.writing import write_text
+
 SOURCES = Path(__file__).parent / "assets"
 ENTRY = "main"
 _IMPORT = re.compile(r'^import (?P<names>\{[^}]*\}) from "\./(?P<module>\w+)\.js";$', re.MULTILINE)
@@ -49,4 +51,4 @@ def built() -> dict[str, str]:
 
 if __name__ == "__main__":
     for name, text in built().items():
-        (SOURCES.parent / name).write_text(text, encoding="utf-8")
+        write_text(SOURCES.parent / name, text)

@@ -28,6 +28,12 @@ UNKNOWN = {
 """Operators of aten that are not translated, and why."""
 
 ELSEWHERE = {
+    "_C": "of vLLM",
+    "_C_cache_ops": "of vLLM",
+    "aiter": "of aiter",
+    "sgl_kernel": "of SGLang",
+    "sglang": "of SGLang",
+    "vllm": "of vLLM",
     "ao": "registered when activations are offloaded",
     "bitsandbytes": "of bitsandbytes",
     "bucketing": "registered by compilation",

@@ -1,7 +1,7 @@
 """What the hardware counted beside what we count: operations of tensor cores and FP32 units, and bytes of the memory.
 
-    python benchmarks/hardware_counters.py               the table from h200_counters.json; needs no GPU
-    python benchmarks/hardware_counters.py measure FILE  writes such a file with Nsight Compute (`ncu`) on a GPU
+    python benchmarks/hardware_counters.py measure FILE  writes what Nsight Compute (`ncu`) counts on a GPU
+    python benchmarks/hardware_counters.py FILE          the table of such a file; needs no GPU
 
 Each operator runs once under the profiler, its caches emptied before. Kernels come in order, and a kernel of its own stands
 between two operators, so that each one's are known. Operations of a product are two for each multiplication and addition; a tile
@@ -20,8 +20,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-MEASURED = Path(__file__).parent / "h200_counters.json"
-ROUNDED = "bitwise_not"
+BETWEEN = "bitwise_not"
 """The kernel that stands between two operators."""
 FP32 = {
     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 2,
@@ -106,7 +105,7 @@ CASES: dict[str, Make] = {
 
 
 def run() -> None:
-    """Every case once, what is to be counted between two kernels that round."""
+    """Every case once, after a kernel that tells where it begins."""
     torch.backends.cudnn.benchmark = True
     between = torch.zeros(1, dtype=torch.uint8, device="cuda")
     ready = []
@@ -137,7 +136,7 @@ def measure(path: Path) -> None:
         raise SystemExit(f"ncu told nothing: {done.stdout[-2000:]} {done.stderr[-2000:]}")
     cases: list[list[dict[str, str]]] = []
     for kernel in list(csv.DictReader(lines))[1:]:  # the first line below the names has the units
-        if ROUNDED in kernel["Kernel Name"]:
+        if BETWEEN in kernel["Kernel Name"]:
             cases.append([])
         else:
             cases[-1].append(kernel)
@@ -161,12 +160,10 @@ def _summed(kernels: list[dict[str, str]], tensor: list[str]) -> dict[str, Any]:
     }
 
 
-def table() -> None:
+def table(path: Path) -> None:
     import opcost
 
-    if not MEASURED.exists():
-        raise SystemExit(f"{MEASURED.name} is not there: measure it on a GPU first")
-    measured = json.loads(MEASURED.read_text())
+    measured = json.loads(path.read_text())
     print(measured["measured"])
     print(
         f"{'operator':<36}{'counted':>10}{'hardware':>10}{'ratio':>7}  {'units':<24}{'bytes':>9}{'moved':>9}{'ratio':>7}"
@@ -185,9 +182,12 @@ def table() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["run"]:
-        run()
-    elif sys.argv[1:2] == ["measure"]:
-        measure(Path(sys.argv[2]))
-    else:
-        table()
+    match sys.argv[1:]:
+        case ["run"]:
+            run()
+        case ["measure", path]:
+            measure(Path(path))
+        case [path]:
+            table(Path(path))
+        case _:
+            raise SystemExit(__doc__)

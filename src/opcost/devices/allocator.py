@@ -48,7 +48,6 @@ class Allocator:
     """The state of the allocator of a device that has so many bytes; None: as many as are wanted."""
 
     def __init__(self, capacity: int | None = None) -> None:
-        self.allocated = 0
         self.reserved = 0
         self.most_reserved = 0
         self._capacity = capacity
@@ -71,12 +70,10 @@ class Allocator:
                 rest.after.before = rest
             block.after, block.size = rest, size
             self._put(rest)
-        self.allocated += block.size
         return block
 
     def give(self, block: _Block) -> None:
         """Let a block go; it becomes one with free ones beside it."""
-        self.allocated -= block.size
         before, after = block.before, block.after
         if before is not None and before.free:
             self._pull(before)

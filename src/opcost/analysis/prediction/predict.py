@@ -31,7 +31,7 @@ HOSTS = 0.6
 ON_A_PROCESSOR = 0.1
 """How far a processor is off besides: its caches are shared, and large products are not timed on it."""
 UNCHECKED = 0.2
-"""How far what was never held against measured models may be off besides: decode steps, and what a compiler merges."""
+"""How far what was held against few measured models may be off besides: decode steps, and what a compiler merges."""
 
 
 TOGETHER = 0.1
@@ -99,7 +99,7 @@ def foretell(
 
 
 def _unchecked(report: Report, execution: Execution) -> list[Note]:
-    """What the band was never checked on."""
+    """What the band was hardly checked on."""
     found = {
         "decode steps": report.meta.get("text", "").startswith("decode"),
         "merged operators": execution == "compiled",

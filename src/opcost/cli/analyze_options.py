@@ -162,7 +162,7 @@ class AnalyzeChoice:
             name=["--output", "-o"],
             group=SHOWING,
             metavar="FILE",
-            help="Write to this file; .json, .csv, .md and .html choose the format, and .parquet holds all that was read.",
+            help="Write to this file; .json, .csv, .md, .html, .svg, .png choose the format, .parquet holds all that was read.",
         ),
     ] = None
 

@@ -29,7 +29,8 @@ FP32 = {
 }
 """Instructions of single threads, and what each calculates."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-TENSOR = "sm__ops_path_tensor_"
+TENSOR = "sm__ops_path_tensor_src_"
+"""Each counts the operations on one type of elements; further ones count the same again by instruction."""
 
 Make = Callable[[str], tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
 
@@ -126,7 +127,9 @@ def run() -> None:
 
 def measure(path: Path) -> None:
     names = subprocess.run(["ncu", "--query-metrics"], check=True, capture_output=True, text=True).stdout
-    tensor = sorted({line.split()[0] for line in names.splitlines() if line.startswith(TENSOR)})
+    tensor = sorted(
+        {line.split()[0] for line in names.splitlines() if line.startswith(TENSOR) and "sparsity" not in line}
+    )
     metrics = [*(f"{name}.sum" for name in tensor), *FP32, *DRAM]
     command = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
     command += ["--metrics", ",".join(metrics), sys.executable, __file__, "run"]

@@ -44,6 +44,24 @@ LANGUAGE: dict[str, tuple[Callable[[], Any], int]] = {
     ),
     "t5-small-enc": (lambda: transformers.T5EncoderModel(transformers.T5Config()), 256),
     "roberta": (lambda: transformers.RobertaModel(transformers.RobertaConfig()), 128),
+    "bert-base": (lambda: transformers.BertModel(transformers.BertConfig()), 128),
+    "gpt2": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()), 1024),
+    "qwen2-0.5b": (
+        lambda: transformers.Qwen2ForCausalLM(
+            transformers.Qwen2Config(
+                hidden_size=896,
+                intermediate_size=4864,
+                num_hidden_layers=24,
+                num_attention_heads=14,
+                num_key_value_heads=2,
+                vocab_size=151936,
+            )
+        ),
+        1024,
+    ),
+    "clip-text": (lambda: transformers.CLIPTextModel(transformers.CLIPTextConfig()), 77),
+    "modernbert": (lambda: transformers.ModernBertModel(transformers.ModernBertConfig()), 512),
+    "whisper-tiny-encdec": (lambda: transformers.WhisperModel(transformers.WhisperConfig()), 32),
 }
 """How each was made and the length of its text."""
 
@@ -61,8 +79,11 @@ def made(name: str) -> Any:
 def inputs(row: dict[str, Any], dtype: torch.dtype, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
     library, _, model = row["name"].partition("/")
     if library == "hf":
-        shape = (row["batch"], LANGUAGE[model][1])
-        return (), {"input_ids": torch.zeros(shape, dtype=torch.int64, device=device)}
+        ids = torch.zeros(row["batch"], LANGUAGE[model][1], dtype=torch.int64, device=device)
+        if model.startswith("whisper"):
+            sound = torch.zeros(row["batch"], 80, 3000, dtype=dtype, device=device)
+            return (), {"input_features": sound, "decoder_input_ids": ids}
+        return (), {"input_ids": ids}
     return (torch.empty(row["batch"], 3, 224, 224, dtype=dtype, device=device),), {}
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/language_steps.py OUT.json             passes of transformers' models, random weights, bfloat16
     python benchmarks/language_steps.py OUT.json --compiled  whole models through torch.compile, beside the same without
-    python benchmarks/language_steps.py OUT.json --operators convolutions and joins by how memory lies, for a calibration
+    python benchmarks/language_steps.py OUT.json --operators apart,lengths   operators of these families, for a calibration
 
 For holding predictions of prefills, of decode steps and of compiled models against.
 """
@@ -187,7 +187,7 @@ def passes(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def compiled() -> list[dict[str, Any]]:
+def compiled(seconds: float) -> list[dict[str, Any]]:
     """Whole models as they are, compiled, and compiled within a graph."""
     import torchvision
 
@@ -214,7 +214,7 @@ def compiled() -> list[dict[str, Any]]:
     rows = []
     began = time.monotonic()
     for name, make in makers.items():
-        if time.monotonic() - began > 240:
+        if time.monotonic() - began > seconds:
             break
         model, given = make()
         row: dict[str, Any] = {"name": name.split()[0], "batch": int(name.split()[1]), "dtype": "bfloat16"}
@@ -238,21 +238,19 @@ def compiled() -> list[dict[str, Any]]:
     return rows
 
 
-def operators(path: Path, seconds: float) -> None:
-    """Rows of a calibration: operators whose time depends on how memory lies, timed for about so many seconds."""
+def operators(path: Path, families: list[str], seconds: float) -> None:
+    """Rows of a calibration: operators of these families alone, timed for about so many seconds."""
     from opcost.devices.calibration import Calibration, Measured, dumps
     from opcost.recorders.calibration.clock import CudaClock
-    from opcost.recorders.calibration.convolutions import channels_last, channels_last_gradient
     from opcost.recorders.calibration.describe import describe
-    from opcost.recorders.calibration.language import grown_first, turned_halves
-    from opcost.recorders.calibration.plan import GPU, plan
+    from opcost.recorders.calibration.plan import GPU, SHARES, plan
     from opcost.recorders.calibration.run import machine
 
     device = torch.device("cuda")
     clock = CudaClock(device)
     rows: list[Any] = []
     end = time.monotonic() + seconds
-    shares = {grown_first: 2, turned_halves: 3, channels_last: 6, channels_last_gradient: 3}
+    shares = {family: share for family, share in SHARES.items() if family.__name__ in families}
     for case in plan((torch.bfloat16, torch.float32), GPU, shares):
         found = describe(case)
         if found is not None:
@@ -268,13 +266,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--compiled", action="store_true")
-    parser.add_argument("--operators", action="store_true")
+    parser.add_argument("--operators", default="", metavar="FAMILY,FAMILY")
     parser.add_argument("--seconds", type=float, default=80)
     asked = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     with torch.no_grad():
         if asked.operators:
-            operators(asked.out, asked.seconds)
+            operators(asked.out, asked.operators.split(","), asked.seconds)
             return
         measured = (
             f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}; "
@@ -283,7 +281,7 @@ def main() -> None:
         rows: list[dict[str, Any]] = []
         for name in [""] if asked.compiled else MODELS:
             try:
-                rows += compiled() if asked.compiled else passes(name)
+                rows += compiled(asked.seconds) if asked.compiled else passes(name)
             except Exception as exc:  # one model that fails leaves the others
                 print(f"{name}: {type(exc).__name__}: {exc}", file=sys.stderr, flush=True)
             torch.cuda.empty_cache()

@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--operators", type=Path)
+    parser.add_argument("--skip", type=int, default=0, help="rows that were measured before")
     parser.add_argument("--seconds", type=float, default=400)
     asked = parser.parse_args()
     torch.backends.cudnn.benchmark = True
@@ -161,7 +162,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     operators: dict[str, Any] | None = {} if asked.operators else None
     end = time.monotonic() + asked.seconds
-    for row in chosen:
+    for row in chosen[asked.skip :]:
         if time.monotonic() > end:
             break
         asked_for = {key: row[key] for key in ("name", "batch", "dtype")}

@@ -169,9 +169,9 @@ def test_views_take_no_time_and_are_no_rows() -> None:
 def test_an_optimizer_starts_once_for_all_parameters() -> None:
     step = ("update", "elementwise", "aten::mul_", {"fn": "mul"})
     few = foretell(report(RELU, *[step] * 2, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
-    many = foretell(report(RELU, *[step] * 200, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
-    # Two hundred updates of 256 elements move 200 KB: far less than the time of a second start.
-    assert many.latency_ns - few.latency_ns < START_NS
+    many = foretell(report(RELU, *[step] * 100, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
+    # A kernel has room for 110 tensors, and each one's few elements for a block of their own.
+    assert many.latency_ns == pytest.approx(few.latency_ns, abs=100)
 
 
 def test_the_state_that_an_optimizer_makes_in_its_first_step_is_not_made_again() -> None:

@@ -166,3 +166,30 @@ def test_other_threads_call_what_they_always_did() -> None:
 
     # The answer of the thread is a real tensor of that shape, so that four elements can be laid out after it.
     assert opcost.count(Asks(), torch.zeros(2, 2), device="h200").outputs[0].shape == (4,)
+
+
+class Itself(nn.Module):
+    """Heads of a text that looks at itself."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.heads = nn.MultiheadAttention(FEATURES, HEADS, batch_first=True)
+        self.options = {"need_weights": False, **options}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.heads(x, x, x, **self.options)[0]
+
+
+def test_heads_of_a_text_with_itself_run_text_by_text_where_nothing_is_learnt() -> None:
+    def ran(model: nn.Module, **options: Any) -> list[str]:
+        report = opcost.count(model, torch.zeros(2, TOKENS, FEATURES), device="h200", **options)
+        return [row.op.raw.removeprefix("aten::") for row in report.rows if row.op.kind != "view"]
+
+    fast = ["addmm", "_scaled_dot_product_efficient_attention", "addmm"]
+    with torch.no_grad():
+        assert ran(Itself().eval()) == fast
+        # Weights that are asked for and a mask take the other way, and so does what is learnt.
+        assert ran(Itself(need_weights=True).eval()) != fast
+        assert ran(Itself(attn_mask=torch.zeros(TOKENS, TOKENS)).eval()) != fast
+        assert ran(Itself().train()) != fast
+    assert ran(Itself().eval(), backward=True)[: len(fast)] != fast

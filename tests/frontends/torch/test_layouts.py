@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import opcost
 from opcost.core.graph import Attrs
@@ -50,3 +52,78 @@ def test_a_convolution_of_images_whose_channels_lie_side_by_side() -> None:
         assert "channels_last" not in attributes(
             "aten::convolution", lambda x, filters=filters: F.conv2d(x, filters), image
         )
+
+
+IMAGES = torch.zeros(2, 6, 7, 8).permute(0, 3, 1, 2)
+"""Channels side by side."""
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(8, 16, 3),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False),
+        nn.Conv2d(8, 8, 3, groups=8),
+        nn.Conv2d(8, 1, 1),
+        nn.Conv2d(8, 16, 3, dilation=2, padding=2),
+        nn.ConvTranspose2d(8, 4, 2, 2),
+        nn.ConvTranspose2d(8, 4, 3, 2, output_padding=1, groups=2),
+    ],
+    ids=str,
+)
+def test_the_result_of_a_convolution_lies_as_where_it_runs(
+    layer: nn.Module, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def net(x: torch.Tensor) -> torch.Tensor:
+        y = layer(x)
+        print(tuple(y.shape), y.stride())  # what a forward writes into a list is taken back after a count
+        return y
+
+    def runs_as_counted(x: torch.Tensor) -> bool:
+        net(x)
+        opcost.count(net, x)
+        runs = capsys.readouterr().out.splitlines()
+        return len(runs) == 2 and runs[0] == runs[1]
+
+    assert runs_as_counted(IMAGES)
+    layer.to(memory_format=LAST)  # a weight that lies so does the same
+    assert runs_as_counted(IMAGES.contiguous())
+
+
+def test_what_follows_a_convolution_of_such_images_copies_nothing() -> None:
+    """Tokens seen as an image, and as tokens again, as in the feed-forward layers of vision transformers."""
+    layer, out = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Linear(8, 4)
+
+    def net(tokens: torch.Tensor) -> torch.Tensor:
+        image = layer(tokens.transpose(1, 2).unflatten(2, (6, 7)))
+        return out(image.flatten(2).transpose(1, 2))
+
+    kinds = [row.op.kind for row in opcost.count(net, torch.zeros(2, 42, 8)).rows if row.op.kind != "view"]
+    assert kinds == ["conv", "matmul"]
+
+
+def test_simple_operators_on_what_lies_alike_apart_or_turned_round() -> None:
+    rows = torch.zeros(4, 6, 8)
+
+    def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+    def layout(*given: torch.Tensor) -> dict[str, object]:
+        attrs = attributes("aten::add", added, *given)
+        return {name: attrs[name] for name in ("strided", "turned") if name in attrs}
+
+    assert not layout(rows, rows)
+    turned = torch.zeros(4, 8, 6).transpose(1, 2)
+    assert not layout(turned, turned)
+    assert layout(rows, turned) == {"strided": True, "turned": True}
+    assert layout(rows[..., :4], rows[..., 4:]) == {"strided": True}
+    assert layout(rows, torch.zeros(4, 6, 1).expand(4, 6, 8)) == {"strided": True}
+    # What is spread by the operator itself is told by its shape, and an axis of one element lies anyhow.
+    assert not layout(rows, torch.zeros(8))
+    assert not layout(torch.zeros(6, 1, 8).transpose(0, 1), torch.zeros(1, 6, 8))
+
+
+def test_a_normalization_of_what_lies_turned_round_copies_it_first() -> None:
+    norm = nn.LayerNorm(8)
+    assert "strided" not in attributes("aten::native_layer_norm", norm, torch.zeros(2, 6, 8))
+    assert attributes("aten::native_layer_norm", norm, torch.zeros(2, 8, 6).transpose(1, 2))["turned"]

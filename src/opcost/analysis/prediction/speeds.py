@@ -166,13 +166,6 @@ class Speeds:
             return VIEW_NS
         return IN_A_MODEL * (self._hosts.get(raw) or self._hosts.get(kind) or self._hosts.get("") or USUAL_HOST_NS)
 
-    def together(self, dtype: str, nbytes: int) -> float:
-        """The time of one simple operator over many tensors at once, as optimizers update all parameters of a model."""
-        law = self.laws.get(("elementwise", dtype)) or self.laws.get(("elementwise", "float32"))
-        if law is None:
-            return nbytes / self.device.bandwidth * 1e9
-        return law.start_ns + nbytes / (min(law.memory, 1.0) * self.device.bandwidth) * 1e9
-
     def _alike(self, work: Work) -> _Law | None:
         """The nearest family: in the same type, the one with the most words in common; else what only moves memory."""
         words = work.family.split()

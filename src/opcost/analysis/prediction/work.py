@@ -13,7 +13,7 @@ from typing import NamedTuple
 from opcost.core.cost import FLOPS_PER_MAC, Cost
 from opcost.core.graph import Attrs, TensorSpec
 
-LAYOUTS = ("strided", "channels-last")
+LAYOUTS = ("turned", "strided", "channels-last")
 """Words of families that tell how memory lies, which older calibrations do not tell apart."""
 
 
@@ -46,7 +46,8 @@ def work_of(
     elif kind == "attention" and len(ins) > 2:
         family, place = _attention(attrs, ins[1 if gradient else 0].dims, ins[2 if gradient else 1].dims, len(ins))
     else:
-        return Work(_family(kind, raw, attrs, ins), dtype, 0, moved, _by_memory(kind, ins, outs, moved))
+        family = _family(kind, raw, attrs, ins, outs)
+        return Work(family, dtype, 0, moved, _by_memory(family.split(), raw, attrs, ins, outs, moved))
     return Work(family, dtype, flops, moved, place)
 
 
@@ -54,8 +55,9 @@ def families(work: Work) -> Iterator[str]:
     """The family of an operator; then the one of its kind whatever way memory lies."""
     yield work.family
     words = work.family.split()
-    if words[-1] in LAYOUTS:
-        yield " ".join(words[:-1])
+    plain = [word for word in words if word not in LAYOUTS]
+    if plain != words:
+        yield " ".join(plain)
 
 
 def _log(size: float) -> float:
@@ -67,6 +69,17 @@ def _alignment(size: int) -> float:
     return min((size & -size).bit_length() - 1, 3) / 2 if size else 0.0
 
 
+_PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5)
+_BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1)
+_CONVOLUTION = (0.5, 0.35, 0.35, 1.4, 1.0, 0.25, 1.0, 0.5, 1.0, 1.0)
+_ATTENTION = (0.7, 0.5, 1.0, 1.2)
+"""What one step along each number of a place weighs: such that operators of a calibration are told best by the others of it."""
+
+
+def _scaled(place: tuple[float, ...], scales: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(number * scale for number, scale in zip(place, scales, strict=True))
+
+
 def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple[float, ...]]:
     k = attrs.get("depth")
     depth = k if isinstance(k, int) else 1
@@ -74,8 +87,8 @@ def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple
     batch = prod(shape[:-2])
     # A product with a bias takes another way through the library, and in float32 twice the time at small sizes.
     family = "bmm" if "bmm" in raw else "addmm" if attrs.get("bias") else "mm"
-    sizes = [_log(size) for size in (batch, m, n, depth)]
-    return family, (*sizes, *map(_alignment, (n, depth, m)))
+    place = (*map(_log, (batch, m, n, depth)), *map(_alignment, (n, depth, m)))
+    return family, _scaled(place, _BATCHED if family == "bmm" else _PRODUCT)
 
 
 def _convolution(
@@ -96,15 +109,15 @@ def _convolution(
         _log(prod(result) / max(1, result[1])),  # places of the result
         _log(image[1]),
         _log(result[1]),
-        2 * _log(weight[-1]),
+        _log(weight[-1]),
         _log(stride),
-        _log(result[0]) / 2,
+        _log(result[0]),
         0.0 if depthwise else _log(groups),
-        (image[1] % 8 == 0) / 2,
-        (result[1] % 8 == 0) / 2,
-        (len(ins) > 2 and not gradients) / 2,  # a bias is a kernel of its own
+        float(image[1] % 8 == 0),
+        float(result[1] % 8 == 0),
+        float(len(ins) > 2 and not gradients),  # a bias is a kernel of its own
     )
-    return family, place
+    return family, _scaled(place, _CONVOLUTION)
 
 
 def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given: int) -> tuple[str, tuple[float, ...]]:
@@ -113,36 +126,65 @@ def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given
     family = (
         f"attention{' gradient' if gradient else ''}{' causal' if attrs.get('causal') else ' masked' if masked else ''}"
     )
-    return family, (_log(prod(query[:-2])), _log(query[-2]), _log(key[-2]), _log(query[-1]))
+    place = _log(prod(query[:-2])), _log(query[-2]), _log(key[-2]), _log(query[-1])
+    return family, _scaled(place, _ATTENTION)
 
 
 _BY_FUNCTION = frozenset({"norm", "softmax", "reduce", "pool", "resize"})
 
 
-def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...]) -> str:
+def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...]) -> str:
     words = [kind]
     if kind in _BY_FUNCTION:
         words.append(str(attrs.get("fn", "")))
+    if kind == "reduce" and len(ins) == 1 and outs and ins[0].dims[-1:] == outs[0].dims[-1:] != (1,):
+        words.append("columns")  # down, where a gradient to a bias is summed, and not along the rows
     if kind == "copy":
         words.append(raw.rpartition("::")[2])
     if attrs.get("strided"):
-        words.append("strided")
+        words.append("turned" if attrs.get("turned") else "strided")
     if attrs.get("grad"):
         words.append("gradient")
     if attrs.get("training"):
         words.append("training")
-    if kind == "elementwise" and len(ins) > 1 and ins[0].numel != ins[1].numel:
-        words.append("broadcast")
+    if kind == "elementwise":
+        if len({spec.numel for spec in ins}) > 1:
+            words.append("broadcast")
+        if len({spec.dtype for spec in ins}) > 1:  # a kernel takes these one by one and not in vectors
+            words.append("mixed")
     return " ".join(words)
 
 
-def _by_memory(kind: str, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], moved: int) -> tuple[float, ...]:
+_DEAR = frozenset({"gelu", "gelu_backward", "silu", "silu_backward", "mish", "sigmoid", "cos", "sin", "erf"})
+"""Functions that take longer than their elements take to come and go, where these are small."""
+
+
+def _by_memory(
+    words: list[str], raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], moved: int
+) -> tuple[float, ...]:
+    """The place of what only moves memory; as many numbers for all of a family."""
+    kind = words[0]
     shape = ins[0].dims if ins else ()
+    size = ins[0].numel if ins else 1
+    width = shape[-1] if shape else 1
+    fewer = size / max(1, outs[0].numel if outs else 1)
+    if kind == "elementwise" and "broadcast" not in words:  # little but how much decides
+        return _log(moved), 1.5 * (raw.rpartition("::")[2].rstrip("_") in _DEAR)
+    if kind == "softmax" or words[:2] == ["norm", "layer"]:  # whatever axes the rows are counted along
+        return _log(size / max(1, width)), _log(width)
+    if words[:2] == ["norm", "batch"] and len(shape) > 1:
+        return _log(shape[0]), _log(shape[1]), _log(size / max(1, shape[0] * shape[1]))
+    if kind == "pool":
+        window = attrs.get("window")
+        return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), _log(window if isinstance(window, int) else 1)
+    if "columns" in words:
+        return 0.7 * _log(fewer), _log(width)
+    if kind == "reduce":
+        return 0.35 * _log(moved), 0.7 * _log(fewer), 0.05 * _log(width)
     rows = outs[1].numel if kind == "norm" and len(outs) > 1 else 1
-    fewer = (ins[0].numel if ins else 1) / max(1, outs[0].numel if outs else 1)
     return (
         _log(moved),
-        0.3 * _log(shape[-1] if shape else 1),
+        0.3 * _log(width),
         0.5 * _log(fewer),
         0.4 * _log(shape[0] if shape else 1),
         0.7 * _log(rows),

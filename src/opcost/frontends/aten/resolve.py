@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from opcost.frontends.aten.call import HANDLERS, Call, Handler, Translation, flat
 from opcost.frontends.aten.schema import Schema
+from opcost.frontends.aten.strides import layout
 from opcost.frontends.aten.tensor import Tensor
 
 
@@ -35,6 +36,8 @@ class Plan(NamedTuple):
         return Call(self.name, self.overload, named, outs, in_place=self.in_place)
 
 
+_BY_LAYOUT = frozenset({"elementwise", "norm"})
+"""Kinds whose kernels read in vectors where all tensors lie alike, and element by element, or after a copy, elsewhere."""
 _OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
 """PyTorch's libraries whose questions are known to be only that; anybody else's operator might do anything."""
 
@@ -104,6 +107,10 @@ def translate(plan: Plan, call: Call) -> Translation:
         found = found._replace(ins=call.tensors(*plan.reads))
     if found.outs is None and plan.writes is not None and not call.outs:
         found = found._replace(outs=tuple(flat(call[name] for name in plan.writes)))
+    if found.kind in _BY_LAYOUT and call.outs:
+        given = (argument for argument in call.args.values() if isinstance(argument, Tensor))
+        if apart := layout(given, call.outs[0]):
+            found = found._replace(attrs={**found.attrs, **apart})
     return found
 
 

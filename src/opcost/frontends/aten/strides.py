@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
+from opcost.core.graph import Attr
 from opcost.frontends.aten.tensor import Tensor
 from opcost.frontends.aten.told import NotTold
 
@@ -53,6 +54,24 @@ def lie_alike(tensors: Sequence[Tensor]) -> bool:
     """Whether all tensors lie row by row, or all with channels last, so that one kernel can copy them together."""
     held = [tensor for tensor in tensors if tensor.numel() and tells_strides(tensor)]
     return all(map(is_contiguous, held)) or all(map(has_channels_last, held))
+
+
+def layout(tensors: Iterable[Tensor], result: Tensor) -> dict[str, Attr]:
+    """How tensors of as many elements lie beside what is made of them: alike, with gaps between rows, or turned round."""
+    found: dict[str, Attr] = {}
+    try:
+        there = result.stride()
+        for tensor in tensors:
+            here = tensor.stride()
+            if here != there and tensor.shape == result.shape:
+                axes = [axis for axis, extent in enumerate(result.shape) if extent > 1]
+                if [here[axis] for axis in axes] != [there[axis] for axis in axes]:
+                    found["strided"] = True
+                    if here[min(axes, key=there.__getitem__)] > 1:
+                        found["turned"] = True
+    except (NotTold, RuntimeError):  # one that is stored sparsely has none
+        return {}
+    return found
 
 
 def seen_as(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from opcost.recorders.calibration.cases import CHANNELS, Case, Family, Tensor, aten, image
+from opcost.recorders.calibration.cases import BATCHES, CHANNELS, Case, Family, Tensor, aten, image
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,18 @@ class _Window:
         return f"kernel={self.k} stride={self.s} groups={self.g}"
 
 
+def _first(rng: random.Random) -> _Window:
+    """The first layer of a network."""
+    k, s = rng.choice([(3, 1), (3, 2), (3, 2), (7, 2), (7, 2), (7, 4), (11, 4), (4, 4), (14, 14), (16, 16), (32, 32)])
+    o = rng.choice((16, 24, 32, 40, 48, 64, 96, 128, 192, 384, 768, 1024))
+    return _Window(rng.choice(BATCHES), 3, o, 224, k, s, 1)
+
+
 def _window(rng: random.Random) -> _Window:
     n, c, h, _ = image(rng)
     how = rng.random()
-    if how < 0.07:  # the first layer of a network
-        k, s = rng.choice([(3, 1), (3, 2), (7, 2), (11, 4), (4, 4), (14, 14), (16, 16), (32, 32)])
-        return _Window(n, 3, rng.choice((16, 24, 32, 40, 48, 64, 96, 128, 192, 384, 768, 1024)), 224, k, s, 1)
+    if how < 0.07:
+        return _first(rng)
     if how < 0.27:  # depthwise
         return _Window(n, c, c, h, rng.choice((3, 3, 3, 5, 5, 7, 7)), rng.choice((1, 1, 1, 2)), c)
     if how < 0.36:  # grouped
@@ -73,7 +79,15 @@ def _window(rng: random.Random) -> _Window:
 
 def convolution(rng: random.Random, dtype: torch.dtype) -> Case:
     """A convolution."""
-    w, bias = _window(rng), rng.random() < 0.3
+    return _case(_window(rng), dtype, bias=rng.random() < 0.3)
+
+
+def first_layer(rng: random.Random, dtype: torch.dtype) -> Case:
+    """A convolution of images as they come, with three channels, which take ways of their own."""
+    return _case(_first(rng), dtype, bias=rng.random() < 0.3)
+
+
+def _case(w: _Window, dtype: torch.dtype, *, bias: bool) -> Case:
     tensors = [Tensor(w.image, dtype), Tensor(w.weight, dtype, cold=True)]
     if bias:
         tensors.append(Tensor((w.o,), dtype, cold=True))
@@ -118,6 +132,6 @@ def channels_last_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
 
 
 SHARES: dict[Family, int] = {
-    convolution: 12, convolution_gradient: 3, channels_last: 3, channels_last_gradient: 1,
+    convolution: 12, first_layer: 1, convolution_gradient: 3, channels_last: 3, channels_last_gradient: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

@@ -56,6 +56,19 @@ def grown(rng: random.Random, dtype: torch.dtype) -> Case:
     return Case("cat", given, lambda *x: torch.cat(x, -2))
 
 
+def grown_apart(rng: random.Random, dtype: torch.dtype) -> Case:
+    """The same where keys and values of the token are parts of what one layer handed out."""
+    b, heads, e, t = rng.choice(AT_ONCE), rng.choice(_KV_HEADS), rng.choice(_FEATURES), _cached(rng)
+    given = Tensor((b, heads, t, e), dtype, cold=True), Tensor((b, 1, heads, 3 * e), dtype)
+    return Case(
+        "cat",
+        given,
+        lambda *x: torch.cat(x, -2),
+        "apart",
+        prepare=lambda cache, x: (cache, x[..., :e].transpose(1, 2)),
+    )
+
+
 def grown_first(rng: random.Random, dtype: torch.dtype) -> Case:
     """A cache that begins: what it keeps of a text comes word by word, and lies head by head."""
     b, heads, e, t = rng.choice(AT_ONCE[:6]), rng.choice(_KV_HEADS), rng.choice(_FEATURES), _cached(rng)
@@ -105,6 +118,6 @@ def entered(rng: random.Random, dtype: torch.dtype) -> Case:
 
 
 SHARES: dict[Family, int] = {
-    thin: 4, step: 4, grown: 2, grown_first: 1, halves: 1, turned_halves: 2, entered: 1,
+    thin: 4, step: 4, grown: 2, grown_apart: 1, grown_first: 1, halves: 1, turned_halves: 2, entered: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

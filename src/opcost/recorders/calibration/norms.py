@@ -56,6 +56,19 @@ def layer_norm(rng: random.Random, dtype: torch.dtype) -> Case:
     return Case("layer_norm", given, lambda x, w, b: F.layer_norm(x, (c,), w, b))
 
 
+def layer_norm_turned(rng: random.Random, dtype: torch.dtype) -> Case:
+    """The same over the channels of an image that lie apart: it is brought into another order first."""
+    n, c, h, w = image(rng)
+    given = Tensor((n, c, h * w), dtype), Tensor((c,), dtype, cold=True), Tensor((c,), dtype, cold=True)
+    return Case(
+        "layer_norm",
+        given,
+        lambda x, w, b: F.layer_norm(x, (c,), w, b),
+        "turned",
+        prepare=lambda x, w, b: (x.transpose(1, 2), w, b),
+    )
+
+
 def layer_norm_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
     """Its backward pass."""
     m, c = rows(rng)
@@ -113,6 +126,7 @@ def loss(rng: random.Random, dtype: torch.dtype) -> Case:
 
 
 SHARES: dict[Family, int] = {
-    batch_norm: 2, batch_norm_gradient: 1, layer_norm: 2, layer_norm_gradient: 1, group_norm: 1, softmax: 1, loss: 1,
+    batch_norm: 2, batch_norm_gradient: 1, layer_norm: 2, layer_norm_turned: 1, layer_norm_gradient: 1, group_norm: 1,
+    softmax: 1, loss: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

@@ -38,6 +38,12 @@ def linear(rng: random.Random, dtype: torch.dtype) -> Case:
     return Case("linear", tuple(tensors), F.linear, flops=2 * m * n * k)
 
 
+def vocabulary(rng: random.Random, dtype: torch.dtype) -> Case:
+    """A last layer, whose classes or words are often no multiple of eight."""
+    m, k, n = tokens(rng), rng.choice(WIDTHS[9:24]), rng.choice((1000, 1001, 21841, 30522, 50257, 50257, 50265, 51865))
+    return Case("linear", (Tensor((m, k), dtype), Tensor((n, k), dtype, cold=True)), F.linear, flops=2 * m * n * k)
+
+
 def linear_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
     """The two products of a backward pass: to the input, over the outputs; to the weight, over the rows."""
     m, k = tokens(rng), rng.choice(WIDTHS)
@@ -55,6 +61,21 @@ def batched(rng: random.Random, dtype: torch.dtype) -> Case:
     s, t, e = rng.choice(PATCHES), rng.choice(PATCHES), rng.choice(HEADS)
     m, k, n = rng.choice([(s, e, t), (s, t, e), (e, s, t)])
     return Case("bmm", (Tensor((b, m, k), dtype), Tensor((b, k, n), dtype)), torch.bmm, flops=2 * b * m * n * k)
+
+
+def windowed(rng: random.Random, dtype: torch.dtype) -> Case:
+    """Scores and sums of attention within the windows of an image: thousands of products of a few rows each."""
+    windows = rng.choice(BATCHES) * rng.choice((1, 4, 16, 64))
+    b, s, e = (
+        windows * rng.choice((2, 3, 4, 6, 8, 12, 24)),
+        rng.choice((49, 49, 64, 144, 256)),
+        rng.choice((16, 32, 32, 64)),
+    )
+    flops = 2 * b * s * s * e
+    if rng.random() < 0.5:
+        return Case("bmm", (Tensor((b, s, s), dtype), Tensor((b, s, e), dtype)), torch.bmm, flops=flops)
+    given = Tensor((b, s, e), dtype), Tensor((b, s, e), dtype)
+    return Case("bmm", given, torch.bmm, "turned", flops, lambda q, k: (q, k.transpose(1, 2)))
 
 
 def attention(rng: random.Random, dtype: torch.dtype) -> Case:
@@ -76,6 +97,15 @@ def attention(rng: random.Random, dtype: torch.dtype) -> Case:
     )
 
 
+def hidden(rng: random.Random, dtype: torch.dtype) -> Case:
+    """Attention under a mask of truths that all heads share, as texts of several lengths have it."""
+    b, heads, e = rng.choice(BATCHES[:8]), rng.choice((8, 12, 12, 14, 16, 16, 32)), rng.choice(HEADS)
+    s = rng.choice(PATCHES) if rng.random() < 0.3 else 2 ** rng.randint(5, 11)
+    part = Tensor((b, heads, s, e), dtype)
+    given = part, part, part, Tensor((b, 1, s, s), torch.bool)
+    return Case("attention", given, F.scaled_dot_product_attention, "masked", 4 * b * heads * s * s * e)
+
+
 def attention_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
     """The backward pass of attention: five products of sizes of which the forward pass has two."""
     case = attention(rng, dtype)
@@ -83,6 +113,6 @@ def attention_gradient(rng: random.Random, dtype: torch.dtype) -> Case:
 
 
 SHARES: dict[Family, int] = {
-    linear: 8, linear_gradient: 3, batched: 2, attention: 2, attention_gradient: 1,
+    linear: 8, vocabulary: 1, linear_gradient: 3, batched: 2, windowed: 1, attention: 2, hidden: 1, attention_gradient: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

@@ -53,6 +53,31 @@ def binary(rng: random.Random, dtype: torch.dtype) -> Case:
     return Case(name, (Tensor(shape, dtype), Tensor(other, dtype, cold="gradient" in name)), BINARY[name])
 
 
+def apart(rng: random.Random, dtype: torch.dtype) -> Case:
+    """Elements that do not lie side by side: halves of rows, one of two turned round, one row or column spread over all."""
+    b, s, heads, e = (
+        rng.choice(BATCHES),
+        rng.choice((*PATCHES, 512, 1024)),
+        rng.choice((3, 6, 8, 12, 16)),
+        rng.choice(HEADS),
+    )
+    how, name = rng.choice(("half", "turned", "spread")), rng.choice(("add", "mul", "neg"))
+    if how == "half":
+        given: tuple[Tensor, ...] = (Tensor((b, s, heads, e), dtype),)
+
+        def prepare(*x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            halves = x[0].transpose(1, 2).chunk(2, -1)
+            return halves[1:] if name == "neg" else halves
+    else:
+        name = "add" if name == "neg" else name
+        given = Tensor((b, s, heads * e), dtype), Tensor((b, heads * e, s) if how == "turned" else (b, s, 1), dtype)
+
+        def prepare(*x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x[0], x[1].transpose(1, 2) if how == "turned" else x[1].expand_as(x[0])
+
+    return Case(name, given, (UNARY | BINARY)[name], how, prepare=prepare)
+
+
 def where(rng: random.Random, dtype: torch.dtype) -> Case:
     """Elements replaced under a mask."""
     shape = elements(rng)
@@ -118,6 +143,18 @@ def reduced(rng: random.Random, dtype: torch.dtype) -> Case:
     if how == "places":
         return Case("sum places", given, lambda x: x.sum((2, 3), keepdim=True))
     return Case(how, given, lambda x: x.mean((2, 3), keepdim=True))
+
+
+def lengths(rng: random.Random, dtype: torch.dtype) -> Case:
+    """The length of each vector, as queries and keys are divided by it: of the last axis, or of the places in it."""
+    b, heads, s, e = (
+        rng.choice(BATCHES) * rng.choice((1, 1, 16, 64)),
+        rng.choice((3, 4, 6, 12, 24)),
+        rng.choice(PATCHES),
+        32,
+    )
+    shape = rng.choice([(b, heads, s, e), (b, heads, e, s)])
+    return Case("length", (Tensor(shape, dtype),), lambda x: torch.linalg.vector_norm(x, dim=-1, keepdim=True))
 
 
 def gathered(rng: random.Random, dtype: torch.dtype) -> Case:
@@ -194,7 +231,7 @@ def resized(rng: random.Random, dtype: torch.dtype) -> Case:
 
 
 SHARES: dict[Family, int] = {
-    unary: 2, binary: 2, where: 1, cast: 1, moved: 2, joined: 1, pooled: 1, pool_gradient: 1, adaptive: 1, reduced: 2,
-    gathered: 1, resized: 1, indexed: 1, padded: 1, repeated: 1, filled: 1,
+    unary: 2, binary: 2, apart: 2, where: 1, cast: 1, moved: 2, joined: 1, pooled: 1, pool_gradient: 1, adaptive: 1, reduced: 2,
+    lengths: 1, gathered: 1, resized: 1, indexed: 1, padded: 1, repeated: 1, filled: 1,
 }  # fmt: skip
 """How many cases of each family one round of the plan holds: many where sizes decide much."""

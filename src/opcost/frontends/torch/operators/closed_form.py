@@ -127,24 +127,63 @@ def _grouped_mm(args: Any) -> Any:
 
 
 def _convolution(args: Any) -> Any:
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = args
+    x, weight, bias, stride, padding, dilation, transposed, more, groups = args
     rank = x.dim() - 2
-    if transposed or rank < 1 or weight.dim() != x.dim() or not _plain(x, weight):
+    last = _has_channels_last(x, weight)
+    if rank < 1 or weight.dim() != x.dim() or not (last or _plain(x, weight)) or (transposed and not last):
         return NotImplemented
-    if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups or 0 in x.shape:
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if (
+        x.shape[1] != (weight.shape[0] if transposed else weight.shape[1] * groups)
+        or weight.shape[0] % groups
+        or 0 in x.shape
+    ):
         return NotImplemented
-    if bias is not None and (bias.dtype is not x.dtype or tuple(bias.shape) != (weight.shape[0],)):
+    if bias is not None and (bias.dtype is not x.dtype or tuple(bias.shape) != (channels,)):
         return NotImplemented
-    shape = [x.shape[0], weight.shape[0]]
+    shape = [x.shape[0], channels]
     for i in range(rank):
-        step, pad, spread = (v[i] if len(v) > 1 else v[0] for v in (stride, padding, dilation))
-        extent = (x.shape[2 + i] + 2 * pad - spread * (weight.shape[2 + i] - 1) - 1) // step + 1
+        step, pad, spread, rest = (v[i] if len(v) > 1 else v[0] for v in (stride, padding, dilation, more))
+        reach = spread * (weight.shape[2 + i] - 1) + 1 - 2 * pad
+        extent = (x.shape[2 + i] - 1) * step + reach + rest if transposed else (x.shape[2 + i] - reach) // step + 1
         if extent < 1:
             return NotImplemented
         shape.append(extent)
+    if last:
+        return torch.empty(shape, dtype=x.dtype, device=_META, memory_format=_CHANNELS_LAST[rank])
     if _is_channels_last(x, shape[1]):
         return NotImplemented
     return _new(shape, x.dtype)
+
+
+_CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def _has_channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether the channels of an image or its weight lie side by side, and then those of the result too.
+
+    So they do on processors and GPUs alike; PyTorch's own meta kernel lays the result out by rows.
+    """
+    return (
+        x.dim() - 2 in _CHANNELS_LAST
+        and x.dtype in _FLOATS
+        and weight.dtype is x.dtype
+        and x.dim() == weight.dim()
+        and any(map(_lies_last, (x, weight)))
+    )
+
+
+def _lies_last(tensor: torch.Tensor) -> bool:
+    """Whether strides grow from the channels over the places to the images; those of axes of one element tell too."""
+    shape, strides = tensor.shape, tensor.stride()
+    if strides == row_major(shape) or 0 in shape or not strides[1]:
+        return False
+    least = 0
+    for axis in (1, *range(tensor.dim() - 1, 1, -1), 0):
+        if strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * shape[axis]
+    return True
 
 
 def _is_channels_last(x: torch.Tensor, channels: int) -> bool:

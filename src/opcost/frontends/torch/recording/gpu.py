@@ -1,7 +1,7 @@
-"""What PyTorch decides by the device, decided as on a GPU: the kernel of attention, and dropout in one kernel.
+"""What PyTorch decides by the device, decided as on a GPU: the kernel of attention, its heads, and dropout in one kernel.
 
 A model that is counted lies on a processor or nowhere, where attention with dropout goes by products and holds the whole square
-of queries and keys, and dropout keeps its noise in the type of its input: twice the memory that a GPU holds. So the two
+of queries and keys, and dropout keeps its noise in the type of its input: twice the memory that a GPU holds. So these
 functions are exchanged for the time of a run, for the thread that runs it.
 """
 
@@ -96,11 +96,48 @@ def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace
     return NotImplemented
 
 
+def _heads(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: torch.Tensor | None,
+    in_proj_bias: torch.Tensor | None,
+    bias_k: torch.Tensor | None,
+    bias_v: torch.Tensor | None,
+    add_zero_attn: bool,  # noqa: FBT001 - the function that it stands for takes it by position
+    dropout_p: float,
+    out_proj_weight: torch.Tensor,
+    out_proj_bias: torch.Tensor | None,
+    training: bool = True,  # noqa: FBT001, FBT002 - the same
+    **other: Any,
+) -> Any:
+    """`nn.MultiheadAttention` of a text with itself as it runs without gradients: text by text, and nothing is copied."""
+    given = (query, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias)
+    graded = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
+    masked = any(other.get(name) is not None for name in ("key_padding_mask", "attn_mask", "static_k", "static_v"))
+    if training or graded or masked or other.get("need_weights", True) or query is not key or key is not value:
+        return NotImplemented
+    if in_proj_weight is None or in_proj_bias is None or num_heads % 2 or bias_k is not None or add_zero_attn:
+        return NotImplemented
+    texts = query.transpose(0, 1)
+    if query.dim() != 3 or not texts.is_contiguous() or torch.is_autocast_enabled() or not _is_plain(query):
+        return NotImplemented
+    parts = functional.linear(texts, in_proj_weight, in_proj_bias).unflatten(-1, (3, num_heads, -1))
+    found = functional.scaled_dot_product_attention(*parts.permute(2, 0, 3, 1, 4))
+    return functional.linear(found.transpose(1, 2).flatten(2), out_proj_weight, out_proj_bias).transpose(0, 1), None
+
+
 def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_nested
 
 
-_EXCHANGED: dict[str, Any] = {"scaled_dot_product_attention": _attention, "dropout": _dropout}
+_EXCHANGED: dict[str, Any] = {
+    "scaled_dot_product_attention": _attention,
+    "dropout": _dropout,
+    "multi_head_attention_forward": _heads,
+}
 """By the names of the functions in `torch.nn.functional`; what they do not know is left to the function itself."""
 
 

@@ -84,7 +84,8 @@ def inputs(row: dict[str, Any], dtype: torch.dtype, device: torch.device) -> tup
             sound = torch.zeros(row["batch"], 80, 3000, dtype=dtype, device=device)
             return (), {"input_features": sound, "decoder_input_ids": ids}
         return (), {"input_ids": ids}
-    return (torch.empty(row["batch"], 3, 224, 224, dtype=dtype, device=device),), {}
+    extent = row.get("image", 224)
+    return (torch.empty(row["batch"], 3, extent, extent, dtype=dtype, device=device),), {}
 
 
 def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:

@@ -51,12 +51,27 @@ def test_what_a_kernel_between_reads_is_written_and_no_group_needs_what_comes_af
     assert rows[2].cost.bytes_read == 2 * MIB * 2**20
 
 
-def test_a_larger_result_begins_a_group_of_its_own() -> None:
+def test_what_only_a_larger_result_reads_is_calculated_within_it() -> None:
     def spread(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.cos() * y
 
-    report = opcost.count(spread, (torch.empty(1, N), torch.empty(N, N)))
-    assert len(merged(report.rows, report.output_values)) == 2
+    def read_twice(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        a = x.cos()
+        return (a @ y) + (a * y)
+
+    given = torch.empty(1, N), torch.empty(N, N)
+    for net, kernels in ((spread, ["merged cos, mul"]), (read_twice, ["aten::cos", "aten::mm", "merged mul, add"])):
+        report = opcost.count(net, given)
+        assert [row.op.raw for row in merged(report.rows, report.output_values)] == kernels
+
+
+def test_a_compiler_puts_channels_side_by_side_and_adds_a_bias_later() -> None:
+    plain, grouped = torch.nn.Conv2d(128, 128, 3), torch.nn.Conv2d(128, 128, 3, groups=4)
+    for net, is_laid_out in ((plain, True), (torch.nn.Sequential(plain, grouped), False)):
+        report = opcost.count(net, torch.empty(1, 128, 8, 8))
+        rows = merged(report.rows, report.output_values)
+        assert {bool(row.op.attrs.get("channels_last")) for row in rows} == {is_laid_out}
+        assert {len(row.ins) for row in rows} == {2}
 
 
 def timed(kind: str, raw: str, attrs: dict[str, object], host_ns: int) -> Measured:

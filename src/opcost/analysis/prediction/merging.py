@@ -14,6 +14,8 @@ from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
 
 MERGED = frozenset({"elementwise", "copy", "norm", "softmax", "reduce", "create", "random"})
+_SMALL = 64
+"""Where no convolution has more channels than this, they are left as they lie."""
 _NAMED = 3
 """So many operators of a group are named."""
 
@@ -28,6 +30,8 @@ class _Group:
     extent: int
     """Elements of its largest tensor: what it loops over."""
     rows: list[Row] = field(default_factory=list)
+    readers: set[int] = field(default_factory=set)
+    """The groups that read of it so far."""
 
 
 def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
@@ -35,8 +39,8 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
     same: dict[int, int] = {}
     """Of a view, the value that it shows."""
     maker: dict[int, _Group] = {}
-    groups: list[_Group] = []
-    for row in rows:
+    groups: dict[int, _Group] = {}
+    for number, row in enumerate(rows):
         op = row.op
         ins = [same.get(value, value) for value in op.inputs]
         if op.kind == "view":
@@ -44,22 +48,30 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
             continue
         simple = op.kind in MERGED and op.repeat > 0
         extent = max((spec.numel for spec in (*row.ins, *row.outs) if spec.known), default=0)
-        group = _home([maker[value] for value in ins if value in maker], op, extent) if simple else None
+        makers = {maker[value].number: maker[value] for value in ins if value in maker}
+        group = _home(makers.values(), op, extent) if simple else None
         if group is None:
-            group = _Group(len(groups), (op.phase, op.repeat), simple, extent)
-            groups.append(group)
+            group = groups[number] = _Group(number, (op.phase, op.repeat), simple, extent)
         group.rows.append(row)
+        for other in makers.values():
+            if other is not group and other.open and other.readers <= {group.number} and _alike(other, group):
+                del groups[other.number]  # only this one reads of it, so that both run at once
+                group.rows[:0] = other.rows
+                maker.update(dict.fromkeys((value for each in other.rows for value in each.op.outputs), group))
+            elif other is not group:
+                other.readers.add(group.number)
         maker.update(dict.fromkeys(op.outputs, group))
     readers: dict[int, set[int]] = {}
-    for group in groups:
+    for group in groups.values():
         for row in group.rows:
             for value in row.op.inputs:
                 readers.setdefault(same.get(value, value), set()).add(group.number)
     kept = {same.get(value, value) for value in results}
-    return [group.rows[0] if len(group.rows) == 1 else _one(group, same, readers, kept) for group in groups]
+    found = [_one(group, same, readers, kept) if group.open else _bare(group.rows[0]) for group in groups.values()]
+    return [_laid_out(row) for row in found] if _lays_out(found) else found
 
 
-def _home(makers: Sequence[_Group], op: Op, extent: int) -> _Group | None:
+def _home(makers: Collection[_Group], op: Op, extent: int) -> _Group | None:
     """The group that an operator is merged into: the last one that it reads of, if that loops over as many elements."""
     if not makers:
         return None
@@ -67,11 +79,39 @@ def _home(makers: Sequence[_Group], op: Op, extent: int) -> _Group | None:
     return last if last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent else None
 
 
+def _alike(one: _Group, other: _Group) -> bool:
+    return other.open and one.runs == other.runs and one.extent <= other.extent
+
+
+def _lays_out(rows: Sequence[Row]) -> bool:
+    """Whether the compiler puts channels side by side: in networks of convolutions, unless some are in groups."""
+    sizes = [(row.ins[0].dims, row.ins[1].dims) for row in rows if _convolves(row)]
+    grouped = any(1 < weight[1] < image[1] for image, weight in sizes)
+    return not grouped and any(max(weight[:2]) > _SMALL for _, weight in sizes)
+
+
+def _convolves(row: Row) -> bool:
+    """Whether it is the convolution of an image, and not its gradient or another way round."""
+    plain = row.op.kind == "conv" and not any(row.op.attrs.get(name) for name in ("grads", "transposed"))
+    return plain and len(row.ins) > 1 and all(spec.known and len(spec.dims) == 4 for spec in row.ins[:2])
+
+
+def _laid_out(row: Row) -> Row:
+    if not _convolves(row):
+        return row
+    return row._replace(op=row.op._replace(attrs={**row.op.attrs, "channels_last": True}))
+
+
+def _bare(row: Row) -> Row:
+    """A convolution without its bias, which what follows adds."""
+    return row._replace(ins=row.ins[:2]) if _convolves(row) else row
+
+
 def _one(group: _Group, same: dict[int, int], readers: dict[int, set[int]], kept: set[int]) -> Row:
     made: dict[int, TensorSpec] = {}
     read: dict[int, TensorSpec] = {}
     flops = 0
-    for row in group.rows:
+    for row in sorted(group.rows, key=lambda row: row.op.id):
         for value, spec in zip(row.op.inputs, row.ins, strict=False):
             root = same.get(value, value)
             if root not in made:
@@ -86,7 +126,7 @@ def _one(group: _Group, same: dict[int, int], readers: dict[int, set[int]], kept
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     op = last.op._replace(
         kind="elementwise",
-        raw=f"merged {', '.join(names[:_NAMED])}{more}",
+        raw=last.op.raw if len(group.rows) == 1 else f"merged {', '.join(names[:_NAMED])}{more}",
         inputs=tuple(read),
         outputs=tuple(written),
         attrs={"fn": "merged"},

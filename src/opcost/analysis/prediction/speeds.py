@@ -119,9 +119,15 @@ class Speeds:
         timed: dict[tuple[str, str], list[tuple[Work, int]]] = {}
         for work, taken in rows:
             timed.setdefault((work.family, work.dtype), []).append((work, taken))
-        self.laws = {key: self._law(rows) for key, rows in timed.items()}
-        self._hosts = _host_times(calibration.rows)
         self._told: dict[Work, Told] = {}
+        self.laws: dict[tuple[str, str], _Law] = {}
+        for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # with a bias they ask for what adds it
+            self.laws[key] = self._law([(work, self._without_bias(work, taken)) for work, taken in timed[key]])
+        self._hosts = _host_times(calibration.rows)
+
+    def _without_bias(self, work: Work, taken: int) -> int:
+        added = 0.0 if work.bias is None else self._time(work.bias, self._home).device_ns
+        return max(taken // 4, round(taken - added))
 
     def _peak(self, work: Work, device: Device) -> float:
         """FLOP/s at which a device multiplies elements of this type, with the switches of the calibration."""
@@ -142,22 +148,25 @@ class Speeds:
         """The time of one operator on its own, in the middle of others."""
         told = self._told.get(work)
         if told is None:
-            told = self._told[work] = self._time(work)
+            told = self._time(work, self.device)
+            if work.bias is not None:
+                told = told._replace(device_ns=told.device_ns + self.time(work.bias).device_ns)
+            self._told[work] = told
         return told
 
-    def _time(self, work: Work) -> Told:
-        peak = self._peak(work, self.device)
-        ideal = max(work.flops / peak, work.nbytes / self.device.bandwidth) * 1e9
+    def _time(self, work: Work, device: Device) -> Told:
+        peak = self._peak(work, device)
+        ideal = max(work.flops / peak, work.nbytes / device.bandwidth) * 1e9
         types = (work.dtype, _AS_FAST_AS.get(work.dtype, work.dtype))
         known = (self.laws.get((family, dtype)) for family in families(work) for dtype in types)
         law = next(filter(None, known), None)
         if law is not None:
-            base, bound = law.base_ns(work, self.device, peak)
+            base, bound = law.base_ns(work, device, peak)
             return Told(base * law.ratio(work.place), law.spread, bound, ideal, known=True)
         alike = self._alike(work)
         if alike is None:
             return Told(ideal, GUESS, "memory", ideal, known=False)
-        base, bound = alike.base_ns(work, self.device, peak)
+        base, bound = alike.base_ns(work, device, peak)
         return Told(base, GUESS, bound, ideal, known=False)
 
     def host_ns(self, kind: str, raw: str) -> float:

@@ -26,6 +26,8 @@ class Work(NamedTuple):
     """Of its products; what else it calculates hides behind the memory."""
     nbytes: int
     place: tuple[float, ...]
+    bias: Work | None = None
+    """What adds the bias of a convolution, where that is a kernel of its own."""
 
 
 def work_of(
@@ -43,6 +45,9 @@ def work_of(
         family, place = _product(raw, attrs, outs[0].dims)
     elif kind == "conv" and len(ins) > 1 and outs:
         family, place = _convolution(attrs, ins, outs)
+        if len(ins) > 2 and not attrs.get("grads") and "depthwise" not in family:
+            bias = work_of("elementwise", "aten::add_", {"fn": "add"}, (outs[0], ins[2]), (outs[0],), None)
+            return Work(family, dtype, flops, moved, place, bias)
     elif kind == "attention" and len(ins) > 2:
         family, place = _attention(attrs, ins[1 if gradient else 0].dims, ins[2 if gradient else 1].dims, len(ins))
     else:
@@ -115,7 +120,7 @@ def _convolution(
         0.0 if depthwise else _log(groups),
         float(image[1] % 8 == 0),
         float(result[1] % 8 == 0),
-        float(len(ins) > 2 and not gradients),  # a bias is a kernel of its own
+        float(depthwise and len(ins) > 2 and not gradients),  # within the kernel, or added by one of its own
     )
     return family, _scaled(place, _CONVOLUTION)
 
@@ -135,6 +140,8 @@ _BY_FUNCTION = frozenset({"norm", "softmax", "reduce", "pool", "resize"})
 
 def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...]) -> str:
     words = [kind]
+    if attrs.get("fn") == "merged":  # a kernel made for it reads and writes everything once, in vectors
+        return kind
     if kind in _BY_FUNCTION:
         words.append(str(attrs.get("fn", "")))
     if kind == "reduce" and len(ins) == 1 and outs and ins[0].dims[-1:] == outs[0].dims[-1:] != (1,):
@@ -174,6 +181,8 @@ def _by_memory(
         return _log(size / max(1, width)), _log(width)
     if words[:2] == ["norm", "batch"] and len(shape) > 1:
         return _log(shape[0]), _log(shape[1]), _log(size / max(1, shape[0] * shape[1]))
+    if kind == "copy":  # what is brought into which order is told by the axes
+        return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), 0.4 * _log(shape[0] if shape else 1), 1.5 * len(shape)
     if kind == "pool":
         window = attrs.get("window")
         return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), _log(window if isinstance(window, int) else 1)

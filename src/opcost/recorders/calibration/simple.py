@@ -66,8 +66,8 @@ def apart(rng: random.Random, dtype: torch.dtype) -> Case:
         given: tuple[Tensor, ...] = (Tensor((b, s, heads, e), dtype),)
 
         def prepare(*x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            halves = x[0].transpose(1, 2).chunk(2, -1)
-            return halves[1:] if name == "neg" else halves
+            first, second = x[0].transpose(1, 2).chunk(2, -1)
+            return (second,) if name == "neg" else (first, second)
     else:
         name = "add" if name == "neg" else name
         given = Tensor((b, s, heads * e), dtype), Tensor((b, heads * e, s) if how == "turned" else (b, s, 1), dtype)

@@ -85,6 +85,20 @@ def test_a_convolution_on_a_device_takes_a_workspace() -> None:
     assert sum(memory.parts.values()) == memory.peak_bytes
 
 
+def test_attention_by_products_asks_of_every_score_whether_it_is_hidden() -> None:
+    # Heads that share keys have no kernel in float32. On an H200 there were scores, their softmax, and a byte of each.
+    query, key = torch.zeros(1, 8, 1024, 64), torch.zeros(1, 2, 1024, 64)
+
+    def heads(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+    report = opcost.count(heads, (query, key), device="h200")
+    scores = 8 * 1024 * 1024
+    assert report.rows[report.memory.at].op.raw == "aten::_safe_softmax"
+    assert report.memory.parts["workspace"] == scores
+    assert report.memory.peak_bytes > 2 * 4 * scores + scores
+
+
 def test_on_a_device_an_optimizer_updates_all_parameters_at_once() -> None:
     model, x = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4))), torch.zeros(1, 512)
     one, size = 512 * 512 * 4, 4 * 512 * 512 * 4

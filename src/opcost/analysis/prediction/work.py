@@ -57,12 +57,14 @@ def work_of(
 
 
 def families(work: Work) -> Iterator[str]:
-    """The family of an operator; then the one of its kind whatever way memory lies."""
+    """The family of an operator; then those nearest to it, which have places of as many numbers."""
     yield work.family
-    words = work.family.split()
-    plain = [word for word in words if word not in LAYOUTS]
-    if plain != words:
-        yield " ".join(plain)
+    words = [word for word in work.family.split() if word not in LAYOUTS]
+    yield " ".join(words)
+    if "mixed" in words:
+        yield " ".join(word for word in words if word != "mixed")
+    if "columns" in words:
+        yield "reduce sum columns"
 
 
 def _log(size: float) -> float:

@@ -1,6 +1,6 @@
 """Times whole models on the GPU at hand, and what memory they take: the rows that predict.py and memory.py are held against.
 
-    python benchmarks/measure_models.py OUT.json [--seconds 400]              models that are in none of the other rows
+    python benchmarks/measure_models.py OUT.json [--seconds 400]              a list of models at several sizes
     python benchmarks/measure_models.py OUT.json --only regnet,mixer          those of all rows with such a name
     python benchmarks/measure_models.py OUT.json --only t5 --operators FILE   and the kernels of each operator by its shapes
 
@@ -11,7 +11,6 @@ import argparse
 import itertools
 import json
 import random
-import statistics
 import sys
 import time
 from collections import defaultdict
@@ -74,13 +73,13 @@ def launched(call: Callable[[], Any]) -> Iterator[tuple[str, list[Any], list[tup
 
 def kernels(call: Callable[[], Any], operators: list[Any] | None) -> tuple[float, int]:
     """Milliseconds of all kernels and how many they are; into `operators` goes what each one took."""
-    summed: dict[str, list[Any]] = defaultdict(lambda: [0, 0.0, ""])
-    for name, shapes, found in launched(call):
-        row = summed[f"{name} {json.dumps(shapes)}"]
-        row[0] += 1
-        row[1] += sum(each for _, each in found)
-        row[2] = "; ".join(kernel[:60] for kernel, _ in found)
     if operators is not None:
+        summed: dict[str, list[Any]] = defaultdict(lambda: [0, 0.0, ""])
+        for name, shapes, found in launched(call):
+            row = summed[f"{name} {json.dumps(shapes)}"]
+            row[0] += 1
+            row[1] += sum(each for _, each in found)
+            row[2] = "; ".join(kernel[:60] for kernel, _ in found)
         operators += [[name, *row] for name, row in summed.items()]
     activities = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profiler:
@@ -131,14 +130,7 @@ def measured(row: dict[str, Any], operators: dict[str, Any] | None, *, train: bo
         for _ in range(3):
             step()
         row["train_base_bytes"], row["train_peak_bytes"] = taken(step)
-        times = []
-        for _ in range(3):
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            step()
-            torch.cuda.synchronize()
-            times.append((time.perf_counter() - began) * 1e3)
-        row["train_ms"] = round(statistics.median(times), 4)
+        row["train_ms"] = round(eager_ms(step), 4)
         taken_ms, row["train_kernels"] = kernels(step, kept("train"))
         row["train_kernel_ms"] = round(taken_ms, 4)
     return row
@@ -165,7 +157,7 @@ def main() -> None:
     for row in chosen[asked.skip :]:
         if time.monotonic() > end:
             break
-        asked_for = {key: row[key] for key in ("name", "batch", "dtype")}
+        asked_for = {key: row[key] for key in ("name", "batch", "dtype", "image") if key in row}
         train = "train_kernel_ms" in row if asked.only else row["batch"] in (8, 32)
         try:
             rows.append(measured(asked_for, operators, train=train))

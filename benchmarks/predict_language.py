@@ -14,17 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 import opcost
-from opcost.frontends.zoo import declare_torchvision_operators
+from language_steps import MODELS, made
 from predict import made as model_of
 from predict import summary
-
-declare_torchvision_operators()
-
-import transformers  # noqa: E402
-
-from language_steps import MODELS, made  # noqa: E402
 
 HERE = Path(__file__).parent
 

@@ -54,7 +54,7 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
             group = groups[number] = _Group(number, (op.phase, op.repeat), simple, extent)
         group.rows.append(row)
         for other in makers.values():
-            if other is not group and other.open and other.readers <= {group.number} and _alike(other, group):
+            if other is not group and other.readers <= {group.number} and _fits(other, group):
                 del groups[other.number]  # only this one reads of it, so that both run at once
                 group.rows[:0] = other.rows
                 maker.update(dict.fromkeys((value for each in other.rows for value in each.op.outputs), group))
@@ -79,8 +79,9 @@ def _home(makers: Collection[_Group], op: Op, extent: int) -> _Group | None:
     return last if last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent else None
 
 
-def _alike(one: _Group, other: _Group) -> bool:
-    return other.open and one.runs == other.runs and one.extent <= other.extent
+def _fits(one: _Group, other: _Group) -> bool:
+    """Whether a group can be calculated within another."""
+    return one.open and other.open and one.runs == other.runs and one.extent <= other.extent
 
 
 def _lays_out(rows: Sequence[Row]) -> bool:

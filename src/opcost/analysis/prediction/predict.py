@@ -23,8 +23,8 @@ Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 GAP_NS = 700
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
 OTHERS_NS = 900
-"""What a product starts later in a model, where another kernel ran before it, than called again and again. The median of half of
-the measured models, held against the others."""
+"""What a product starts later in a model, where another kernel ran before it, than called again and again. Fitted to the models
+that were measured first, and held against the others."""
 PRODUCTS = frozenset({"conv", "matmul", "attention"})
 WHOLE = {"inference": 0.115, "training": 0.16}
 """How far whole models are off beyond what their operators' spreads add up to; held against measured ones, so that four of
@@ -257,7 +257,7 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, Told]]:
             update.setdefault((op.raw, work.dtype), []).append((row, work.nbytes))
     for (raw, _), found in update.items():
         outs = [spec for row, _ in found for spec in row.outs if spec.known]
-        given = sum(spec.known and spec.numel > 1 for row, _ in found for spec in row.ins)
+        given = sum(spec.known and spec.numel > 1 for row, _ in found for spec in row.ins)  # a number is no list
         lists = max(1, round(given / max(1, len(outs)))) + (not raw.endswith("_"))
         moved = sum(nbytes for _, nbytes in found)
         itemsize = max((spec.nbytes // max(1, spec.numel) for spec in outs), default=4)

@@ -126,6 +126,7 @@ class Speeds:
         self._hosts = _host_times(calibration.rows)
 
     def _without_bias(self, work: Work, taken: int) -> int:
+        """The convolution alone of what was timed with its bias; a kernel that has it within leaves at least a quarter."""
         added = 0.0 if work.bias is None else self._time(work.bias, self._home).device_ns
         return max(taken // 4, round(taken - added))
 

@@ -83,7 +83,8 @@ _ATTENTION = (0.7, 0.5, 1.0, 1.2)
 """What one step along each number of a place weighs: such that operators of a calibration are told best by the others of it."""
 
 
-def _scaled(place: tuple[float, ...], scales: tuple[float, ...]) -> tuple[float, ...]:
+def scaled(place: tuple[float, ...], scales: tuple[float, ...]) -> tuple[float, ...]:
+    """A place whose numbers weigh as much as is said."""
     return tuple(number * scale for number, scale in zip(place, scales, strict=True))
 
 
@@ -95,7 +96,7 @@ def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple
     # A product with a bias takes another way through the library, and in float32 twice the time at small sizes.
     family = "bmm" if "bmm" in raw else "addmm" if attrs.get("bias") else "mm"
     place = (*map(_log, (batch, m, n, depth)), *map(_alignment, (n, depth, m)))
-    return family, _scaled(place, _BATCHED if family == "bmm" else _PRODUCT)
+    return family, scaled(place, _BATCHED if family == "bmm" else _PRODUCT)
 
 
 def _convolution(
@@ -124,7 +125,7 @@ def _convolution(
         float(result[1] % 8 == 0),
         float(depthwise and len(ins) > 2 and not gradients),  # within the kernel, or added by one of its own
     )
-    return family, _scaled(place, _CONVOLUTION)
+    return family, scaled(place, _CONVOLUTION)
 
 
 def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given: int) -> tuple[str, tuple[float, ...]]:
@@ -134,7 +135,7 @@ def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given
         f"attention{' gradient' if gradient else ''}{' causal' if attrs.get('causal') else ' masked' if masked else ''}"
     )
     place = _log(prod(query[:-2])), _log(query[-2]), _log(key[-2]), _log(query[-1])
-    return family, _scaled(place, _ATTENTION)
+    return family, scaled(place, _ATTENTION)
 
 
 _BY_FUNCTION = frozenset({"norm", "softmax", "reduce", "pool", "resize"})

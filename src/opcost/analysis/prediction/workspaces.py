@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import dist
 
-from opcost.analysis.prediction.work import Work, families, work_of
+from opcost.analysis.prediction.work import Work, families, scaled, work_of
 from opcost.analysis.price import apply_rule
 from opcost.core.report import Row
 from opcost.devices.calibration import Calibration
@@ -25,8 +25,6 @@ means of a normalisation, which a count has among the results."""
 
 SAFE_SOFTMAX = "aten::_safe_softmax"
 """A softmax that asks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
-
-
 CONVOLUTION = (2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.1)
 """How much more than for its time each number of the place of a convolution tells: a bias takes none, sizes more."""
 
@@ -63,4 +61,4 @@ class Workspaces:
 def _place(work: Work) -> tuple[float, ...]:
     if not work.family.startswith("conv"):
         return work.place
-    return tuple(number * scale for number, scale in zip(work.place, CONVOLUTION, strict=True))
+    return scaled(work.place, CONVOLUTION)

@@ -56,7 +56,10 @@ def test_it_is_what_a_real_step_with_checkpoints_runs_and_holds(mixed: bool) -> 
         loss.backward()
     precision = "bf16-mixed" if mixed else None
     report = opcost.count(Net(), x, backward=True, checkpoint="blocks.*", precision=precision)
-    assert work(report) == live.work
+    if mixed:  # the order of casts depends on the compiler that built PyTorch: see test_precision
+        assert sorted(work(report)) == sorted(live.work)
+    else:
+        assert work(report) == live.work
     seed = 4  # a loss begins with one number, which a count lets go when it was read
     assert live.peak - (report.memory.peak_bytes - report.memory.base_bytes) in (0, seed)
 

@@ -122,6 +122,13 @@ def test_a_cast_weight_is_kept_until_the_forward_pass_is_over() -> None:
     assert frozen.peak_bytes - frozen.base_bytes == weight // 2 + 2 * row // 2  # no gradient, nothing kept
 
 
+def test_casts_run_from_the_last_argument_to_the_first_on_every_machine() -> None:
+    # C++ leaves the order to the compiler: PyTorch's builds for x86-64 cast from the right, those for ARM from the left.
+    report = opcost.count(nn.Linear(K, M), torch.zeros(N, K), precision="bf16-mixed", backward=True)
+    shapes = [row.ins[0].shape for row in report.rows if row.op.raw == "aten::_to_copy"]
+    assert shapes == [(M,), (M, K), (N, K), (M, K), (M,)]  # then the gradients, in the opposite order
+
+
 def test_the_backward_pass_runs_outside() -> None:
     model = nn.Sequential(nn.Linear(K, M, bias=False), nn.LayerNorm(M, bias=False))
     report = opcost.count(model, torch.zeros(N, K), precision="bf16-mixed", backward=True, device="h200")

@@ -115,7 +115,15 @@ class _Casting:
             to = lower if how == "lower" else torch.float32
             if how == "widest" and not any(_floats((args, tuple(kwargs.values())), torch.float32)):
                 to = lower
-            return op(*self.cast(args, to, lower), **{key: self.cast(arg, to, lower) for key, arg in kwargs.items()})
+            return self._with_casts(op, args, kwargs, to, lower)
+
+    def _with_casts(self, op: Any, args: Any, kwargs: Any, to: torch.dtype, lower: torch.dtype) -> Any:
+        """Cast the last argument first, as PyTorch built for x86-64 does, so that every machine gives the same rows.
+
+        C++ leaves the order of arguments to the compiler, and the builds for ARM cast from left to right.
+        """
+        cast = {key: self.cast(arg, to, lower) for key, arg in reversed(kwargs.items())}
+        return op(*reversed([self.cast(arg, to, lower) for arg in reversed(args)]), **cast)
 
     def _asked_in_float32(self, op: Any, args: Any, kwargs: Any) -> Any:
         names = [argument.name for argument in op._schema.arguments]

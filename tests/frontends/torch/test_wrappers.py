@@ -58,7 +58,9 @@ def test_data_parallel_is_looked_through() -> None:
 
 
 def test_data_parallel_inside_a_model_is_counted(count: Any) -> None:
-    report = count(Around(nn.DataParallel(Net())), X)
+    wrapper = nn.DataParallel(Net())
+    wrapper.device_ids = [0]  # as on a machine with a GPU
+    report = count(Around(wrapper), X)
     assert (report.totals.macs, report.totals.params) == (MACS, PARAMS)
     assert report.module("inner.module.second").own.macs == B * H * OUT
 

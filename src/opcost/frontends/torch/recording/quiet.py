@@ -57,6 +57,8 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(no_inference_mode())
         undo.enter_context(as_one_rank())
         undo.enter_context(attention_apart())
+        # Where there are GPUs it would copy the model's inputs to them.
+        undo.enter_context(replaced(torch.nn.DataParallel, "forward", lambda wrapper, *a, **k: wrapper.module(*a, **k)))
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +13,13 @@ from small_net import Net
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode as Theirs
 
-from opcost.compat.flop_counter import FlopCounterMode
+import opcost
+from opcost.compat import calflops, deepspeed, ptflops, thop, torchinfo
+from opcost.compat.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from opcost.compat.lightning import measure_flops
 from opcost.compat.torchprofile import profile_macs
+from opcost.core.cost import Cost
+from opcost.errors import RuleError
 
 
 def words(table: str) -> list[list[str]]:
@@ -75,6 +80,80 @@ def test_prices_of_the_callers_own_stand_for_their_operator() -> None:
         with mode(display=False, custom_mapping={torch.ops.aten.mm: price}) as counter:
             torch.ones(2, 3) @ torch.ones(3, 4)
         assert counter.get_flop_counts() == {"Global": {torch.ops.aten.mm: 7}}
+
+
+@pytest.fixture
+def operators() -> Iterator[Any]:
+    """`priced` has a formula of its author's in torch's registry, `unpriced` has none."""
+    library = torch.library.Library("opcost_formulas", "DEF")
+    for name in ("priced", "unpriced"):
+        library.define(f"{name}(Tensor x, int n) -> Tensor")
+        library.impl(name, lambda x, n: x.clone(), "CompositeExplicitAutograd")
+    found = torch.ops.opcost_formulas
+
+    @register_flop_formula(found.priced)
+    def formula(x_shape: Any, n: int, *, out_shape: Any, **_: Any) -> int:
+        assert tuple(x_shape) == tuple(out_shape) == (3, 5)
+        return 9000 + n
+
+    yield found
+    del flop_registry[found.priced]
+    library._destroy()
+
+
+def test_formulas_registered_with_torch_are_used(operators: Any) -> None:
+    x = torch.ones(3, 5)
+    for mode in (Theirs, FlopCounterMode):
+        with mode(display=False) as counter:
+            operators.priced(x, 1)
+        assert counter.get_flop_counts() == {"Global": {operators.priced: 9001}}
+    report = opcost.count(lambda x: operators.priced(x, 1), x)
+    assert report.coverage.complete
+    element = 3 * 5 * 4
+    assert report.rows[0].cost == Cost(macs=9001 // 2, flops=9001, bytes_read=element, bytes_written=element)
+
+
+def test_a_formula_that_raises_is_named(operators: Any) -> None:
+    with pytest.raises(RuleError, match=r"FLOP formula registered for opcost_formulas.priced.* raised AssertionError"):
+        opcost.count(lambda x: operators.priced(x, 1), torch.ones(2))
+
+
+def test_every_call_warns_of_an_operator_without_cost(operators: Any) -> None:
+    class Unpriced(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return operators.unpriced(x, 1)  # type: ignore[no-any-return]
+
+    net, x = Unpriced(), torch.ones(3, 5)
+
+    def block() -> None:
+        with FlopCounterMode(display=False):
+            net(x)
+
+    calls = {
+        "flop_counter": block,
+        "torchinfo": lambda: torchinfo.summary(net, input_data=x, verbose=0),
+        "thop": lambda: thop.profile(net, (x,), verbose=False),
+        "ptflops": lambda: ptflops.get_model_complexity_info(
+            net, (5,), print_per_layer_stat=False, input_constructor=lambda _: {"x": x}
+        ),
+        "deepspeed": lambda: deepspeed.get_model_profile(net, args=(x,), print_profile=False),
+        "calflops": lambda: calflops.calculate_flops(net, args=(x,), print_results=False),
+        "torchprofile": lambda: profile_macs(net, x),
+    }
+    for name, call in calls.items():
+        with pytest.warns(UserWarning, match="opcost_formulas::unpriced") as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__], name
+
+
+def test_a_formula_of_the_callers_own_needs_no_warning(operators: Any) -> None:
+    with (
+        warnings.catch_warnings(),
+        FlopCounterMode(display=False, custom_mapping={operators.unpriced: lambda *_, **__: 3}) as counter,
+    ):
+        warnings.simplefilter("error")
+        operators.unpriced(torch.ones(2), 1)
+    assert counter.get_total_flops() == 3
 
 
 def test_nothing_counted_is_told_as_nothing() -> None:

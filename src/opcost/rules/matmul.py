@@ -1,8 +1,8 @@
-"""Matrix products, also ragged and sparse ones, and the bilinear form."""
+"""Matrix products, also ragged and sparse ones, the bilinear form, and operators with a formula of their author's."""
 
 from __future__ import annotations
 
-from opcost.core.cost import Cost
+from opcost.core.cost import FLOPS_PER_MAC, Cost
 from opcost.rules.attr import flag, integer, parts
 from opcost.rules.elementwise import fused_flops
 from opcost.rules.registry import OpView
@@ -35,4 +35,10 @@ def bilinear(op: OpView) -> Cost:
     return op.cost(macs=y.numel * in1 * in2, flops=outer + (y.numel * parts(y) if bias else 0))
 
 
-RULES = {"matmul": matmul, "bilinear": bilinear}
+def custom(op: OpView) -> Cost:
+    """flops / 2 MACs, by a formula registered with PyTorch, which counts two FLOPs for each multiply-accumulate."""
+    flops = integer(op, "flops")
+    return Cost(flops // FLOPS_PER_MAC, flops, op.bytes_in, op.bytes_out)
+
+
+RULES = {"matmul": matmul, "bilinear": bilinear, "custom": custom}

@@ -26,11 +26,16 @@ class Trace(NamedTuple):
 
 
 def trace(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    mode: Mode | None = None,
+    warn: bool = True,
 ) -> Trace:
     """Count a model and note the operators as it calls them."""
     with Listener() as listener:
-        report = count_a_run(model, args, kwargs, mode=mode)
+        report = count_a_run(model, args, kwargs, mode=mode, warn=warn)
     return Trace(report, tuple(_nodes(report, listener.calls)), frozenset(listener.touched))
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils.flop_counter import flop_registry, shape_wrapper
 
 from opcost.api import Recording, recording
 from opcost.compat._layers.names import lineage
-from opcost.compat._recording import current_recorder
+from opcost.compat._recording import current_recorder, warn_uncounted
 from opcost.compat.flop_counter.table import flop_table
 from opcost.core.report import Report
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 WHOLE = "Global"
+_TORCHS_OWN = "torch.utils.flop_counter"
+"""Where the formulas are from that PyTorch brings; opcost's rules stand for those."""
 Price = Callable[..., int]
 
 
@@ -43,7 +45,10 @@ class FlopCounterMode:
             warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
         self.depth = depth
         self.display = display
-        self._custom = dict(custom_mapping or {})
+        self._custom = {
+            op: formula if getattr(formula, "_get_raw", False) else shape_wrapper(formula)
+            for op, formula in (custom_mapping or {}).items()
+        }
         self._recording: Recording | None = None
         self._told: list[_Told] = []
         self._undo = ExitStack()
@@ -51,12 +56,16 @@ class FlopCounterMode:
     def __enter__(self) -> Self:
         self._told = []
         self._recording = self._undo.enter_context(recording())
-        if self._custom:
-            self._undo.enter_context(_Prices(self._custom, self._told))
+        registered = {op: formula for op, formula in flop_registry.items() if formula.__module__ != _TORCHS_OWN}
+        if formulas := {**registered, **self._custom}:
+            self._undo.enter_context(_Prices(formulas, self._told))
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, exception: type[BaseException] | None, *_: object) -> None:
         self._undo.close()
+        if exception is None:
+            covered = {str(call.operator).replace(".", "::", 1) for call in self._told}
+            warn_uncounted(self.report, covered)
         if self.display:
             print(self.get_table(self.depth))
 
@@ -102,7 +111,8 @@ class FlopCounterMode:
                 covered = max(call.end, index + 1)
                 yield row.op.module, call.operator, call.flops
             elif index >= covered and row.cost is not None and row.cost.macs:
-                yield row.op.module, _packet(row.op.raw), 2 * row.cost.macs * row.op.repeat
+                flops = row.cost.flops if row.op.kind == "custom" else 2 * row.cost.macs
+                yield row.op.module, _packet(row.op.raw), flops * row.op.repeat
 
 
 class _Told(NamedTuple):
@@ -116,6 +126,10 @@ class _Told(NamedTuple):
 
 class _Prices(TorchDispatchMode):  # type: ignore[misc]
     """Asks the caller's prices for the operators that they name."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operator imports the compiler
 
     def __init__(self, prices: Mapping[Any, Price], told: list[_Told]) -> None:
         super().__init__()
@@ -131,11 +145,7 @@ class _Prices(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         first = len(recorder.ops)
         result = func(*args, **kwargs)
-        if getattr(price, "_get_raw", False):
-            flops = price(*args, **kwargs, out_val=result)
-        else:
-            shapes = tree_map_only(torch.Tensor, lambda tensor: tensor.shape, (args, kwargs, result))
-            flops = price(*shapes[0], **shapes[1], out_shape=shapes[2])
+        flops = price(*args, **kwargs, out_val=result)
         self._told.append(_Told(operator, int(flops), first, len(recorder.ops)))
         return result
 

@@ -203,7 +203,7 @@ class JitModelAnalysis:
         with warnings.catch_warnings():
             if self._warn_trace == "none":
                 warnings.simplefilter("ignore")
-            return trace(self.model, args, {**kwargs, **(self._kwargs or {})})
+            return trace(self.model, args, {**kwargs, **(self._kwargs or {})}, warn=False)
 
     def _add_up(self, found: Trace) -> Statistics:
         names = self._names

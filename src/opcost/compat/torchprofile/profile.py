@@ -39,7 +39,7 @@ def profile_macs(
     reduction: Callable[[Any], Any] | None = sum,
 ) -> Any:
     """The multiply-accumulates of a model; with `reduction=None` those of every operator that has any, by its node."""
-    found = trace(model, args if isinstance(args, tuple) else (args,), kwargs)
+    found = trace(model, args if isinstance(args, tuple) else (args,), kwargs, warn=False)
     for missing in found.report.coverage.uncounted:
         warnings.warn(f'No handlers found: "{missing.raw}". Skipped.', stacklevel=2)
     results = {_shown(node): macs for node in found.nodes if (macs := _macs(node))}

@@ -13,9 +13,9 @@ import pytest
 from onnx_making import helper, onnx, tensor, weight
 from onnx_tool_model import make
 
-from opcost.compat.onnx_tool import model_profile
+from opcost.compat.onnx_tool import Model, NoMacsOps, loadmodel, model_profile
 from opcost.compat.onnx_tool.convention import EXP, TANH
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, UnknownName
 
 DATA = Path(__file__).parents[1] / "data" / "compat" / "onnx_tool"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -103,7 +103,7 @@ def test_what_onnx_tool_does_not_know_has_its_multiply_adds_or_a_warning(tmp_pat
     stored = {"w": (1, units, width), "r": (1, units, units)}
     model = model_of("RNN", {"x": (steps, batch, width)}, stored, hidden_size=units)
     assert written(model, tmp_path)["node"][1] == str(steps * batch * (units * width + units * units))
-    with pytest.warns(UserWarning, match="nobody knows what Mystery costs"):
+    with pytest.warns(UserWarning, match="no cost is known for Mystery"):
         assert written(model_of("Mystery", {"x": (2, 3)}, {}, domain="somebody"), tmp_path)["node"][1] == "0"
 
 
@@ -147,3 +147,40 @@ def test_neither_onnx_nor_onnx_tool_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+# -- Model and Graph, as its first page uses them --------------------------------------------------------------------------
+
+
+def test_a_graph_is_profiled_in_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = Model(str(LIGHT / "light_resnet50.onnx"))
+    assert (model.modelname, model.valid) == ("light_resnet50", True)
+    graph = model.graph
+    with pytest.warns(UserWarning, match="shape_infer"):
+        graph.profile()
+    with pytest.warns(UserWarning, match="profile"):
+        graph.print_node_map()
+    graph.graph_reorder_nodes()
+    graph.shape_infer(None)
+    graph.profile(exclude_ops=NoMacsOps)
+    theirs = rows(DATA / "light_resnet50.csv")
+    assert [graph.macs[0], graph.memory, graph.params] == [int(theirs["Total"][at]) for at in (1, 3, 5)]
+    for name in theirs.keys() - {"Name", "Total"}:
+        node = graph.nodemap[name]
+        assert [node.op_type, str(node.macs[0]), "x".join(map(str, node.outshape))] == [*theirs[name][:2], theirs[name][8]]
+    graph.print_node_map(tmp_path / "flops.csv", metric="FLOPs", exclude_ops=NoMacsOps)
+    doubled = rows(tmp_path / "flops.csv")
+    assert doubled["Name"][1] == "Forward_FLOPs"
+    assert int(doubled["Total"][1]) == 2 * graph.macs[0]
+    graph.print_node_map()
+    assert f"{graph.macs[0]:,}" in capsys.readouterr().out
+    with pytest.raises(UnknownName, match="unknown metric 'FLOPS'; did you mean 'FLOPs'"):
+        graph.print_node_map(metric="FLOPS")
+
+
+def test_what_is_no_model_is_refused_and_none_is_written() -> None:
+    assert not Model(3).valid
+    with pytest.raises(InputError, match="an object of type int is not an ONNX model"):
+        loadmodel(3)
+    with pytest.raises(InputError, match="opcost writes no models"):
+        Model(make()).save_model("x.onnx")

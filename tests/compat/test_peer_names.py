@@ -167,6 +167,14 @@ class GivesAnArray(nn.Module):
         return np.tanh(self.array(self.linear(x)))
 
 
+def test_a_comparison_with_a_number_is_counted() -> None:
+    class Compares(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() == x.numel() else x @ torch.ones(3, 4)
+
+    assert FlopCountAnalysis(Compares(), torch.zeros(2, 3)).total() == 2 * 3 * 4
+
+
 def test_a_module_may_give_an_array() -> None:
     found = torchinfo_summary(GivesAnArray(), input_size=(2, 3), verbose=0)
     assert found.total_params == 3 * 4 + 4

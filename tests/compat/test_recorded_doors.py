@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from opcost.compat import (
     torch_summary,
     torchsummaryX,
 )
+from opcost.core.devices import DEVICES
 
 DATA = Path(__file__).parents[1] / "data" / "compat"
 SHAPE = (2, 3, 9, 9)
@@ -112,6 +116,57 @@ def test_a_model_without_data_has_no_latency(capsys: pytest.CaptureFixture[str])
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_profiler_of_deepspeed_counts_what_a_loop_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    net = Net().train()
+    profiler = deepspeed.FlopsProfiler(net)
+    for step in range(3):
+        if step == 1:
+            profiler.start_profile()
+        loss = net(x()).sum()
+        if step == 1:
+            flops = profiler.get_total_flops()
+            loss.backward()  # which DeepSpeed leaves out
+            assert (profiler.get_total_flops(), profiler.get_total_macs()) == (flops, MACS)
+            assert profiler.get_total_macs(as_string=True) == "53.5 KMACs"
+            assert profiler.get_total_params(as_string=True) == str(PARAMS)
+            assert profiler.get_total_duration() > 0
+            profiler.print_model_profile(profile_step=step)
+            profiler.end_profile()
+    printed = capsys.readouterr().out
+    assert "Profile Summary at step 1:" in printed
+    assert re.search(r"fwd MACs per GPU: +53.5 KMACs", printed)
+    assert profiler.get_total_macs() == 0
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+
+
+def test_modules_that_a_profiler_ignores_are_left_out() -> None:
+    profiler = deepspeed.FlopsProfiler(net := Net().eval())
+    profiler.start_profile(ignore_list=[nn.Linear])
+    net(x())
+    assert profiler.get_total_macs() == MACS - HEAD
+    profiler.stop_profile()
+    net(x())  # after the end
+    assert profiler.get_total_macs() == MACS - HEAD
+
+
+def test_calflops_counts_a_transformers_model_by_its_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokens, width, inner, words = 6, 8, 16, 10
+    transformers.GPT2Config(n_embd=width, n_layer=1, n_head=2, n_inner=inner, vocab_size=words).save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    named = json.loads(config.read_text())
+    config.write_text(json.dumps({**named, "architectures": ["GPT2LMHeadModel"]}))
+    flops, macs, params, text = calflops.calculate_flops_hf(
+        str(tmp_path), input_shape=(1, tokens), output_as_string=False, print_results=False, return_results=True
+    )
+    block = 3 * width * width + width * width + 2 * width * inner
+    assert macs == tokens * (block + words * width) + 2 * tokens * tokens * width
+    assert capsys.readouterr().out == ""
+    assert "Calculate Flops Results" in text
+
+
 def test_torchsummaryX_prints_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     frame = torchsummaryX.summary(Net(), x())
     assert capsys.readouterr().out == recorded("torchsummaryX")
@@ -189,6 +244,78 @@ def test_lightning_without_an_example_has_no_shapes() -> None:
         lightning.ModelSummary(Lit(), max_depth=-2)
 
 
+@pytest.mark.parametrize(
+    ("example", "sizes"),
+    [
+        ((1, 2, 3), ["?", "?", "?"]),
+        ({"a": torch.zeros(1, 2)}, [1, 2]),
+        ({"a": torch.zeros(1, 2), "b": torch.zeros(3)}, [[1, 2], [3]]),
+        ((torch.zeros(4), 5), [[4], "?"]),
+    ],
+    ids=str,
+)
+def test_lightning_shows_sizes_of_whatever_a_layer_is_given(example: Any, sizes: list[Any]) -> None:
+    class Any_(nn.Module):
+        def forward(self, *args: Any, **kwargs: Any) -> None:
+            return None
+
+    class Around(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Any_()
+            self.example_input_array = example
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self.layer(*args, **kwargs)
+
+    assert lightning.summarize(Around()).in_sizes == [sizes]
+
+
+def test_lightning_warns_where_its_numbers_are_not_exact() -> None:
+    lazy = Lit()
+    lazy.head = nn.LazyLinear(3)
+    found = lightning.summarize(lazy)
+    with pytest.warns(UserWarning, match="may be inaccurate because the model contains an instance of `Uninit"):
+        assert found.total_parameters == PARAMS + 3
+    half = Lit()
+    half._trainer = SimpleNamespace(precision="bf16-mixed")
+    with pytest.warns(UserWarning, match="Precision bf16-mixed is not supported"):
+        assert lightning.summarize(half).model_size == (PARAMS + 3) * 4e-6
+
+
+def test_lightning_throughput_is_over_a_window() -> None:
+    meter = lightning.Throughput(available_flops=100, world_size=2, window_size=2)
+    meter.update(time=1.0, batches=1, samples=3, lengths=12, flops=10)
+    assert meter.compute() == {"time": 1.0, "batches": 1, "samples": 3, "lengths": 12}
+    meter.update(time=3.0, batches=2, samples=6, lengths=24, flops=10)
+    assert meter.compute() == {
+        "time": 3.0, "batches": 2, "samples": 6, "lengths": 24,
+        "device/batches_per_sec": 1 / 2, "batches_per_sec": 2 * 1 / 2,
+        "device/samples_per_sec": 3 / 2, "samples_per_sec": 2 * 3 / 2,
+        "device/items_per_sec": 12 / 2, "items_per_sec": 2 * 12 / 2,
+        "device/flops_per_sec": 10 / 2, "flops_per_sec": 2 * 10 / 2, "device/mfu": 10 / 2 / 100,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="Expected the value to increase, last: 3.0, current: 3.0"):
+        meter.update(time=3.0, batches=3, samples=9)
+    with pytest.raises(ValueError, match="greater or equal than batches"):
+        meter.update(time=4.0, batches=9, samples=8)
+    meter.reset()
+    meter.update(time=1.0, batches=1, samples=1)
+    assert meter.compute() == {"time": 1.0, "batches": 1, "samples": 1}
+
+
+def test_a_devices_peak_is_that_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = iter(("NVIDIA H100 80GB HBM3", "Tesla T4", "CocoNut"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: next(names))
+    cuda = torch.device("cuda")
+    assert lightning.get_available_flops(cuda, torch.bfloat16) == DEVICES["h100"].flops["bfloat16"]
+    with pytest.warns(UserWarning, match="'Tesla T4' does not support torch.bfloat16"):
+        assert lightning.get_available_flops(cuda, torch.bfloat16) is None
+    with pytest.warns(UserWarning, match="FLOPs not found for 'CocoNut'"):
+        assert lightning.get_available_flops(cuda, torch.bfloat16) is None
+    assert lightning.get_available_flops(torch.device("cpu"), torch.float32) is None
+
+
 # -- accelerate -------------------------------------------------------------------------------------------------------
 
 
@@ -217,3 +344,11 @@ def test_the_command_line_takes_what_opcost_takes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "│float16│" in done.stdout
     assert "2.0 MB" in done.stdout
+
+
+def test_the_parser_of_estimate_memory_is_one_command_of_several(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = argparse.ArgumentParser().add_subparsers()
+    parser = accelerate.estimate_command_parser(commands)
+    args = parser.parse_args(["resnet18", "--library_name", "timm", "--dtypes", "int8"])
+    args.func(args)
+    assert "Memory Usage for loading `timm:resnet18`" in capsys.readouterr().out

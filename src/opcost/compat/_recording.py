@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
@@ -29,6 +30,8 @@ def count_a_run(
 
     Operators without a cost are warned about, unless the peer has a way of its own to name them.
     """
+    if args and not kwargs and all(isinstance(arg, (int, float)) for arg in args):  # a count takes such for a shape
+        model, args = partial(model, *args), ()
     try:
         report = count(model, args, kwargs=kwargs, mode=mode)
         if warn:

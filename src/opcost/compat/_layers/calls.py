@@ -31,6 +31,7 @@ class LayerCall:
     module: nn.Module
     args: tuple[Structure, ...]
     parent: LayerCall | None
+    kwargs: Mapping[str, Structure] = dataclasses.field(default_factory=dict)
     result: Structure = None
     rows: list[Row] = dataclasses.field(default_factory=list)
     nested: list[LayerCall] = dataclasses.field(default_factory=list)
@@ -81,12 +82,12 @@ def count_layers(
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):  # takes no hooks; its operators count where it is called
                 enter, leave = listener.hooks(module)
-                undo.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
+                undo.callback(module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True).remove)
                 undo.callback(module.register_forward_hook(leave).remove)
         report = count_a_run(model, args, kwargs, mode=mode)
     if not listener.calls:  # a scripted model, of which nothing is seen but the operators
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
-        whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result, list(report.rows))
+        whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result=result, rows=list(report.rows))
         return Layers(model, report, (whole,))
     for row, call in zip(report.rows, listener.runner_of_each_row(len(report.rows)), strict=True):
         call.rows.append(row)
@@ -107,11 +108,12 @@ class _Listener:
     def hooks(self, module: nn.Module) -> tuple[Callable[..., None], Callable[..., None]]:
         """Hooks for one module. A count may run on a copy of it, so they hold the module that the caller knows."""
 
-        def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
+        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             recorder = self._followed()
             parent = self._running[-1] if self._running else None
             path = self._paths.path(module, parent.path if parent else "")
-            call = LayerCall(path, module, tuple(_described(recorder, item) for item in args), parent)
+            given = tuple(_described(recorder, item) for item in args)
+            call = LayerCall(path, module, given, parent, _described(recorder, kwargs))
             if parent is not None:
                 parent.nested.append(call)
             self.calls.append(call)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -27,12 +27,8 @@ def seconds_by_module(
     if any(tensor.device.type == "meta" for tensor in (*model.parameters(), *model.buffers())):
         return {}
     device = device_of(model)
-    clock = _Clock()
-    with undisturbed(model, called) as run, ExitStack() as undo:
-        for module in model.modules():
-            if not isinstance(module, torch.jit.ScriptModule):
-                undo.callback(module.register_forward_pre_hook(clock.start).remove)
-                undo.callback(module.register_forward_hook(clock.stop, prepend=True).remove)
+    clock = Clock()
+    with undisturbed(model, called) as run, clock.on(model):
         given, named = map_tensors((args, dict(kwargs or {})), lambda tensor: _with_data(tensor, device))
         for _ in range(warm_up):
             run(*given, **named)
@@ -48,13 +44,23 @@ def _with_data(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return torch.rand(tensor.shape, device=device).to(tensor.dtype)
 
 
-class _Clock:
+class Clock:
     """Adds up the time between hooks for the module that is running."""
 
     def __init__(self) -> None:
         self.seconds: dict[int, float] = {}
         self._running: list[int] = []
         self._since = 0.0
+
+    @contextmanager
+    def on(self, model: nn.Module) -> Iterator[None]:
+        """Time the modules of a model inside the block."""
+        with ExitStack() as undo:
+            for module in model.modules():
+                if not isinstance(module, torch.jit.ScriptModule):
+                    undo.callback(module.register_forward_pre_hook(self.start).remove)
+                    undo.callback(module.register_forward_hook(self.stop, prepend=True).remove)
+            yield
 
     def start(self, module: nn.Module, args: object) -> None:
         self._note()

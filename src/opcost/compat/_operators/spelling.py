@@ -35,7 +35,8 @@ def _name(func: Any) -> str | None:
     if name == "__get__":
         return _ATTRIBUTES.get(getattr(func.__self__, "__name__", ""))
     # Indexing is several operators, or none; they speak for themselves.
-    return name if name not in ("", "__getitem__") and hasattr(torch.ops.aten, name) else None
+    is_operator = isinstance(getattr(torch.ops.aten, name, None), OpOverloadPacket)  # the namespace has an `__eq__` too
+    return name if is_operator and name != "__getitem__" else None
 
 
 def as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:

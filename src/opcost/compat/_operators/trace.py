@@ -36,10 +36,10 @@ def trace(
     """Count a model and note the operators as it calls them."""
     with Listener() as listener:
         report = count_a_run(model, args, kwargs, mode=mode, warn=warn)
-    return Trace(report, tuple(_nodes(report, listener.calls)), frozenset(listener.touched))
+    return Trace(report, tuple(nodes_of(report, listener.calls)), frozenset(listener.touched))
 
 
-def _nodes(report: Report, calls: list[Called]) -> Iterator[Node]:
+def nodes_of(report: Report, calls: list[Called]) -> Iterator[Node]:
     """Calls and rows in the order in which they ran; a row that belongs to no call speaks for itself."""
     return _between(report, calls, 0, len(report.rows), {})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,43 @@ _STEP = {"float32": 4, "float16": 2}
 """The most of weights, gradients and the states of Adam that lives at once, in sizes of the model; others do not train."""
 _HEADERS = ("dtype", "Largest Layer", "Total Size", "Training using Adam")
 
-__all__ = ["DTYPES", "create_ascii_table", "estimate_command", "estimate_memory", "gather_data"]
-
 
 def estimate_memory(model: Any, dtypes: Sequence[str] = DTYPES) -> str:
     """The table for a model, or for anything that names one to `opcost.count`: `timm:NAME`, `hf:config.json`, `net.py:Net`."""
     name = model if isinstance(model, (str, Path)) else type(model).__name__
     rows = [
         [dtype, convert_bytes(layer), convert_bytes(total), "N/A" if step is None else convert_bytes(step)]
-        for dtype, layer, total, step in _sizes(_made(model), dtypes)
+        for dtype, layer, total, step in _sizes(built(model), dtypes)
     ]
     return create_ascii_table(list(_HEADERS), rows, f"Memory Usage for loading `{name}`")
 
 
+def estimate_command_parser(subparsers: Any = None) -> ArgumentParser:
+    """The parser of `accelerate estimate-memory`: one of its own, or one more of these."""
+    if subparsers is not None:
+        parser: ArgumentParser = subparsers.add_parser("estimate-memory")
+        parser.set_defaults(func=estimate_command)
+    else:
+        parser = ArgumentParser(prog="estimate-memory", description="How much memory a model takes.")
+    parser.add_argument("model_name", help="timm:NAME, hf:config.json, path/to/net.py:Net")
+    parser.add_argument("--library_name", choices=["timm", "transformers"], help="where a bare name is looked for")
+    parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
+    parser.add_argument("--trust_remote_code", action="store_true", help="of no effect: nothing is fetched")
+    return parser
+
+
 def estimate_command(args: Namespace) -> None:
     """Print the table for the arguments of the command line."""
-    print(estimate_memory(args.model_name, args.dtypes))
+    in_timm = getattr(args, "library_name", None) == "timm" and ":" not in args.model_name
+    print(estimate_memory(f"timm:{args.model_name}" if in_timm else args.model_name, args.dtypes))
 
 
 def gather_data(args: Namespace) -> list[list[Any]]:
     """Element type, bytes of the largest layer, bytes of all, bytes of a step (None where there is no training)."""
-    return [list(row) for row in _sizes(_made(args.model_name), args.dtypes)]
+    return [list(row) for row in _sizes(built(args.model_name), args.dtypes)]
 
 
-def _made(source: Any) -> nn.Module:
+def built(source: Any) -> nn.Module:
     """The model that a text names, without memory for its weights."""
     if not isinstance(source, (str, Path)):
         return unwrap(source)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
+import torch
 from torch import nn
 
 from opcost.compat._layers.annotated import repr_with
+from opcost.compat.accelerate.estimate import built
 from opcost.compat.deepspeed.convention import Cost, Costs, arguments, count
 from opcost.compat.deepspeed.numbers import flops_to_string, macs_to_string, params_to_string, share
 
@@ -73,6 +77,50 @@ def calculate_flops(
         macs_to_string(macs, output_unit, output_precision),
         params_to_string(params, output_unit, output_precision),
     )
+
+
+def calculate_flops_hf(
+    model_name: str,
+    empty_model: nn.Module | None = None,
+    input_shape: tuple[int, ...] | None = None,
+    trust_remote_code: bool = True,
+    access_token: str = "",
+    forward_mode: str = "forward",
+    include_backPropagation: bool = False,
+    compute_bp_factor: float = 2.0,
+    print_results: bool = True,
+    print_detailed: bool = True,
+    output_as_string: bool = True,
+    output_precision: int = 2,
+    output_unit: str | None = None,
+    ignore_modules: Collection[type] | None = None,
+    return_results: bool = False,
+) -> tuple[Any, ...]:
+    """`calculate_flops` of a transformers model without weights, by the folder of its configuration or `hf:config.json`.
+
+    Nothing is fetched and no tokenizer is needed: `input_shape` is (batch, tokens). With `return_results` the text comes too.
+    """
+    named = model_name if ":" in model_name else f"hf:{model_name}"
+    model = built(named) if empty_model is None else empty_model
+    tokens = torch.ones(input_shape or _TOKENS, dtype=torch.int64)
+    printed = StringIO()
+    with redirect_stdout(printed):
+        results = calculate_flops(
+            model,
+            kwargs={"input_ids": tokens, "attention_mask": tokens},
+            forward_mode=forward_mode,
+            include_backPropagation=include_backPropagation,
+            compute_bp_factor=compute_bp_factor,
+            print_results=print_results or return_results,
+            print_detailed=print_detailed,
+            output_as_string=output_as_string,
+            output_precision=output_precision,
+            output_unit=output_unit,
+            ignore_modules=ignore_modules,
+        )
+    if print_results:
+        print(printed.getvalue(), end="")
+    return (*results, printed.getvalue()) if return_results else results
 
 
 def _tokens(tokenizer: Any, shape: tuple[int, ...] | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -53,11 +53,17 @@ def count(
     model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], ignored: Collection[type], mode: str = "forward"
 ) -> Costs:
     """Count a model in evaluation mode; what runs in modules of ignored classes is left out."""
+    stem = "" if mode == "forward" else "self"  # the model, in a count of one of its methods
+    found = trace(model if mode == "forward" else model.generate, args, kwargs, mode="eval")
+    return costs_of(model, found.nodes, stem, ignored)
+
+
+def costs_of(model: nn.Module, nodes: Iterable[Node], stem: str, ignored: Collection[type]) -> Costs:
+    """Add up operators by the modules of a model; `stem` is how the model itself is named in them."""
     names = Names(model)
     kinds = {name: type(module) for name, module in names.modules.items()}
     by_module: dict[str, Cost] = {}
-    stem = "" if mode == "forward" else "self"  # the model, in a count of one of its methods
-    for node in trace(model if mode == "forward" else model.generate, args, kwargs, mode="eval").nodes:
+    for node in nodes:
         path = node.module.removeprefix(stem).removeprefix(".")
         above = list(lineage(names.registered(path)))
         cost = cost_of(node)

@@ -58,7 +58,7 @@ class Profile:
 
     def text(self, step: int, module_depth: int, top_modules: int, *, detailed: bool) -> str:
         """Everything that DeepSpeed prints."""
-        lines = [_HEAD.format(step=step), *self._totals(), _AGGREGATED, *self._aggregated(module_depth, top_modules)]
+        lines = [_HEAD.format(step=step), *self._totals(), _AGGREGATED, *self.aggregated(module_depth, top_modules)]
         if detailed:
             lines += [_DETAILED, repr_with(self.model, self._words)]
         return "\n".join([*lines, _END, ""])
@@ -74,7 +74,7 @@ class Profile:
         speed = total.flops / latency if latency else 0
         yield _line("fwd FLOPS per GPU = fwd flops per GPU / fwd latency: ", flops_to_string(speed))
 
-    def _aggregated(self, module_depth: int, top_modules: int) -> Iterator[str]:
+    def aggregated(self, module_depth: int, top_modules: int) -> Iterator[str]:
         """The classes with the most parameters, MACs and latency at every depth above the last."""
         levels: dict[int, dict[str, list[float]]] = {}
         for name, module in self.costs.names.modules.items():

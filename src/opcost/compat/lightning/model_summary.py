@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,8 @@ from opcost.compat.lightning.table import human_readable, summary_table
 from opcost.core.graph import TensorSpec
 
 UNKNOWN_SIZE = "?"
-_OTHER, _NOT_APPLICABLE = "other params", "n/a"
+LEFTOVER_PARAMS_NAME = "other params"
+NOT_APPLICABLE = "n/a"
 _BITS = {"64": 64, "32": 32, "16": 16, "bf16": 16, "16-true": 16, "bf16-true": 16, "32-true": 32, "64-true": 64}
 
 
@@ -28,7 +30,7 @@ class LayerSummary:
 
     @property
     def in_size(self) -> str | list[Any]:
-        args = () if self._call is None else self._call.args
+        args = () if self._call is None else (*self._call.args, *self._call.kwargs.values())
         return (_shape(args[0] if len(args) == 1 else list(args)) if args else "") or UNKNOWN_SIZE
 
     @property
@@ -59,9 +61,19 @@ class ModelSummary:
             raise ValueError(f"`max_depth` can be -1, 0 or > 0, got {max_depth}.")
         self._model = model
         self._max_depth = max_depth
+        self._warned = False
         self._layers = self._counted()
         self._flops = _flops_by_path(self._layers)
         self._layer_summary = self.summarize()
+        trainer = getattr(model, "_trainer", None)
+        precision = "32" if trainer is None else str(trainer.precision)
+        self._bits = _BITS.get(precision, 32)
+        if precision not in _BITS:
+            warnings.warn(
+                f"Precision {precision} is not supported by the model summary. "
+                " Estimated model size in MB will not be accurate. Using 32 bits instead.",
+                stacklevel=2,
+            )
 
     def _counted(self) -> Layers | None:
         example = getattr(self._model, "example_input_array", None)
@@ -118,6 +130,13 @@ class ModelSummary:
 
     @property
     def total_parameters(self) -> int:
+        if any(map(is_lazy, self._model.parameters())) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "The total number of parameters detected may be inaccurate because the model contains an instance of "
+                "`UninitializedParameter`. To get an accurate number, set `self.example_input_array` in your LightningModule.",
+                stacklevel=2,
+            )
         return _params(self._model)
 
     @property
@@ -131,9 +150,7 @@ class ModelSummary:
     @property
     def model_size(self) -> float:
         """Megabytes of the parameters in the precision of the trainer, or in 32 bits."""
-        trainer = getattr(self._model, "_trainer", None)
-        bits = _BITS.get(str(trainer.precision), 32) if trainer is not None else 32
-        return self.total_parameters * bits / 8 * 1e-6
+        return self.total_parameters * self._bits / 8 * 1e-6
 
     @property
     def total_flops(self) -> int:
@@ -145,7 +162,7 @@ class ModelSummary:
         return {name: dict(self._flops.get(name, {})) for name in self.layer_names}
 
     def __str__(self) -> str:
-        columns = self._columns()
+        columns = dict(self._get_summary_data())
         totals = [
             (human_readable(self.trainable_parameters), "Trainable params"),
             (human_readable(self.total_parameters - self.trainable_parameters), "Non-trainable params"),
@@ -159,7 +176,7 @@ class ModelSummary:
 
     __repr__ = __str__
 
-    def _columns(self) -> dict[str, list[str]]:
+    def _get_summary_data(self) -> list[tuple[str, list[str]]]:
         columns = {
             " ": [str(at) for at in range(len(self._layer_summary))],
             "Name": self.layer_names,
@@ -173,10 +190,10 @@ class ModelSummary:
             columns["Out sizes"] = [str(size) for size in self.out_sizes]
         other = self.total_parameters - self.total_layer_params
         if other > 0:
-            known = {" ": " ", "Name": _OTHER, "Params": human_readable(other)}
+            known = {" ": " ", "Name": LEFTOVER_PARAMS_NAME, "Params": human_readable(other)}
             for title, cells in columns.items():
-                cells.append(known.get(title, _NOT_APPLICABLE))
-        return columns
+                cells.append(known.get(title, NOT_APPLICABLE))
+        return list(columns.items())
 
 
 def summarize(lightning_module: nn.Module, max_depth: int = 1) -> ModelSummary:

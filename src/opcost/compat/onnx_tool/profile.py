@@ -1,4 +1,4 @@
-"""`model_profile`: a table of all nodes with what they cost, printed or written to a file."""
+"""`model_profile` and `Model`: a table of all nodes with what they cost, printed or written to a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from opcost.compat._grid import simple_table
 from opcost.compat.onnx_tool.convention import Seen, cost_of
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, UnknownName
 from opcost.wording import some
 
 NoMacsOps = frozenset(
@@ -22,6 +22,7 @@ NoMacsOps = frozenset(
 _HEADERS = (
     "Name", "Type", "Forward_MACs", "FPercent", "Memory", "MPercent", "Params", "PPercent", "InShape", "OutShape",
 )  # fmt: skip
+_FACTORS = {"MACs": 1, "FLOPs": 2}
 _RIGHT = (False, False, True, False, True, False, True, False, False, False)
 
 
@@ -53,17 +54,105 @@ def model_profile(
     if save_model is not None:
         raise InputError("opcost writes no models", hint="leave save_model out, or use onnx-tool for it")
     hidden = {*(hidden_ops or ()), *(exclude_ops or ())}
-    rows = [row for row in profile_nodes(m, dynamic_shapes or {}, hidden) if row.op not in hidden]
-    exact = save_profile is not None and ".csv" in fspath(save_profile)
-    total = _total(rows)
-    table = [_cells(row, total, exact=exact) for row in (*rows, total)]
-    if save_profile is None:
-        print(simple_table(_HEADERS, table, right=_RIGHT))
-        return
-    from opcost.core.writing import write_text
+    graph = loadmodel(m).graph
+    graph.shape_infer(dynamic_shapes)
+    graph.profile(exclude_ops=hidden)
+    graph.print_node_map(save_profile, exclude_ops=hidden)
 
-    lines = [",".join(cells) for cells in (_HEADERS, *table)]
-    write_text(save_profile, "\n".join(lines) + "\n" if exact else simple_table(_HEADERS, table, right=_RIGHT))
+
+class Node:
+    """A node of the graph; its numbers are there after `Graph.profile()`."""
+
+    def __init__(self, row: Profiled) -> None:
+        self.name, self.op_type = row.name, row.op
+        self.macs = [row.macs, 0]
+        """Forward and backward; the latter is never counted."""
+        self.memory, self.params = row.memory, row.params
+        self.inshape, self.outshape = (tuple(map(int, shape.split("x"))) for shape in (row.ins, row.outs))
+
+
+class Graph:
+    """The nodes of a model: `shape_infer`, then `profile`, then `print_node_map`, or `macs`, `params`, `memory` and `nodemap`."""
+
+    def __init__(self, m: Any) -> None:
+        self._model = m
+        self._given: Mapping[str, Any] = {}
+        self.valid_shape = self.valid_profile = False
+        self.nodemap: dict[str, Node] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[Profiled] = []
+        self.macs = [0, 0]
+        self.params = self.memory = 0
+
+    def graph_reorder_nodes(self) -> None:
+        """Nodes are walked in the order in which they can run; there is nothing to do."""
+
+    def shape_infer(self, inputs: Mapping[str, Any] | None = None) -> None:
+        """Take shapes or arrays for inputs; they are applied by `profile`."""
+        self._given = dict(inputs or {})
+        self.valid_shape = True
+
+    def profile(self, exclude_ops: Collection[str] | None = None) -> None:
+        """Count every node; those of `exclude_ops` are left out of the totals."""
+        if not self.valid_shape:
+            warnings.warn("Please perform a valid shape_infer() before profile().", stacklevel=2)
+            return
+        self._clear()
+        self._rows = profile_nodes(self._model, self._given, exclude_ops or ())
+        self.nodemap = {row.name: Node(row) for row in self._rows}
+        total = _total([row for row in self._rows if row.op not in (exclude_ops or ())])
+        self.macs, self.params, self.memory = [total.macs, 0], total.params, total.memory
+        self.valid_profile = True
+
+    def print_node_map(
+        self,
+        f: str | PathLike[str] | None = None,
+        metric: str = "MACs",
+        exclude_ops: Collection[str] | None = None,
+    ) -> None:
+        """Print the table, or write it to a file: as values between commas where it is a .csv."""
+        if not self.valid_profile:
+            warnings.warn("Please perform a valid profile() before print_node_map().", stacklevel=2)
+            return
+        if metric not in _FACTORS:
+            raise UnknownName("metric", metric, _FACTORS)
+        factor = _FACTORS[metric]
+        rows = [row._replace(macs=row.macs * factor) for row in self._rows if row.op not in (exclude_ops or ())]
+        exact = f is not None and ".csv" in fspath(f)
+        total = _total(rows)
+        headers = [header.replace("MACs", metric) for header in _HEADERS]
+        table = [_cells(row, total, exact=exact) for row in (*rows, total)]
+        text = simple_table(headers, table, right=_RIGHT)
+        if f is None:
+            print(text)
+            return
+        from opcost.core.writing import write_text
+
+        lines = [",".join(cells) for cells in (headers, *table)]
+        write_text(f, "\n".join(lines) + "\n" if exact else text)
+
+
+class Model:
+    """A model by its path or as a ModelProto: `Model(m).graph`."""
+
+    def __init__(self, m: Any, mcfg: Mapping[str, Any] | None = None) -> None:
+        self.modelname = Path(m).stem if isinstance(m, (str, PathLike)) else ""
+        self.valid = bool(self.modelname) or hasattr(m, "SerializeToString")
+        if self.valid:
+            self.graph = Graph(m)
+
+    def save_model(self, f: str, shape_only: bool = False, no_shape: bool = False) -> None:
+        raise InputError("opcost writes no models", hint="use onnx-tool for it")
+
+
+def loadmodel(f: Any, mcfg: Mapping[str, Any] | None = None) -> Model:
+    """The model; what is neither a path nor a ModelProto is an error."""
+    model = Model(f, mcfg)
+    if not model.valid:
+        raise InputError(f"an object of type {type(f).__name__} is not an ONNX model", hint="pass a path or a ModelProto")
+    return model
 
 
 def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> list[Profiled]:
@@ -132,7 +221,7 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
             )
         )
     if unknown:
-        warnings.warn(f"nobody knows what {', '.join(some([*unknown]))} costs: counted as 0", stacklevel=3)
+        warnings.warn(f"no cost is known for {', '.join(some([*unknown]))}: counted as 0", stacklevel=3)
     return rows
 
 

@@ -167,7 +167,10 @@ def test_a_graph_is_profiled_in_steps(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [graph.macs[0], graph.memory, graph.params] == [int(theirs["Total"][at]) for at in (1, 3, 5)]
     for name in theirs.keys() - {"Name", "Total"}:
         node = graph.nodemap[name]
-        assert [node.op_type, str(node.macs[0]), "x".join(map(str, node.outshape))] == [*theirs[name][:2], theirs[name][8]]
+        assert [node.op_type, str(node.macs[0]), "x".join(map(str, node.outshape))] == [
+            *theirs[name][:2],
+            theirs[name][8],
+        ]
     graph.print_node_map(tmp_path / "flops.csv", metric="FLOPs", exclude_ops=NoMacsOps)
     doubled = rows(tmp_path / "flops.csv")
     assert doubled["Name"][1] == "Forward_FLOPs"

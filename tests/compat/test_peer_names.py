@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from opcost.compat.fvcore import FlopCountAnalysis, flop_count
@@ -165,6 +166,18 @@ class GivesAnArray(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         return np.tanh(self.array(self.linear(x)))
+
+
+@pytest.mark.parametrize("pooled", [1, 2])
+def test_a_function_of_torch_that_was_replaced_is_counted_as_what_it_calls(
+    pooled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = F.adaptive_avg_pool2d
+    monkeypatch.setattr(F, "adaptive_avg_pool2d", lambda x, size: original(x, size))
+    net, x = nn.Sequential(nn.AdaptiveAvgPool2d(pooled)), torch.zeros(1, 3, 8, 8)
+    assert FlopCountAnalysis(net, x).by_operator() == {"adaptive_avg_pool2d": x.numel()}
+    macs, _ = ptflops_info(net, (3, 8, 8), as_strings=False, print_per_layer_stat=False)
+    assert macs == x.numel()
 
 
 def test_a_comparison_with_a_number_is_counted() -> None:

@@ -154,7 +154,9 @@ def test_calflops_counts_a_transformers_model_by_its_configuration(
 ) -> None:
     transformers = pytest.importorskip("transformers")
     tokens, width, inner, words = 6, 8, 16, 10
-    transformers.GPT2Config(n_embd=width, n_layer=1, n_head=2, n_inner=inner, vocab_size=words).save_pretrained(tmp_path)
+    transformers.GPT2Config(n_embd=width, n_layer=1, n_head=2, n_inner=inner, vocab_size=words).save_pretrained(
+        tmp_path
+    )
     config = tmp_path / "config.json"
     named = json.loads(config.read_text())
     config.write_text(json.dumps({**named, "architectures": ["GPT2LMHeadModel"]}))

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+import opcost
+
 sdpa = F.scaled_dot_product_attention
 aten = torch.ops.aten
 
@@ -211,6 +213,15 @@ def test_flex_attention_is_the_full_square(count: Any) -> None:
     assert "flex" in {note.code for note in scored.notes}
     grouped = count(lambda q, k, v: flex_attention(q, k, v, enable_gqa=True), *qkv(length, length, heads=2))
     assert grouped.totals.macs == macs
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_is_recorded_as_it_runs() -> None:
+    q = torch.randn(B, H, L, E)
+    with opcost.recording() as recorded:
+        result = flex_attention(q, q, q)
+    assert recorded.report.totals.macs == 2 * B * H * L * L * E
+    assert torch.allclose(result, sdpa(q, q, q), atol=1e-5)
 
 
 def test_a_block_mask_of_flex_attention_is_not_looked_into(count: Any) -> None:

@@ -87,7 +87,9 @@ def count_layers(
         report = count_a_run(model, args, kwargs, mode=mode)
     if not listener.calls:  # a scripted model, of which nothing is seen but the operators
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
-        whole = LayerCall("", model, tuple(spec for _, spec in report.inputs), None, result=result, rows=list(report.rows))
+        whole = LayerCall(
+            "", model, tuple(spec for _, spec in report.inputs), None, result=result, rows=list(report.rows)
+        )
         return Layers(model, report, (whole,))
     for row, call in zip(report.rows, listener.runner_of_each_row(len(report.rows)), strict=True):
         call.rows.append(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import FunctionType
@@ -68,9 +69,12 @@ class Listener(TorchFunctionMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         self._follow(recorder)
         self.touched.add(recorder.where())
-        if isinstance(func, FunctionType) and func not in self._inside:
-            return self._listen_inside(func, args, kwargs)
         name = operator_name(func)
+        if isinstance(func, FunctionType):
+            if func not in self._inside:
+                return self._listen_inside(func, args, kwargs)
+            # A function that replaced torch's calls the original, which is two frames up and names its replacement.
+            name = operator_name(getattr(torch.ops.aten, sys._getframe(2).f_code.co_name, None))  # noqa: SLF001
         if name is None:
             return func(*args, **kwargs)
         return self._note(name, recorder, func, args, kwargs)

@@ -151,7 +151,9 @@ def loadmodel(f: Any, mcfg: Mapping[str, Any] | None = None) -> Model:
     """The model; what is neither a path nor a ModelProto is an error."""
     model = Model(f, mcfg)
     if not model.valid:
-        raise InputError(f"an object of type {type(f).__name__} is not an ONNX model", hint="pass a path or a ModelProto")
+        raise InputError(
+            f"an object of type {type(f).__name__} is not an ONNX model", hint="pass a path or a ModelProto"
+        )
     return model
 
 

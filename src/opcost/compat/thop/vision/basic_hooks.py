@@ -39,7 +39,7 @@ def _hook(rule: Callable[[LayerCall], int]) -> Callable[[nn.Module, tuple[torch.
     """A rule of the convention as a hook."""
 
     def count(m: nn.Module, x: tuple[torch.Tensor], y: torch.Tensor) -> None:
-        _add(m, rule(LayerCall("", m, tuple(map(_spec, x)), None, _spec(y))))
+        _add(m, rule(LayerCall("", m, tuple(map(_spec, x)), None, result=_spec(y))))
 
     return count
 

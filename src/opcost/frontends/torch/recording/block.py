@@ -20,6 +20,7 @@ from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.scope import intercept_calls
 from opcost.frontends.torch.recording.training import RunOptions
+from opcost.frontends.torch.unchanged.replaced import as_written
 
 
 class Block:
@@ -36,6 +37,7 @@ class Block:
         """Begin to record."""
         if any(isinstance(mode, Ledger) for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack()):
             raise InputError("a recording runs inside another recording or count", hint="end the outer one first")
+        self._undo.enter_context(as_written())  # a compiler would trace the recorder, as flex attention's does
         self._undo.enter_context(intercept_calls(self._run.enter, engine=True))
         self._undo.enter_context(self.recorder)
 

@@ -258,7 +258,8 @@ class Recording:
 def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = None) -> Recording:
     """Count whatever PyTorch runs inside a block: `with opcost.recording() as r: loss(model(x)).backward()`, then `r.report`.
 
-    The block runs for real and as it is written (nothing is compiled); its results, gradients and updates are the user's. `causal` and `rules` as for `count`.
+    The block runs for real and as it is written (nothing is compiled); its results, gradients and updates are the user's.
+    `causal` and `rules` as for `count`.
     """
     from opcost.errors import UnknownName
     from opcost.rules import default_rules

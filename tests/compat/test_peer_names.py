@@ -173,7 +173,11 @@ def test_a_function_of_torch_that_was_replaced_is_counted_as_what_it_calls(
     pooled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = F.adaptive_avg_pool2d
-    monkeypatch.setattr(F, "adaptive_avg_pool2d", lambda x, size: original(x, size))
+
+    def replacement(x: torch.Tensor, size: int) -> torch.Tensor:
+        return original(x, size)
+
+    monkeypatch.setattr(F, "adaptive_avg_pool2d", replacement)
     net, x = nn.Sequential(nn.AdaptiveAvgPool2d(pooled)), torch.zeros(1, 3, 8, 8)
     assert FlopCountAnalysis(net, x).by_operator() == {"adaptive_avg_pool2d": x.numel()}
     macs, _ = ptflops_info(net, (3, 8, 8), as_strings=False, print_per_layer_stat=False)

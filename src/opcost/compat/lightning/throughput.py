@@ -44,7 +44,7 @@ def get_available_flops(device: torch.device, dtype: torch.dtype | str) -> int |
 class Throughput:
     """Rates per second over the last `window_size` updates, each with the totals so far: time, batches, samples, lengths.
 
-    With `flops` (of one device, since the update before) also FLOPs per second and, with `available_flops`, their share of the peak.
+    With `flops` (of one device, since the update before) also FLOPs per second, and with `available_flops` their share of it.
     """
 
     def __init__(

@@ -4,7 +4,7 @@
 # make test-browser  the page, and TensorBoard, in a real Chromium, where one is on the path; says so where none is
 # make test-pythons  tests without a framework on every Python from 3.10 on that is here
 #              (ARGS=--quick: the core of them; ARGS=--torch: and counts of PyTorch)
-# make test-peers    the peers' own test suites with only the import changed (ARGS="--sources FOLDER" for checkouts)
+# make test-peers    the peers' own test suites, as they are and with only the import changed (ARGS="--sources FOLDER" for checkouts)
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices
 #              (ARGS=--aten: of the table of PyTorch's operators)

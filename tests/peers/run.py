@@ -1,9 +1,11 @@
-"""Run the peers' own test suites with only the import changed, and print a table of how many pass.
+"""Run the peers' own test suites twice, as they are and with only the import changed, and print how many pass.
 
     python tests/peers/run.py [--sources FOLDER] [PEER ...]
 
-A suite is taken from FOLDER/PEER, where a checkout of the peer's repository may lie, or else from the source archive of the
-registry (`pip download --no-binary :all: --no-deps`), where it has its tests in it. Needs the packages that the suite imports.
+A suite is taken from FOLDER/PEER, a checkout of the peer's repository, or else from the source archive of the registry, where
+that contains tests; where it does not, the table names the repository and the tag to check out. A test that the original does
+not pass here (it may need a GPU, a network or another version) is no measure, so both numbers are shown. Needs the packages
+that a suite imports.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ class Peer(NamedTuple):
 
     name: str
     archive: str
+    """What the registry calls it; empty where it has no source archive with tests."""
+    checkout: str
+    """Its repository, and the tag whose tests are meant."""
     tests: tuple[str, ...]
     theirs: str
     """A regular expression for what is imported."""
@@ -33,7 +38,7 @@ class Peer(NamedTuple):
 
 PEERS = (
     Peer(
-        "fvcore", "fvcore==0.1.5.post20221221",
+        "fvcore", "", "facebookresearch/fvcore at v0.1.5.post20221221",
         (
             "tests/test_flop_count.py",
             "tests/test_activation_count.py",
@@ -42,15 +47,38 @@ PEERS = (
         ),
         r"\bfvcore\.nn\b", "opcost.compat.fvcore",
     ),
-    Peer("mmengine", "mmengine==0.10.7", ("tests/test_analysis",), r"\bmmengine\.analysis\b", "opcost.compat.mmengine"),
-    Peer("ptflops", "ptflops==0.7.5", ("tests",), r"\b(?<=from )ptflops\b", "opcost.compat.ptflops"),
-    Peer("thop", "thop", ("tests",), r"\b(?<=from )thop\b", "opcost.compat.thop"),
-    Peer("torchinfo", "torchinfo==1.8.0", ("tests",), r"\b(?<=from )torchinfo\b", "opcost.compat.torchinfo"),
     Peer(
-        "torchsummary", "torchsummary==1.5.1", ("torchsummary/tests/unit_tests/torchsummary_test.py",),
+        "mmengine", "", "open-mmlab/mmengine at v0.10.7",
+        ("tests/test_analysis",), r"\bmmengine\.analysis\b", "opcost.compat.mmengine",
+    ),
+    Peer(
+        "ptflops", "", "sovrasov/flops-counter.pytorch at v0.7.5",
+        ("tests",), r"\b(?<=from )ptflops\b", "opcost.compat.ptflops",
+    ),
+    Peer("thop", "", "Lyken17/pytorch-OpCounter at master", ("tests",), r"\b(?<=from )thop\b", "opcost.compat.thop"),
+    Peer("torchinfo", "", "TylerYep/torchinfo at v1.8.0", ("tests",), r"\b(?<=from )torchinfo\b", "opcost.compat.torchinfo"),
+    Peer(
+        "torchinfo_xl", "", "the repository of torchinfo_xl",
+        ("tests",), r"\b(?<=from )torchinfo_xl\b", "opcost.compat.torchinfo",
+    ),
+    Peer(
+        "torchsummary", "", "sksq96/pytorch-summary at master", ("torchsummary/tests/unit_tests/torchsummary_test.py",),
         r"\b(?<=from )torchsummary(?= import)", "opcost.compat.torchsummary",
     ),
-    Peer("torchprofile", "torchprofile==0.1.0", ("tests",), r"\b(?<=from )torchprofile\b", "opcost.compat.torchprofile"),
+    Peer(
+        "torchprofile", "torchprofile==0.1.0", "zhijian-liu/torchprofile at v0.1.0",
+        ("tests",), r"\b(?<=from )torchprofile\b", "opcost.compat.torchprofile",
+    ),
+    Peer(
+        "flop_counter", "", "pytorch/pytorch at v2.13.0",
+        ("test/test_flop_counter.py",), r"\btorch\.utils\.flop_counter\b", "opcost.compat.flop_counter",
+    ),
+    Peer(
+        "lightning", "", "Lightning-AI/pytorch-lightning at 2.6.6",
+        ("tests/tests_pytorch/utilities/test_model_summary.py", "tests/tests_fabric/utilities/test_throughput.py"),
+        r"\b(?<=from )lightning\.(?:pytorch\.utilities\.model_summary\.model_summary|fabric\.utilities\.throughput)(?= import)",
+        "opcost.compat.lightning",
+    ),
 )  # fmt: skip
 
 
@@ -58,36 +86,44 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=Path, help="a folder with checkouts of the peers' repositories, by name")
-    parser.add_argument("--failures", action="store_true", help="name the tests that fail")
+    parser.add_argument(
+        "--failures", action="store_true", help="name the tests that the original passes and opcost does not"
+    )
     parser.add_argument("peers", nargs="*")
-    told = parser.parse_args()
-    print("| peer | passed | of |\n|---|---|---|")
+    options = parser.parse_args()
+    print("| peer | tests | the original passes | opcost passes |\n|---|---|---|---|")
     for peer in PEERS:
-        if told.peers and peer.name not in told.peers:
+        if options.peers and peer.name not in options.peers:
             continue
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / peer.name
-            found = _fetch(peer, told.sources, place)
-            passed, failed = _run(peer, place) if found else ([], [])
-        shown = f"{len(passed)} | {len(passed) + len(failed)}" if found else "no tests in the archive | "
-        print(f"| {peer.name} | {shown} |", flush=True)
-        if told.failures:
-            for name in failed:
+            if not _fetch(peer, options.sources, place):
+                print(f"| {peer.name} | check out {peer.checkout} | | |", flush=True)
+                continue
+            original = _run(peer, place)
+            _change_imports(peer, place)
+            ours = _run(peer, place)
+        tests = original.keys() | ours.keys()
+        counts = [sum(results.values()) for results in (original, ours)]
+        print(f"| {peer.name} | {len(tests)} | {counts[0]} | {counts[1]} |", flush=True)
+        if options.failures:
+            for name in sorted(name for name, passed in original.items() if passed and not ours.get(name)):
                 print(f"    {name}")
 
 
 def _fetch(peer: Peer, sources: Path | None, place: Path) -> bool:
-    """Put the peer's sources in a place, with their imports changed; says whether its tests are among them."""
+    """Put the peer's sources in a place; says whether its tests are among them."""
     if sources is not None and (sources / peer.name).is_dir():
         shutil.copytree(sources / peer.name, place, ignore=shutil.ignore_patterns(".git"))
-    elif not _download(peer, place):
+    elif not peer.archive or not _download(peer, place):
         return False
-    if not all((place / tests).exists() for tests in peer.tests):
-        return False
+    return all((place / tests).exists() for tests in peer.tests)
+
+
+def _change_imports(peer: Peer, place: Path) -> None:
     for file in _files(peer, place):
         text = file.read_text(encoding="utf-8")
         file.write_text(re.sub(peer.theirs, peer.ours, text), encoding="utf-8")
-    return True
 
 
 def _download(peer: Peer, place: Path) -> bool:
@@ -109,32 +145,20 @@ def _files(peer: Peer, place: Path) -> list[Path]:
     ]
 
 
-def _run(peer: Peer, place: Path) -> tuple[list[str], list[str]]:
-    """The names of the tests that passed and of those that did not; skipped ones are neither."""
+def _run(peer: Peer, place: Path) -> dict[str, bool]:
+    """Whether each test passed, by its name, so that one that two files import counts once; skipped ones are left out."""
     results = place / "results.xml"
-    pattern = [
-        "-o",
-        "python_files=*test*.py",
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--continue-on-collection-errors",
-    ]
+    results.unlink(missing_ok=True)
+    options = "-q -o python_files=*test*.py -o addopts= -p no:cacheprovider -p no:xdist --continue-on-collection-errors".split()
     tests = [str(place / tests) for tests in peer.tests]
-    command = [sys.executable, "-m", "pytest", "-q", *pattern, f"--junitxml={results}", f"--rootdir={place}", *tests]
+    command = [sys.executable, "-m", "pytest", *options, f"--junitxml={results}", f"--rootdir={place}", *tests]
     subprocess.run(command, cwd=place, capture_output=True, check=False)
-    passed, failed = [], []
-    for case in ET.parse(results).getroot().iter("testcase"):
-        told = {child.tag for child in case}
-        name = f"{case.get('classname')}.{case.get('name')}"
-        if "failure" in told or "error" in told:
-            failed.append(name)
-        elif "skipped" not in told:
-            passed.append(name)
-    return passed, failed
+    found: dict[str, bool] = {}
+    for case in ET.parse(results).getroot().iter("testcase") if results.exists() else ():
+        outcome = {child.tag for child in case}
+        if "skipped" not in outcome:
+            found[f"{case.get('classname')}.{case.get('name')}"] = not outcome & {"failure", "error"}
+    return found
 
 
 if __name__ == "__main__":

@@ -34,7 +34,11 @@ class FlopsProfiler:
         self.recompute_fwd_factor = recompute_fwd_factor
         self.started = False
         self._undo = ExitStack()
-        self.reset_profile()
+        self._recording: Recording | None = None
+        self._listener: Listener | None = None
+        self._ignored: Collection[type] = ()
+        self._clock = Clock()
+        self._stem = ""
 
     def start_profile(self, ignore_list: Collection[type] | None = None) -> None:
         """Begin to record; modules of the classes in `ignore_list` are left out."""
@@ -53,9 +57,8 @@ class FlopsProfiler:
 
     def reset_profile(self) -> None:
         """Forget what was counted."""
-        self._recording: Recording | None = None
-        self._listener: Listener | None = None
-        self._ignored: Collection[type] = ()
+        self._recording = self._listener = None
+        self._ignored = ()
         self._clock = Clock()
         self._stem = ""
 

@@ -135,6 +135,10 @@ class Call(NamedTuple):
         return brief_record(self)
 
 
+ASSUMED = "assumed"
+"""The code of the note about values that decide what runs and were assumed: then the totals are not exact."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something the reader of a report must know: an assumption, a warning."""

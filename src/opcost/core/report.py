@@ -133,14 +133,17 @@ class Coverage:
 
     counted: int
     uncounted: tuple[Uncounted, ...] = ()
+    assumed: bool = False
+    """Values that decide what runs were assumed (a note says where), so another run may do more or less."""
 
     @property
     def complete(self) -> bool:
-        return not self.uncounted
+        return not self.uncounted and not self.assumed
 
     def __repr__(self) -> str:
         missed = sum(entry.count for entry in self.uncounted)
-        return brief(self, [f"{self.counted:,} operators counted", f"{missed:,} not" if missed else ""])
+        said = [f"{self.counted:,} operators counted", f"{missed:,} not" if missed else ""]
+        return brief(self, [*said, "values assumed" if self.assumed else ""])
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,55 @@ def test_one_token_is_the_prefill_alone() -> None:
     assert found.latency_ns == found.text.first_token_ns
 
 
+WIDTH, VOCABULARY, PROMPT, NEW = 8, 16, 3, 4
+
+
+class Generates(torch.nn.Module):
+    """A GPT-2 of one layer that writes greedily; the token that it writes is always `winner`."""
+
+    def __init__(self, winner: int, end: int, device: str = "cpu") -> None:
+        super().__init__()
+        config = transformers.GPT2Config(
+            n_embd=WIDTH, n_layer=1, n_head=2, vocab_size=VOCABULARY, n_positions=16, bos_token_id=None,
+            eos_token_id=end, pad_token_id=VOCABULARY - 1,
+        )  # fmt: skip
+        with torch.device(device):
+            self.model = transformers.GPT2LMHeadModel(config).eval()
+        if device != "meta":
+            with torch.no_grad():  # the last norm gives a one in the first feature, which only the winner's row has
+                self.model.transformer.ln_f.weight.zero_()
+                self.model.transformer.ln_f.bias.copy_(torch.eye(WIDTH)[0])
+                self.model.transformer.wte.weight[:, 0] = torch.eye(VOCABULARY)[winner]
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model.generate(ids, max_new_tokens=NEW, do_sample=False)
+
+
+def written_macs(tokens: int) -> int:
+    """MACs of reading the prompt and writing so many tokens."""
+    seen = [(PROMPT, PROMPT), *[(1, PROMPT + step) for step in range(1, tokens)]]
+    layers = sum(read * 12 * WIDTH * WIDTH + 2 * read * cached * WIDTH for read, cached in seen)
+    return layers + tokens * WIDTH * VOCABULARY
+
+
+@pytest.mark.parametrize(("winner", "end", "tokens"), [(5, 5, 1), (5, 2, NEW), (5, 0, NEW), (0, 0, 1)])
+def test_greedy_writing_ends_where_the_weights_end_it(winner: int, end: int, tokens: int) -> None:
+    model, ids = Generates(winner, end), torch.tensor([[5, 6, 7]])
+    assert model(ids).shape == (1, PROMPT + tokens)
+    report = opcost.count(model, ids)
+    assert report.totals.macs == written_macs(tokens)
+    assert [note.code for note in report.notes] == ["real-values"]
+
+
+@pytest.mark.parametrize("end", [0, 2])
+def test_greedy_writing_without_weights_is_counted_at_full_length_and_not_called_complete(end: int) -> None:
+    report = opcost.count(Generates(5, end, "meta"), torch.tensor([[5, 6, 7]]))
+    assert report.totals.macs == written_macs(NEW)
+    assert {note.code for note in report.notes} == {"assumed"}
+    assert "full length" in report.notes[0].text
+    assert not report.coverage.complete
+
+
 @pytest.mark.parametrize("asked", [{}, {"prefill": 8, "decode": 1}, {"prefill": 8, "generate": 0}])
 def test_what_cannot_be_written_is_refused(asked: dict[str, int]) -> None:
     with pytest.raises(InputError, match="after a text that was read"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,106 @@ def test_a_question_for_a_float_is_answered_with_real_values_and_a_note_says_whe
         (row.op.raw, row.ins, row.outs) for row in real.rows
     ]
     assert (report.totals, report.peak_bytes) == (real.totals, real.peak_bytes)
+
+
+# -- indices of winners -----------------------------------------------------------------------------------------------
+
+
+def stops(ends: Callable[[Tensor], Tensor]) -> Callable[[Net, Tensor], Any]:
+    """A loop of at most three turns that ends as generation does, at a certain index."""
+
+    def forward(net: Net, x: Tensor) -> list[Tensor]:
+        made = []
+        for _ in range(3):
+            made.append(net.layer(x))
+            if ends(x.argmax(1)).all():
+                break
+        return made
+
+    return forward
+
+
+# The largest number of every row is the last, at D - 1 = 5; the largest of the first column is the last as well, at B - 1 = 3.
+INDICES: dict[str, tuple[Callable[[Net, Tensor], Any], int]] = {
+    "item": (lambda net, x: net.layer(x[: x[:, 0].topk(2)[1][0].item() - 1]), 2 * D * D),
+    "index": (lambda net, x: net.layer(x[: x[:, 0].topk(1)[1]]), 3 * D * D),
+    "tolist": (lambda net, x: net.layer(x[: x[:, 0].argsort(descending=True).tolist()[0]]), 3 * D * D),
+    "numpy": (lambda net, x: net.layer(x[: x.argmax(1).numpy()[0] - 3]), 2 * D * D),
+    "sum": (lambda net, x: net.layer(x[: int(x.argmax(1).sum()) - 18]), 2 * D * D),
+    "largest": (lambda net, x: net.layer(x[: int(x.argmax(1).max()) - 3]), 2 * D * D),
+    "equal": (
+        lambda net, x: x if torch.equal(x[:, 0].argsort(descending=True), torch.arange(B)) else net.layer(x),
+        LAYER,
+    ),
+    "smaller": (lambda net, x: net.layer(x) if (x.argmax(1) > 4).all() else x, LAYER),
+    "repeated": (lambda net, x: net.layer(x.repeat_interleave(x.argmax(1), 0)), B * (D - 1) * D * D),
+    "end": (stops(lambda index: index == D - 1), LAYER),
+    "end at the first index": (stops(lambda index: index == 0), 3 * LAYER),
+    "end at one of several": (stops(lambda index: torch.isin(index, torch.tensor([4, 5]))), LAYER),
+    "no end": (stops(lambda index: index == 2), 3 * LAYER),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_an_index_that_data_decide_is_that_of_a_run_on_the_weights(name: str) -> None:
+    function, macs = INDICES[name]
+    report = opcost.count(Net(function), X)
+    assert report.totals.macs == macs
+    assert [note.code for note in report.notes] == ["real-values"]
+    assert report.coverage.complete
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_without_weights_an_index_is_assumed_and_the_report_is_not_complete(name: str) -> None:
+    report = opcost.count(Net(INDICES[name][0]), X, real=False)
+    assert {note.code for note in report.notes} == {"assumed"}
+    assert not report.coverage.complete
+    if "end" in name:  # a loop is counted as long as it can be
+        assert report.totals.macs == 3 * LAYER
+
+
+def test_a_saved_report_says_that_values_were_assumed(tmp_path: Path) -> None:
+    opcost.count(Net(INDICES["item"][0]), X, real=False).save(tmp_path / "report.json")
+    assert opcost.load_report(tmp_path / "report.json").coverage.assumed
+
+
+class Routed(nn.Module):
+    """Experts of equal size, each called on its tokens; `hits` are the experts that are looked at, by their own way."""
+
+    def __init__(self, hits: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(D, D) for _ in range(3))
+        self.hits = hits
+
+    def forward(self, x: Tensor) -> Tensor:
+        index = x[:, :3].topk(2)[1]
+        made = torch.zeros_like(x)
+        for number in self.hits(index):
+            token, _ = torch.where(index == number)
+            if len(token):
+                made.index_add_(0, token, self.experts[number](x[token]))
+        return made
+
+
+ROUTES: dict[str, Callable[[Tensor], Any]] = {
+    "all": lambda index: range(3),
+    "counted": lambda index: [at for at, n in enumerate(torch.bincount(index.flatten(), minlength=3).tolist()) if n],
+    "unique": torch.unique,
+    "one hot": lambda index: F.one_hot(index, 3).sum((0, 1)).gt(0).nonzero().flatten(),
+}
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_routing_among_experts_needs_no_weights(name: str) -> None:
+    model = Routed(ROUTES[name])
+    report = opcost.count(model, X)
+    assert report.totals.macs == 2 * LAYER  # every token goes to two experts
+    assert report.totals.macs == opcost.count(model, X, real=True).totals.macs
+    assert [note.code for note in report.notes] == ["balanced"]
+    assert report.coverage.complete
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ASKING)

@@ -128,11 +128,17 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
         if otherwise:
             around.enter_context(autocast_as(like))
         recorder = RealRecorder(device) if real else Recorder(device)
+        recorder.can_run_real = lambda: not real and not obstacle(model, options)
         doing = f"running {type_name(model)} on real values"
         run = Run(countable(model, real=real), recorder, wanted)
         said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()
         with said, sharing(run.share):
-            return run(args, kwargs, inputs.names)
+            graph = run(args, kwargs, inputs.names)
+        if run.again:
+            avoided, recorder = recorder.avoided, Recorder(device)
+            recorder.avoided = avoided
+            graph = Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
+        return graph
 
 
 _ACCUMULATED = (
@@ -151,7 +157,7 @@ def _told_of_autocast(precision: Precision, device: torch.device) -> Note:
 
 def _run_once(model: nn.Module, precision: Precision, given: dict[str, Any]) -> None:
     """Run a model for what it does to its arguments."""
-    _ran(model, Inputs((), given, {}), CountOptions(precision=precision), device_of(model), real=False)
+    _ran(model, Inputs((), given, {}), CountOptions(precision=precision, real=False), device_of(model), real=False)
 
 
 def shapes_returned(

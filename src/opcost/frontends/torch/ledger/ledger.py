@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from opcost.core.graph import Note, Phase, Role, TensorSpec
+from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
 from opcost.errors import DataDependent
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.ledger.lifetimes import Held, Lives
@@ -23,11 +23,33 @@ ASSUMPTIONS = {
     "so each expert of a mixture sees the same share of the tokens",
     "drawn": "a random number decides what runs (dropped layers): the middle of its range is taken, so the likelier way "
     "is counted",
+    ASSUMED: "which elements win a topk, sort or argmax decides what runs, and was assumed, so a run may cost more or less; a "
+    "loop that ends at a certain index (an end-of-text token) is counted at full length: give weights to count what runs",
 }
 """What a report says where an assumed content decides what runs."""
 
+_RAWEST = ("chosen", "compared", "drawn", "balanced")
+"""How contents are assumed. An index of a winner is chosen; what a comparison of it with a number says is compared; what
+shares the tokens among all candidates (their numbers, a table of ones, the order of experts) is balanced."""
+
 ASKED = "asked"
 """The code of the note about a model that goes on without a value for which it has asked."""
+
+
+class Choice:
+    """The winners of a topk, sort or argmax of unknown numbers, and what they were compared with."""
+
+    __slots__ = ("candidates", "compared", "won")
+
+    def __init__(self, candidates: int) -> None:
+        self.candidates = candidates
+        self.compared: set[int] = set()
+        self.won = False
+        """A comparison was true."""
+
+    def is_in_turn(self) -> bool:
+        """Whether it was compared with the first candidates so far, as a loop over experts does."""
+        return self.compared == set(range(len(self.compared)))
 
 
 class Ledger(TorchDispatchMode):
@@ -67,7 +89,15 @@ class Ledger(TorchDispatchMode):
         self._leaf_of: dict[int, Leaf] = {}
         self._memory = Memory()
         self._unknown_storages: set[int] = set()
-        self._assumed_storages: dict[int, str] = {}
+        self._assumed_storages: dict[int, tuple[str, Choice | None]] = {}
+        self._deciding: list[tuple[Choice, str]] = []
+        """The choices that decide what runs by comparisons, and in which module."""
+        self.avoided: dict[int, set[int]] = {}
+        """Indices that are assumed never to win, by the number of candidates."""
+        self.can_run_real: Callable[[], bool] = bool
+        """Whether the model could be run on its weights instead."""
+        self.shared: dict[int, torch.Tensor] = {}
+        """The known contents, by storage, that were handed out as memory: to NumPy, or as an address."""
         self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.packages = Packages()
 
@@ -181,27 +211,63 @@ class Ledger(TorchDispatchMode):
         state = self.state(tensor)
         return state.content if self.knows(state) else None
 
-    def content_asked(self, state: State, func: Any = None) -> torch.Tensor:
-        """What a tensor holds, for the model's own code to decide by."""
+    def content_asked(self, state: State, func: Any = None, *, shares: bool = False) -> torch.Tensor:
+        """What a tensor holds, for the model's own code to decide by; with `shares` it gets access to the memory."""
         if not self.knows(state):
-            raise self.unknown(f"the content of a {state.sig.spec} {state.sig.spec.dtype} tensor", func)
+            if not isinstance(state, Leaf) or not has_data(state.tensor) or not state.untouched:
+                raise self.unknown(f"the content of a {state.sig.spec} {state.sig.spec.dtype} tensor", func)
+            with _disable_current_modes():
+                state.content = state.tensor.detach().to("cpu", copy=True)
         self.decides(state)
+        if shares:
+            assert state.content is not None
+            self.shared[self.storages[state.vid]] = state.content
         assert state.content is not None
         return state.content
 
-    def assume(self, tensor: torch.Tensor, how: str) -> None:
-        """Mark a content that was not computed but assumed; `how` is a key of `ASSUMPTIONS`."""
-        self._assumed_storages[self.storages[self.state(tensor).vid]] = how
+    def assume(self, tensor: torch.Tensor, how: str, choice: Choice | None = None) -> None:
+        """Mark a content that was not computed but assumed; `how` is one of `_RAWEST`."""
+        self._assumed_storages[self.storages[self.state(tensor).vid]] = how, choice
 
-    def assumed(self, states: list[State]) -> str | None:
-        """How the content of some of these was assumed, if it was."""
-        found = (self._assumed_storages.get(self.storages[state.vid]) for state in states)
-        return next((how for how in found if how is not None), None)
+    def assumed(self, states: list[State]) -> tuple[str, Choice | None] | None:
+        """How the content of some of these was assumed, if it was; of several the one that says most of a winner."""
+        if not self._assumed_storages:
+            return None
+        found = [how for state in states if (how := self._assumed_storages.get(self.storages[state.vid])) is not None]
+        return min(found, key=lambda how: _RAWEST.index(how[0])) if found else None
 
     def decides(self, state: State) -> None:
-        """Say so when an assumed content decides what runs."""
-        if self._assumed_storages and (how := self.assumed([state])) is not None:
-            self.note(how, ASSUMPTIONS[how])
+        """An assumed content decides what runs: say so, or leave it to a run on real values where it must not be assumed."""
+        if (found := self.assumed([state])) is None:
+            return
+        how, choice = found
+        if how == "compared" and choice is not None:
+            self._deciding.append((choice, self.where()))
+            if choice.is_in_turn():
+                return  # it may be a loop over experts, which `check_choices` sees
+        if how in ("chosen", "compared"):
+            self._must_be_real()
+            how = ASSUMED
+        self.note(how, ASSUMPTIONS[how])
+
+    def _must_be_real(self) -> None:
+        if self.can_run_real():
+            raise self.unknown("which element wins a topk, sort or argmax")
+
+    def check_choices(self) -> bool:
+        """Once all has run: a choice that was not compared with all candidates is no routing among experts.
+
+        Says whether an index that was assumed to win had better not: a loop ended there that may go on.
+        """
+        early = False
+        for choice, where in self._deciding:
+            how = "balanced"
+            if len(choice.compared) < choice.candidates:
+                self._must_be_real()
+                self.avoided.setdefault(choice.candidates, set()).update(choice.compared)
+                early, how = early or choice.won, ASSUMED
+            self.notes[Note(how, ASSUMPTIONS[how], where)] = None
+        return early
 
     def note(self, code: str, text: str) -> None:
         self.notes[Note(code, text, self.where())] = None
@@ -248,7 +314,10 @@ class Ledger(TorchDispatchMode):
             vid += 1
         if entry.written and contents is None:
             for index in entry.written:
-                self._unknown_storages.add(self.storages[vids[index]])
+                storage = self.storages[vids[index]]
+                if storage in self.shared:
+                    raise self.unknown(f"what {entry.raw} writes to memory that NumPy or an address shares")
+                self._unknown_storages.add(storage)
                 states[index].untouched = False  # type: ignore[union-attr]
         inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
         self.ops.append(OpRecord(entry, inputs, tuple(range(first, vid)), self.where(), self.phase))

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+_untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
+
 
 class _Span(NamedTuple):
     """The stretch of a storage that a tensor covers."""
@@ -31,7 +33,7 @@ class Memory:
         if tensor.layout is not torch.strided:
             return vid, ()
         try:
-            storage = tensor.untyped_storage()._cdata
+            storage = _untyped_storage(tensor)._cdata
         except (NotImplementedError, RuntimeError):  # there is no plain storage to ask
             return vid, ()
         first = self._first.setdefault(storage, (tensor, vid))

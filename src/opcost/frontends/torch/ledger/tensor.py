@@ -16,6 +16,10 @@ from opcost.frontends.aten.strides import row_major
 from opcost.frontends.torch.ledger.lifetimes import Held
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
+_refuse_access: Callable[[torch.Tensor], None] = torch._C._set_throw_on_mutable_data_ptr  # type: ignore[attr-defined]
+"""Makes compiled code raise where it asks for the address of memory, instead of reading what was never written."""
+_untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
+_storage_offset: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset
 QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
 
 
@@ -163,19 +167,31 @@ class Recorded(torch.Tensor):
         if isinstance(source, Recorded):
             self.sig, self.vid, self.content, self.held = source.sig, source.vid, source.content, source.held
 
-    # What Python asks of a tensor without the dispatcher: a content that is known answers as a real tensor does.
+    # What Python reads of a tensor without the dispatcher: a content that is known answers as a real tensor does.
 
     def tolist(self) -> Any:
         return self.answer(torch.Tensor.tolist)
 
     def numpy(self, *, force: bool = False) -> Any:
-        return self.answer(lambda content: content.numpy(force=force))
+        return self.answer(lambda content: content.numpy(force=force), shares=True)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.answer(lambda content: content.__array__(*args, **kwargs))
+        return self.answer(lambda content: content.__array__(*args, **kwargs), shares=True)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self.answer(lambda content: content.__dlpack__(**kwargs))
+        return self.answer(lambda content: content.__dlpack__(**kwargs), shares=True)
+
+    def data_ptr(self) -> int:
+        return self.answer(torch.Tensor.data_ptr, shares=True) if self.numel() else 0  # type: ignore[no-any-return]
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """The memory of a known content; else an object that has a size and an identity, and raises when it is read."""
+        if self._is_known():
+            return self.answer(torch.Tensor.untyped_storage, shares=True)  # type: ignore[no-any-return]
+        return _untyped_storage(self)
+
+    def storage_offset(self) -> int:
+        return _storage_offset(self if self.content is None else self.content)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.answer(lambda content: content.detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol))
@@ -188,6 +204,9 @@ class Recorded(torch.Tensor):
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
         if self._is_known():
             return str(self.answer(repr))
+        ledger = self.mark.ledger()
+        if ledger is not None and ledger.can_run_real() and torch._C._len_torch_dispatch_stack():
+            self.answer(repr)  # raises, so that the numbers are those of a real run
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
 
     def __copy__(self) -> torch.Tensor:
@@ -205,12 +224,15 @@ class Recorded(torch.Tensor):
         ledger = self.mark.ledger()
         return ledger is not None and ledger.knows(self)  # type: ignore[no-any-return]
 
-    def answer(self, question: Callable[[torch.Tensor], Any]) -> Any:
-        """The answer of the content, which no operator of the run sees; where nobody knows it, an error that says so."""
+    def answer(self, question: Callable[[torch.Tensor], Any], *, shares: bool = False) -> Any:
+        """The answer of the content, which no operator of the run sees; an error where it is not known.
+
+        With `shares` the answer gives access to the memory of the content.
+        """
         ledger = self.mark.ledger()
         if ledger is None:
             raise RuntimeError("a tensor without data was asked for its numbers after the count had ended")
-        content = ledger.content_asked(self)
+        content = ledger.content_asked(self, shares=shares)
         with _disable_current_modes():
             return question(content)
 
@@ -226,6 +248,7 @@ def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: t
     """A new tensor of this signature."""
     # By position (offset and memory format are left open): to parse names takes a quarter of the call.
     tensor: Recorded = _make_wrapper(Recorded, sig.shape, sig.stride, None, None, sig.dtype, torch.strided, sig.device)  # type: ignore[assignment]
+    _refuse_access(tensor)
     tensor.sig = sig
     tensor.vid = vid
     tensor.mark = mark

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opcost.frontends.torch.ledger.entry import SMALL
+from opcost.frontends.torch.ledger.ledger import Choice
 from opcost.frontends.torch.ledger.tensor import Signature
 from opcost.frontends.torch.operators.call import Call
 from opcost.frontends.torch.operators.without_data import work_out
@@ -30,7 +31,9 @@ def choice(call: Call) -> Any:
         return call.ledger.emit(entry, call.states)
     contents: list[torch.Tensor | None] = [None] * (len(entry.outs) - 1)
     result = call.ledger.emit(entry, call.states, [*contents, _in_turn(call, index)])
-    call.ledger.assume(result if isinstance(result, torch.Tensor) else result[-1], "balanced")
+    axis = _axis(call, len(call.states[0].sig.shape))
+    chosen = Choice(call.states[0].sig.shape[axis])
+    call.ledger.assume(result if isinstance(result, torch.Tensor) else result[-1], "chosen", chosen)
     return result
 
 
@@ -41,6 +44,9 @@ def _in_turn(call: Call, index: Signature) -> torch.Tensor:
     keeps_axis = len(index.shape) == len(shape)
     winners = index.shape[axis] if keeps_axis else 1
     turns = torch.arange(index.spec.numel) % max(shape[axis], 1)
+    if avoided := call.ledger.avoided.get(shape[axis]):
+        open_ones = torch.tensor([at for at in range(shape[axis]) if at not in avoided] or [0])
+        turns = open_ones[turns % len(open_ones)]
     if not keeps_axis:
         return turns.reshape(index.shape)
     others = [n for i, n in enumerate(index.shape) if i != axis]

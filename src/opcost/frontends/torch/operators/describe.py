@@ -11,6 +11,8 @@ from opcost.frontends.torch.ledger.entry import Entry, Out
 from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.translate import translate
 
+_untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
+
 
 def record(call: Call, trial: Trial, result: Any, contents: list[torch.Tensor | None] | None = None) -> Any:
     """Write a call down whose trial gave `result`, and make its outputs."""
@@ -80,7 +82,7 @@ def _written(func: Any, args: Any, kwargs: dict[str, Any], position: dict[int, i
 def _storage(tensor: torch.Tensor) -> int:
     if tensor.layout is not torch.strided:
         return 0
-    return int(tensor.untyped_storage()._cdata)
+    return int(_untyped_storage(tensor)._cdata)
 
 
 def _packer(result: Any, flat: list[torch.Tensor]) -> Callable[[list[Any]], Any] | None:

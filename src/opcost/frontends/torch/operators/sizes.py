@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from opcost.frontends.torch.ledger.entry import Leaf, State
-from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.ledger.entry import State
 from opcost.frontends.torch.operators import values
 from opcost.frontends.torch.operators.call import META, Call
 from opcost.frontends.torch.operators.describe import record
@@ -24,10 +23,7 @@ zero, `quantile` that all quantiles lie between 0 and 1.
 
 def item(call: Call) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
-    state = call.states[0]
-    if not call.ledger.knows(state) and isinstance(state, Leaf) and has_data(state.tensor) and state.untouched:
-        return state.tensor.detach().item()
-    return call.ledger.content_asked(state, call.func).item()
+    return call.ledger.content_asked(call.states[0], call.func).item()
 
 
 def equal(call: Call) -> Any:

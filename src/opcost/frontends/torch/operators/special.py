@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opcost.frontends.torch.ledger.entry import SMALL
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.operators import assumed, jagged, recurrent, sizes, values
 from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.describe import record
@@ -49,19 +49,20 @@ def _look_at(call: Call) -> Any:
     sig = call.states[0].sig
     size = call.args[3] if len(call.args) > 3 else (call.args[1].nbytes() // sig.dtype.itemsize,)
     tensor = sig.meta().resize_(size)
-    content = _content_of(call.args[1:], sig.dtype, tensor.numel())
+    content = _content_of(call.ledger, call.args[1:], sig.dtype, tensor.numel())
     trial = Trial([tensor], (tensor, *call.args[1:]), call.kwargs)
     result = record(call, trial, tensor, None if content is None else [content])
-    if type(result) is Recorded:
-        result.content = content
+    call.states[0].content = content
     return result
 
 
-def _content_of(memory: Any, dtype: torch.dtype, elements: int) -> torch.Tensor | None:
+def _content_of(ledger: Ledger, memory: Any, dtype: torch.dtype, elements: int) -> torch.Tensor | None:
     """Memory that is really there tells what is in it, where that is little: so a tensor that was pickled comes back."""
     if memory[0].device.type != "cpu" or elements > SMALL or not _is_there(memory[0]):
         return None
-    return torch.empty(0, dtype=dtype).set_(*memory).clone()
+    content = torch.empty(0, dtype=dtype).set_(*memory)
+    ours = any(shared.untyped_storage()._cdata == memory[0]._cdata for shared in ledger.shared.values())
+    return content if ours else content.clone()
 
 
 def _is_there(storage: torch.UntypedStorage) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, State
+from opcost.frontends.torch.ledger.ledger import Choice
 from opcost.frontends.torch.operators.call import CPU, Call, Trial, substitute
 from opcost.frontends.torch.operators.describe import describe, record
 from opcost.frontends.torch.operators.ranks import RANKS
@@ -69,12 +70,14 @@ def run(call: Call, entry: Entry | None = None) -> Any:
     result = call.func(*trial.args, **trial.kwargs)
     flat = tensors_passed(result, [])
     if not flat and not call.func._schema.is_mutable:
+        for state in call.states:
+            call.ledger.decides(state)
         return result
     if entry is None:
         entry = describe(call, trial, result)
     emitted = call.ledger.emit(entry, call.states, [item if _takes_little(item) else None for item in flat])
-    if (how := call.ledger.assumed(call.states)) is not None:
-        _pass_assumption_on(call, emitted, how)
+    if (found := call.ledger.assumed(call.states)) is not None:
+        _pass_assumption_on(call, emitted, *found)
     return emitted
 
 
@@ -90,13 +93,44 @@ def _content(state: State) -> torch.Tensor:
     return state.content
 
 
-def _pass_assumption_on(call: Call, emitted: Any, how: str) -> None:
+def _pass_assumption_on(call: Call, emitted: Any, how: str, choice: Choice | None) -> None:
     """What is computed from an assumed content is assumed as well."""
-    for item in tensors_passed(emitted, []):
-        call.ledger.assume(item, how)
-    if torch.Tag.dynamic_output_shape in call.func.tags:
-        for state in call.states:
-            call.ledger.decides(state)
+    made = tensors_passed(emitted, [])
+    if how == "chosen" and choice is not None:
+        name = call.func._schema.name
+        if name in _SPREADING:
+            how = "balanced"
+        elif name in _COMPARING and (numbers := _compared_with(call)) is not None:
+            how = "compared"
+            choice.compared.update(number for number in numbers if 0 <= number < choice.candidates)
+            choice.won = choice.won or any(
+                content is not None and bool(content.any()) for content in map(call.ledger.content_of, made)
+            )
+    for item in made:
+        call.ledger.assume(item, how, choice)
+    if torch.Tag.dynamic_output_shape in call.func.tags and call.func is not _aten.index.Tensor:
+        call.ledger.decides(call.ledger.state(made[0]))
+
+
+def _compared_with(call: Call) -> list[int] | None:
+    """The numbers with which an index is compared; None where they are winners as well."""
+    others = [state for state in call.states if call.ledger.assumed([state]) is None]
+    if len(call.states) > 1:
+        return [int(number) for state in others for number in _content(state).flatten().tolist()] if others else None
+    return [int(call.args[1])] if isinstance(call.args[1], (int, float)) else None
+
+
+_COMPARING = frozenset({"aten::eq", "aten::ne", "aten::isin"})
+_SPREADING = frozenset(
+    {
+        "aten::scatter", "aten::scatter_", "aten::scatter_add", "aten::scatter_add_", "aten::scatter_reduce",
+        "aten::scatter_reduce_", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::index_add",
+        "aten::index_add_", "aten::index_fill", "aten::index_fill_", "aten::bincount", "aten::histc",
+        "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive", "aten::sort", "aten::argsort", "aten::topk",
+        "aten::searchsorted", "aten::nonzero",
+    }
+)  # fmt: skip
+"""Operators that make of the indices of winners how many tokens each candidate gets, and in which order."""
 
 
 def filled(call: Call) -> Any:

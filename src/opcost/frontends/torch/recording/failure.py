@@ -16,7 +16,15 @@ from opcost.frontends.torch.models.unwrap import type_name
 
 _OPCOST = Path(__file__).resolve().parents[3]
 _NOT_THE_USERS = (str(Path(torch.__file__).resolve().parent), str(_OPCOST))
-_NO_MEMORY = ("data is not allocated", "data pointer", "doesn't have storage", "without data", Recorded.__name__)
+_NO_MEMORY = (
+    "data is not allocated",
+    "data pointer",
+    "doesn't have storage",
+    "invalid python storage",
+    "not supported for tensor subclasses",
+    "without data",
+    Recorded.__name__,
+)
 """What PyTorch says when compiled code looks for the memory of a tensor that has none, or Python for what it cannot do."""
 
 

@@ -23,7 +23,6 @@ from torch.utils.checkpoint import (
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.lazy import settling_unseen
 from opcost.frontends.torch.operators.packed import pad_packed
-from opcost.frontends.torch.recording.constructors import reading_contents
 from opcost.frontends.torch.recording.nested import attention_apart
 from opcost.frontends.torch.recording.sharded import as_one_rank
 from opcost.frontends.torch.unchanged.generators import random_state
@@ -47,7 +46,6 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
-        undo.enter_context(reading_contents())
         undo.enter_context(settling_unseen())
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(_checkpoints_anywhere())

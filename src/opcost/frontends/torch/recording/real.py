@@ -40,6 +40,8 @@ class _Seen:
 class RealRecorder(Recorder):
     """Runs every operator for real and records it; what it writes of the user's is saved first and put back by `restore`."""
 
+    without_data = False
+
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._seen: dict[int, _Seen] = {}

@@ -27,6 +27,7 @@ from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.jagged import STRIDED
 from opcost.frontends.torch.operators.recurrent import whole_layers
 from opcost.frontends.torch.recording.checkpoints import Checkpoints
+from opcost.frontends.torch.recording.constructors import reading_contents
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
@@ -55,6 +56,8 @@ class Run:
         self.calls: list[list[Any]] = []
         self.path = ""
         self.failed: Place | None = None
+        self.again = False
+        """An assumed index ended the run early, and the recorder knows now which to avoid."""
         self._forward = 0
         """Operators of the forward pass, once that is over."""
         self._registered: dict[str, _Held] = {}
@@ -219,6 +222,8 @@ class Run:
             if self.options.step.checkpoint:
                 self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
             undo.enter_context(intercept_calls(self._checkpoints or self.enter))
+            if recorder.without_data:
+                undo.enter_context(reading_contents(recorder))
             undo.enter_context(recorder)
             try:
                 with let_through():
@@ -232,6 +237,7 @@ class Run:
             except Exception as exc:
                 raise forward_error(exc, self.failed, self.model) from exc
             recorder.settle()
+            self.again = recorder.check_choices()
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )

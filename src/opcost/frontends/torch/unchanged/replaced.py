@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 @contextmanager
@@ -46,9 +47,28 @@ def no_inference_mode() -> AbstractContextManager[None]:
     return replaced(torch.inference_mode, "__enter__", _without_grad)
 
 
-def no_sharing() -> AbstractContextManager[None]:
-    """Leave memory where it is: once moved to where other processes see it, it would stay there."""
-    return replaced(torch.UntypedStorage, "share_memory_", lambda storage, *_: storage)
+@contextmanager
+def no_sharing() -> Iterator[None]:
+    """Leave memory where it is: once moved to where other processes see it, it would stay there.
+
+    What storages copy by themselves they do copy: it is no operator of the run.
+    """
+    with ExitStack() as undo:
+        undo.enter_context(replaced(torch.UntypedStorage, "share_memory_", lambda storage, *_: storage))
+        for name in ("_share_fd_cpu_", "_share_filename_cpu_", "copy_"):
+            undo.enter_context(replaced(torch.UntypedStorage, name, _unseen(getattr(torch.UntypedStorage, name))))
+        yield
+
+
+def _unseen(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of storages outside of dispatch modes; PyTorch raises for one that has no memory."""
+
+    def called(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            storage.data_ptr()
+            return method(storage, *args, **kwargs)
+
+    return called
 
 
 def _uncompiled(model: Any = None, **_: Any) -> Any:

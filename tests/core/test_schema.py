@@ -159,7 +159,7 @@ def test_every_missing_field_is_a_source_error() -> None:
     fields = [place for place in places(saved) if place and isinstance(place[-1], str) and free_of(place, free)]
     # These have a meaning where they are missing: no reason but the usual one, a phase that did not run, a file that was
     # written before memory was told, or of no device.
-    told = ("reason", "assumed", "forward", "backward", "memory", "reserved_bytes", "fixed_bytes")
+    told = ("reason", "exact", "forward", "backward", "memory", "reserved_bytes", "fixed_bytes")
     fields = [place for place in fields if place[-1] not in told]
     assert len(fields) > 60
     for place in fields:

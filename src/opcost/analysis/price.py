@@ -11,7 +11,7 @@ from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import ASSUMED, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.graph import ASSUMED, UNSEEN, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Memory
 from opcost.core.report import (
@@ -51,7 +51,7 @@ def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | No
         totals=modules[0].total,
         phases=found.phases or {"forward": ZERO},
         memory=found.memory,
-        coverage=replace(found.coverage, assumed=any(note.code == ASSUMED for note in graph.notes)),
+        coverage=replace(found.coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
         input_values=graph.inputs,

@@ -135,8 +135,9 @@ class Call(NamedTuple):
         return brief_record(self)
 
 
-ASSUMED = "assumed"
-"""The code of the note about values that decide what runs and were assumed: then the totals are not exact."""
+ASSUMED, UNSEEN = "assumed", "unseen"
+"""The codes of notes about values that decide what runs and were assumed, and about operators that ran unseen: then the
+totals are not exact."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,17 +133,17 @@ class Coverage:
 
     counted: int
     uncounted: tuple[Uncounted, ...] = ()
-    assumed: bool = False
-    """Values that decide what runs were assumed (a note says where), so another run may do more or less."""
+    exact: bool = True
+    """False where values that decide what runs were assumed, or operators ran unseen: a note says which."""
 
     @property
     def complete(self) -> bool:
-        return not self.uncounted and not self.assumed
+        return not self.uncounted and self.exact
 
     def __repr__(self) -> str:
         missed = sum(entry.count for entry in self.uncounted)
         said = [f"{self.counted:,} operators counted", f"{missed:,} not" if missed else ""]
-        return brief(self, [*said, "values assumed" if self.assumed else ""])
+        return brief(self, [*said, "" if self.exact else "not exact"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from opcost.errors import GraphError
 
 SCHEMA = "opcost.report/1"
 
-_Coverage: Any = msgspec.defstruct("Coverage", [("assumed", bool, False)], bases=(document.required(Coverage),))
+_Coverage: Any = msgspec.defstruct("Coverage", [("exact", bool, True)], bases=(document.required(Coverage),))
 _AllStats: Any = msgspec.defstruct("AllStats", [(name, int, 0) for name in STATS], forbid_unknown_fields=True)
 _SomeStats: Any = msgspec.defstruct("SomeStats", [], bases=(_AllStats,), omit_defaults=True)
 """Only what is not zero: most modules have few quantities, and there are many modules."""
@@ -244,7 +244,7 @@ def _read(data: _Report) -> Report:
     specs = document.read_specs(data.specs)
     modules = tuple(_module(module, specs) for module in data.modules)
     paths = [module.path for module in modules]
-    coverage = Coverage(data.coverage.counted, data.coverage.uncounted, data.coverage.assumed)
+    coverage = Coverage(data.coverage.counted, data.coverage.uncounted, data.coverage.exact)
     document.believe("coverage", [coverage.counted, *(missed.count for missed in coverage.uncounted)])
     document.believe("peak_bytes", [data.peak_bytes])
     report = Report(

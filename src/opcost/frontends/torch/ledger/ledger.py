@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from threading import RLock, current_thread, get_ident
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
-from opcost.errors import DataDependent
+from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
 from opcost.frontends.torch.ledger.lifetimes import Held, Lives
 from opcost.frontends.torch.ledger.memory import Memory
@@ -34,6 +35,16 @@ shares the tokens among all candidates (their numbers, a table of ones, the orde
 
 ASKED = "asked"
 """The code of the note about a model that goes on without a value for which it has asked."""
+
+
+joined: dict[int, int] = {}
+"""The threads that a counted forward started, and the thread that counts it, by their identifiers."""
+
+
+def counting_thread() -> int:
+    """The thread that counts what runs here: the one whose forward started this thread, or this one itself."""
+    here = get_ident()
+    return joined.get(here, here)
 
 
 class Choice:
@@ -74,6 +85,12 @@ class Ledger(TorchDispatchMode):
         self.default_device = device if default.type == "meta" else default
         self.mark = Mark(self)
         self._references = sys.getrefcount(self.mark)
+        self.lock = RLock()
+        """Threads that forward starts take turns, operator by operator."""
+        self.thread: int | None = None
+        """The thread that counts, while forward runs."""
+        self.stranger: ForwardError | None = None
+        """Of an operator that ran in a thread of which nothing is seen."""
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
         self.told: dict[Any, Callable[..., None]] = {}
@@ -279,6 +296,21 @@ class Ledger(TorchDispatchMode):
         # The note is read only where the model itself catches the error and goes on.
         self.note(ASKED, f"{said}; the model caught the error that says so, and what it did then is counted")
         return DataDependent(said, module=self.where())
+
+    def runs_elsewhere(self) -> bool:
+        """Whether the run is on, in other threads than this one."""
+        return self.thread is not None and self.thread != counting_thread()
+
+    def refused(self, what: str) -> ForwardError:
+        """The error for what gets a tensor of this run in a thread that forward did not start."""
+        self.stranger = ForwardError(
+            f"{what} ran in the thread {current_thread().name!r}, which forward did not start, so it is not counted",
+            hint="start the thread in forward, give the work to a ThreadPoolExecutor, or call the layer in forward itself",
+        )
+        return self.stranger
+
+    def share(self) -> None:
+        """From here on several threads write to this ledger."""
 
     def has_survivors(self) -> bool:
         """Whether a tensor without data that was made here is still alive: each of them holds the mark."""

@@ -14,6 +14,7 @@ from opcost.core.graph import TensorSpec
 from opcost.errors import ForwardError
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.torch.ledger.lifetimes import Held
+from opcost.frontends.torch.tree import tensors_passed
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 _refuse_access: Callable[[torch.Tensor], None] = torch._C._set_throw_on_mutable_data_ptr  # type: ignore[attr-defined]
@@ -151,6 +152,9 @@ class Recorded(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, torch.Tensor) and kind is not Recorded for kind in types):
             return NotImplemented  # another class knows how to take the operator apart
+        given = next((item for item in tensors_passed((args, kwargs), []) if type(item) is Recorded), None)
+        if given is not None and (ledger := given.mark.ledger()) is not None and ledger.runs_elsewhere():
+            raise ledger.refused(func._schema.name)
         raise RuntimeError(
             f"{func} was called on a tensor without data after the count had ended; something kept the tensor alive"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +17,12 @@ from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.unwrap import type_name
 
 _OPCOST = Path(__file__).resolve().parents[3]
-_NOT_THE_USERS = (str(Path(torch.__file__).resolve().parent), str(_OPCOST))
+_NOT_THE_USERS = (
+    str(Path(torch.__file__).resolve().parent),
+    str(_OPCOST),
+    str(Path(futures.__file__).resolve().parent),
+    threading.__file__,
+)
 _NO_MEMORY = (
     "data is not allocated",
     "data pointer",

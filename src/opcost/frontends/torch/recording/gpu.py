@@ -7,7 +7,6 @@ functions are exchanged for the time of a run, for the thread that runs it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from opcost.frontends.torch.ledger.ledger import counting_thread
 from opcost.frontends.torch.recording.autocast import lowered
 
 aten: Any = torch.ops.aten
@@ -144,13 +144,13 @@ _EXCHANGED: dict[str, Any] = {
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """Exchange the functions for this thread; others call the plain ones."""
-    here = threading.get_ident()
+    here = counting_thread()
 
     before = {name: getattr(functional, name) for name in _EXCHANGED}
 
     def exchanged(name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            result = _EXCHANGED[name](*args, **kwargs) if threading.get_ident() == here else NotImplemented
+            result = _EXCHANGED[name](*args, **kwargs) if counting_thread() == here else NotImplemented
             return before[name](*args, **kwargs) if result is NotImplemented else result
 
         return call

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from torch.utils.checkpoint import (
     _allowed_determinism_checks_to_fns as _CHECKS,
 )
 
+from opcost.frontends.torch.ledger.ledger import counting_thread
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.lazy import settling_unseen
 from opcost.frontends.torch.operators.packed import pad_packed
@@ -81,11 +81,11 @@ def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
 @contextmanager
 def _checkpoints_anywhere() -> Iterator[None]:
     """Let checkpoints compare what they recompute but for where it lies: a weight without memory lies nowhere."""
-    before, here = _CHECKS["default"], threading.get_ident()
+    before, here = _CHECKS["default"], counting_thread()
 
     def told(tensor: torch.Tensor) -> Any:
         found = before(tensor)
-        return {**found, "device": None} if threading.get_ident() == here else found
+        return {**found, "device": None} if counting_thread() == here else found
 
     _CHECKS["default"] = told
     try:

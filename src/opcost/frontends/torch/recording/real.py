@@ -94,8 +94,7 @@ class RealRecorder(Recorder):
             return seen  # type: ignore[return-value]
         return super().state(tensor)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _ITEM:
             return func(*args)
         if self.told and (tell := self.told.get(func)) is not None:

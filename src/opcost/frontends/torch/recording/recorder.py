@@ -47,7 +47,10 @@ class Recorder(Ledger):
         """So many operators make a run long (see `replay`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        with self.lock:
+            return self._dispatched(func, args, kwargs or {})
+
+    def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self.replay is not None:
             self.replay.settle()
         elif len(self.ops) >= self.replays_after:
@@ -105,6 +108,14 @@ class Recorder(Ledger):
         if not self.packages and not self.told and torch._C._get_tracing_state() is None:
             self.replay = Replay(self)
             self.replay.start()
+
+    def share(self) -> None:
+        with self.lock:
+            self.replays_after = sys.maxsize
+            if self.replay is not None:  # it expects calls in the order of one thread
+                self.replay.settle()
+                self.replay.stop()
+                self.replay = None
 
     def settle(self) -> None:
         """Write down whatever ran and is not yet written down."""

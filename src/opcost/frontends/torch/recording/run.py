@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
+from threading import current_thread
 from typing import Any
 
 import torch
@@ -14,11 +15,12 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import _StopRecomputationError
 
-from opcost.core.graph import Call, Graph, Module, Op, TensorSpec, Value
+from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.interrupts import held_back, let_through
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.torch.ledger.journal import Journal
+from opcost.frontends.torch.ledger.ledger import counting_thread
 from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.ledger.tensor import Recorded
@@ -32,7 +34,7 @@ from opcost.frontends.torch.recording.failure import Place, extra_of, forward_er
 from opcost.frontends.torch.recording.nested import as_jagged, is_strided
 from opcost.frontends.torch.recording.quiet import quiet_globals
 from opcost.frontends.torch.recording.recorder import Recorder
-from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.scope import Here, Paths, Threads, intercept_calls
 from opcost.frontends.torch.recording.scripted import marked, markers
 from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
 from opcost.frontends.torch.recording.training import RunOptions, Training
@@ -42,6 +44,11 @@ from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
+
+
+_UNSEEN = (
+    "a module of the model was called in the thread {!r}, which forward did not start: what ran there is not counted"
+)
 
 
 class Run:
@@ -54,7 +61,7 @@ class Run:
         self.paths = Paths(model)
         self.paths.adopted = self._register_late
         self.calls: list[list[Any]] = []
-        self.path = ""
+        self._here = Here()
         self.failed: Place | None = None
         self.again = False
         """An assumed index ended the run early, and the recorder knows now which to avoid."""
@@ -73,6 +80,15 @@ class Run:
         recorder.where = self._where_forward
         if options.backward:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
+
+    @property
+    def path(self) -> str:
+        """The path of the running module, in this thread."""
+        return self._here.path
+
+    @path.setter
+    def path(self, path: str) -> None:
+        self._here.path = path
 
     # -- where an operator runs ---------------------------------------------------------------------------------
 
@@ -221,9 +237,14 @@ class Run:
             undo.callback(recorder.restore)
             if self.options.step.checkpoint:
                 self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
-            undo.enter_context(intercept_calls(self._checkpoints or self.enter))
+            enter = self._checkpoints or self.enter
+            undo.enter_context(intercept_calls(enter, elsewhere=self._unseen))
             if recorder.without_data:
                 undo.enter_context(reading_contents(recorder))
+            threads = Threads(recorder, self._here, enter, backward=self.options.backward)
+            undo.enter_context(threads.followed())
+            recorder.thread = counting_thread()
+            undo.callback(setattr, recorder, "thread", None)
             undo.enter_context(recorder)
             try:
                 with let_through():
@@ -235,7 +256,10 @@ class Run:
             except OpcostError:
                 raise
             except Exception as exc:
-                raise forward_error(exc, self.failed, self.model) from exc
+                raise threads.failure or recorder.stranger or forward_error(exc, self.failed, self.model) from exc
+            threads.close()
+            if (failure := threads.failure or recorder.stranger) is not None:
+                raise failure
             recorder.settle()
             self.again = recorder.check_choices()
             outputs = tuple(
@@ -281,6 +305,14 @@ class Run:
             backward=self.where_backward,
             sharded=shards is not None,
         )
+
+    def _unseen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A module is called in a thread that forward did not start; of real values it is not known whose they are."""
+        given = tensors_passed((args, kwargs), [])
+        if any(type(tensor) is Recorded and tensor.mark is self.recorder.mark for tensor in given):
+            raise self.recorder.refused(f"module {self.paths.path(module, '')!r}")
+        if not self.recorder.without_data and self.paths.knows(module):
+            self.recorder.notes[Note(UNSEEN, _UNSEEN.format(current_thread().name))] = None
 
     # -- the graph ----------------------------------------------------------------------------------------------
 

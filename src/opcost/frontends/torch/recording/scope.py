@@ -1,19 +1,27 @@
 """Which module is running: one wrapper around `nn.Module.__call__`, in place only while something is recorded.
 
 Hooks on every module would take the slow path of every call and leave traces when a forward raises. The wrapper serves
-only the thread that records; calls from other threads go straight through. The threads of the autograd engine are an
-exception on demand: with checkpoints, a backward pass on a device calls modules there.
+only the thread that records and those that forward starts (`Threads`); calls from other threads go straight through. The
+threads of the autograd engine are an exception on demand: with checkpoints, a backward pass on a device calls modules there.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.thread import _worker as _pool_worker
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+
+from opcost.core.graph import UNSEEN
+from opcost.errors import OpcostError
+from opcost.frontends.torch.ledger.ledger import Ledger, counting_thread, joined
+from opcost.frontends.torch.unchanged.replaced import replaced
 
 _active = threading.local()
 
@@ -26,6 +34,8 @@ class _Wrapper:
         self.users = 0
         self.plain: Callable[..., Any] = nn.Module.__call__
         self.enter_in_engine: Callable[..., Any] | None = None
+        self.elsewhere: Callable[..., None] | None = None
+        """Told of calls in threads that are not recorded."""
 
 
 _wrapper = _Wrapper()
@@ -36,17 +46,22 @@ def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if enter is None and _wrapper.enter_in_engine is not None and torch._C._current_autograd_node() is not None:
         enter = _wrapper.enter_in_engine
     if enter is None:
+        if _wrapper.elsewhere is not None:
+            _wrapper.elsewhere(module, args, kwargs)
         return _wrapper.plain(module, *args, **kwargs)
     return enter(module, args, kwargs)
 
 
 @contextmanager
 def intercept_calls(
-    enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any], *, engine: bool = False
+    enter: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any],
+    *,
+    engine: bool = False,
+    elsewhere: Callable[..., None] | None = None,
 ) -> Iterator[None]:
     """Hand every module call of this thread to `enter(module, args, kwargs)` for the time of the block.
 
-    With `engine`, also those of the autograd engine's own threads.
+    With `engine`, also those of the autograd engine's own threads; calls of other threads go to `elsewhere` too.
     """
     outer = getattr(_active, "enter", None)
     with _wrapper.lock:
@@ -55,18 +70,162 @@ def intercept_calls(
             nn.Module.__call__ = _scoped_call  # type: ignore[method-assign, assignment]
         _wrapper.users += 1
     _active.enter = enter
-    outer_engine = _wrapper.enter_in_engine
+    outer_engine, outer_elsewhere = _wrapper.enter_in_engine, _wrapper.elsewhere
     if engine:
         _wrapper.enter_in_engine = enter
+    if elsewhere is not None:
+        _wrapper.elsewhere = elsewhere
     try:
         yield
     finally:
         _active.enter = outer
-        _wrapper.enter_in_engine = outer_engine
+        _wrapper.enter_in_engine, _wrapper.elsewhere = outer_engine, outer_elsewhere
         with _wrapper.lock:
             _wrapper.users -= 1
             if _wrapper.users == 0:
                 nn.Module.__call__ = _wrapper.plain  # type: ignore[method-assign, assignment]
+
+
+class Here(threading.local):
+    """What is a matter of each thread: the path of the running module, and whose turn it is among threads."""
+
+    path = ""
+    turn: threading.Lock | None = None
+    """Of the threads that were started together with this one."""
+    below: threading.Lock | None = None
+    """Of those that this one starts."""
+    in_call = False
+
+
+_PATIENCE_S = 1.0
+"""A thread waits so long for the module call of another to end, then they run at the same time: one may wait for the other."""
+
+
+class Threads:
+    """Records what runs in threads that forward starts, and in tasks that it gives to an executor.
+
+    Module calls of threads that were started together take turns, so that the operators of a call stay together.
+    """
+
+    def __init__(self, recorder: Ledger, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
+        self._recorder = recorder
+        self._here = here
+        self._enter = enter
+        self._backward = backward
+        self._open = True
+        self._calls = 0
+        self.failure: OpcostError | None = None
+        """What ended a thread, where no one else is told of it."""
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Inside, threads that forward starts are recorded."""
+        start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+        def started(thread: threading.Thread) -> None:
+            if self._is_recording() and getattr(thread, "_target", None) is not _pool_worker:
+                thread.run = self._thread(thread.run)  # type: ignore[method-assign]
+            start(thread)
+
+        def submitted(pool: ThreadPoolExecutor, task: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            return submit(pool, self._recorded(task) if self._is_recording() else task, *args, **kwargs)
+
+        with ExitStack() as undo:
+            undo.enter_context(replaced(threading.Thread, "start", started))
+            undo.enter_context(replaced(ThreadPoolExecutor, "submit", submitted))
+            try:
+                yield
+            finally:
+                self._open = False
+
+    def close(self) -> None:
+        """Forward has ended: what its threads do from here on is not counted."""
+        self._open = False
+        if self._calls:
+            self._recorder.note(
+                UNSEEN,
+                "a thread that forward started was still in a module when forward ended: the rest of it is not counted",
+            )
+
+    def _is_recording(self) -> bool:
+        """Whether operators are recorded here now: not inside one of them."""
+        return any(isinstance(mode, (Ledger, _Follower)) for mode in _get_current_dispatch_mode_stack())
+
+    def _thread(self, run: Callable[[], None]) -> Callable[[], None]:
+        """What a thread does, where an error of ours is kept for the thread that counts."""
+        recorded = self._recorded(run)
+
+        def kept() -> None:
+            try:
+                recorded()
+            except OpcostError as exc:
+                self.failure = self.failure or exc
+
+        return kept
+
+    def _recorded(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        """The task as a part of the module that starts it."""
+        here, counting = self._here, counting_thread()
+        path = here.path
+        turn = here.below = here.below or threading.Lock()
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not self._open:
+                return task(*args, **kwargs)
+            self._recorder.share()
+            outer = here.path, here.turn, getattr(_active, "enter", None), joined.get(threading.get_ident())
+            here.path, here.turn, _active.enter, joined[threading.get_ident()] = path, turn, self._called, counting
+            _push_mode(_Follower(self))
+            try:
+                with torch.set_grad_enabled(self._backward):
+                    return task(*args, **kwargs)
+            finally:
+                _pop_mode()
+                here.path, here.turn, _active.enter, before = outer
+                if before is None:
+                    del joined[threading.get_ident()]
+
+        return run
+
+    def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called in place of every module call of such a thread."""
+        here = self._here
+        if not self._open:
+            return _wrapper.plain(module, *args, **kwargs)
+        if here.in_call or here.turn is None:
+            return self._enter(module, args, kwargs)
+        turn = here.turn
+        is_ours = turn.acquire(timeout=_PATIENCE_S)
+        here.in_call = True
+        self._calls += 1
+        try:
+            return self._enter(module, args, kwargs)
+        finally:
+            self._calls -= 1
+            here.in_call = False
+            if is_ours:
+                turn.release()
+
+    def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """An operator of such a thread; one that runs after the count is the user's own."""
+        if not self._open:
+            return func(*args, **(kwargs or {}))
+        return self._recorder.__torch_dispatch__(func, types, args, kwargs)
+
+
+class _Follower(TorchDispatchMode):
+    """Stands for the recorder in another thread. A mode itself may be on in one thread only."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __init__(self, threads: Threads) -> None:
+        super().__init__()
+        self._threads = threads
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._threads.dispatch(func, types, args, kwargs)
 
 
 class Paths:
@@ -103,6 +262,10 @@ class Paths:
             if path.rpartition(".")[0] == running:
                 return path
         return next((path for path in found if path.startswith(f"{running}.")), found[0])
+
+    def knows(self, module: nn.Module) -> bool:
+        """Whether it is one of the model's."""
+        return id(module) in self._of
 
     def take_in_made(self) -> None:
         """Give a path to every module that forward made and registered."""

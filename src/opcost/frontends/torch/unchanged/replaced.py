@@ -1,9 +1,8 @@
-"""Functions of PyTorch replaced for one thread and for a time, because what they do would hide operators or outlast a run."""
+"""Functions of PyTorch replaced for one count and for a time, because what they do would hide operators or outlast a run."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -11,16 +10,18 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from opcost.frontends.torch.ledger.ledger import counting_thread
+
 
 @contextmanager
 def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
-    """Replace a function for the calls of this thread; other threads reach the original."""
+    """Replace a function for the calls of this thread and those it starts; other threads reach the original."""
     original = getattr(owner, name)
     inherited = name not in vars(owner)
-    here = threading.get_ident()
+    here = counting_thread()
 
     def choose(*args: Any, **kwargs: Any) -> Any:
-        return (stand_in if threading.get_ident() == here else original)(*args, **kwargs)
+        return (stand_in if counting_thread() == here else original)(*args, **kwargs)
 
     setattr(owner, name, choose)
     try:

@@ -121,6 +121,15 @@ def stops(ends: Callable[[Tensor], Tensor]) -> Callable[[Net, Tensor], Any]:
     return forward
 
 
+def pooled(net: Net, x: Tensor) -> Tensor:
+    """A graph of which the best nodes are kept, and the edges between them."""
+    ends = torch.tensor([[0, 2, 0, 1, 3], [1, 3, 2, 3, 2]])
+    kept = torch.zeros(B, dtype=torch.bool)
+    kept[x[:, 0].topk(2)[1]] = True
+    ends = ends[:, kept[ends].all(0)]
+    return net.layer(x[ends[0]] - x[ends[1]])
+
+
 # The largest number of every row is the last, at D - 1 = 5; the largest of the first column is the last as well, at B - 1 = 3.
 INDICES: dict[str, tuple[Callable[[Net, Tensor], Any], int]] = {
     "item": (lambda net, x: net.layer(x[: x[:, 0].topk(2)[1][0].item() - 1]), 2 * D * D),
@@ -138,6 +147,8 @@ INDICES: dict[str, tuple[Callable[[Net, Tensor], Any], int]] = {
     "end": (stops(lambda index: index == D - 1), LAYER),
     "end at the first index": (stops(lambda index: index == 0), 3 * LAYER),
     "end at one of several": (stops(lambda index: torch.isin(index, torch.tensor([4, 5]))), LAYER),
+    # Nodes 3 and 2 are chosen, and of the edges those whose ends are both chosen: two of five.
+    "kept edges": (pooled, 2 * D * D),
     "no end": (stops(lambda index: index == 2), 3 * LAYER),
 }
 

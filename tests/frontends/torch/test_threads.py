@@ -221,7 +221,7 @@ def by_unknown_numbers(layer: nn.Module, x: Tensor) -> Any:
     made: list[Tensor] = []
 
     def fill() -> None:
-        made.extend(layer(x) for _ in range(2 if x.sum() > -1e6 else 1))
+        made.extend(layer(x) for _ in range(2 if x.sum().item() > -1e6 else 1))
 
     thread = threading.Thread(target=fill)
     thread.start()

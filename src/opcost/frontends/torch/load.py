@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import nn
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
 from opcost.core.progress import sharing, working
-from opcost.errors import DataDependent, ForwardError, InputError
+from opcost.errors import DataDependent, ForwardError, InputError, OpcostError
 from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
@@ -27,7 +27,7 @@ from opcost.frontends.torch.models.recognise import is_exported
 from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.text import text_of, with_cache
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
-from opcost.frontends.torch.real_values import Question, obstacle, told
+from opcost.frontends.torch.real_values import Question, depending, obstacle, products, told
 from opcost.frontends.torch.recording.autocast import autocast_as
 from opcost.frontends.torch.recording.gpu import as_on_a_gpu
 from opcost.frontends.torch.recording.quiet import no_surrounding_modes
@@ -138,6 +138,14 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
             avoided, recorder = recorder.avoided, Recorder(device)
             recorder.avoided = avoided
             graph = Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
+        if any(note.code == "balanced" for note in graph.notes):
+            other = Recorder(device)
+            other.avoided, other.together = recorder.avoided, True
+            total = found = products(graph)
+            with suppress(OpcostError):  # a model that cannot run so has no other total
+                total = products(Run(countable(model, real=real), other, wanted)(args, kwargs, inputs.names))
+            if total != found:
+                graph = depending(graph, can_run_real=not obstacle(model, options))
         return graph
 
 

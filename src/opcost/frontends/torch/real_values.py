@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from torch import nn
 
-from opcost.core.graph import Graph, Note
+from opcost.core.graph import ASSUMED, Graph, Note
 from opcost.core.units import format_bytes
 from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.ledger.ledger import ASKED
+from opcost.frontends.torch.ledger.ledger import ASKED, ASSUMPTIONS, NOT_KNOWN
 from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.models.lazy import is_unsettled
 
@@ -57,6 +57,32 @@ def obstacle(model: nn.Module, options: CountOptions) -> str:
         f"{empty} has no data: give the model with its weights, and it is run on them, or inputs for which the model does "
         "not ask"
     )
+
+
+def products(graph: Graph) -> int:
+    """What the products of a graph come to, roughly: enough to see that two graphs do not do the same work."""
+    total, values = 0, graph.values
+    for op in graph.ops:
+        if op.kind in _PRODUCTS and op.outputs:
+            depth = op.attrs.get("depth")
+            if not isinstance(depth, int):
+                depth = values[op.inputs[1]].spec.numel if len(op.inputs) > 1 else 1
+            total += values[op.outputs[0]].spec.numel * depth * op.repeat
+    return total
+
+
+_PRODUCTS = frozenset({"matmul", "conv", "attention", "einsum", "recurrent", "bilinear"})
+
+
+def depending(graph: Graph, *, can_run_real: bool) -> Graph:
+    """A graph whose totals depend on which elements win a topk, sort or argmax: no routing among equal experts."""
+    if can_run_real:
+        where = next(note.where for note in graph.notes if note.code == "balanced")
+        raise DataDependent(f"which elements win a topk, sort or argmax{NOT_KNOWN}", module=where)
+    notes = [
+        Note(ASSUMED, ASSUMPTIONS[ASSUMED], note.where) if note.code == "balanced" else note for note in graph.notes
+    ]
+    return dataclasses.replace(graph, notes=tuple(notes))
 
 
 def told(run: Callable[[], Graph], question: Question, *, remade: bool) -> Graph:

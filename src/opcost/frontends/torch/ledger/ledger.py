@@ -33,6 +33,8 @@ _RAWEST = ("chosen", "compared", "drawn", "balanced")
 """How contents are assumed. An index of a winner is chosen; what a comparison of it with a number says is compared; what
 shares the tokens among all candidates (their numbers, a table of ones, the order of experts) is balanced."""
 
+NOT_KNOWN = ", for which the model asks, depends on values that a count without data does not have"
+
 ASKED = "asked"
 """The code of the note about a model that goes on without a value for which it has asked."""
 
@@ -111,6 +113,8 @@ class Ledger(TorchDispatchMode):
         """The choices that decide what runs by comparisons, and in which module."""
         self.avoided: dict[int, set[int]] = {}
         """Indices that are assumed never to win, by the number of candidates."""
+        self.together = False
+        """All choose the last candidates, and not each candidate equally often."""
         self.can_run_real: Callable[[], bool] = bool
         """Whether the model could be run on its weights instead."""
         self.shared: dict[int, torch.Tensor] = {}
@@ -292,7 +296,7 @@ class Ledger(TorchDispatchMode):
     def unknown(self, what: str, func: Any = None) -> DataDependent:
         """The error for a value that only data could tell, and which an operator needs."""
         by = "" if func is None else f" ({func._schema.name})"
-        said = f"{what}{by}, for which the model asks, depends on values that a count without data does not have"
+        said = f"{what}{by}{NOT_KNOWN}"
         # The note is read only where the model itself catches the error and goes on.
         self.note(ASKED, f"{said}; the model caught the error that says so, and what it did then is counted")
         return DataDependent(said, module=self.where())

@@ -43,7 +43,10 @@ def _in_turn(call: Call, index: Signature) -> torch.Tensor:
     axis = _axis(call, len(shape))
     keeps_axis = len(index.shape) == len(shape)
     winners = index.shape[axis] if keeps_axis else 1
-    turns = torch.arange(index.spec.numel) % max(shape[axis], 1)
+    candidates = max(shape[axis], 1)
+    turns = torch.arange(index.spec.numel) % candidates
+    if call.ledger.together:
+        turns = candidates - 1 - torch.arange(index.spec.numel) % max(winners, 1)
     if avoided := call.ledger.avoided.get(shape[axis]):
         open_ones = torch.tensor([at for at in range(shape[axis]) if at not in avoided] or [0])
         turns = open_ones[turns % len(open_ones)]

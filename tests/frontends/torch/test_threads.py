@@ -20,7 +20,6 @@ from torch import Tensor, nn
 import opcost
 from opcost.errors import ForwardError
 from opcost.frontends.torch.ledger.ledger import joined
-from opcost.frontends.torch.recording import scope
 
 
 def together(*jobs: Callable[[], Any]) -> list[Any]:
@@ -132,7 +131,7 @@ LAYER = B * D * D
 
 
 class Starts(nn.Module):
-    """Calls its layer twice, or as often as `ways` does, in other threads."""
+    """Calls its layer in other threads."""
 
     def __init__(self, way: Callable[[nn.Module, Tensor], Any]) -> None:
         super().__init__()
@@ -268,6 +267,23 @@ def test_the_backward_pass_of_threads_is_counted() -> None:
 
 @pytest.mark.usefixtures("nothing_stays")
 @pytest.mark.parametrize("real", [None, True])
+def test_threads_are_counted_in_the_order_in_which_they_are_started(real: bool | None) -> None:
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (nn.Linear(D, D) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            with ThreadPoolExecutor(2) as pool:
+                first, second = pool.submit(self.a, x), pool.submit(self.b, x)
+                return self.c(x) + first.result() + second.result()
+
+    report = opcost.count(Parts(), x(), real=real)
+    assert [row.op.module for row in report.rows if row.op.kind == "matmul"] == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("nothing_stays")
+@pytest.mark.parametrize("real", [None, True])
 def test_the_operators_of_a_module_call_stay_together(real: bool | None) -> None:
     class Blocks(nn.Module):
         def __init__(self) -> None:
@@ -286,8 +302,7 @@ def test_the_operators_of_a_module_call_stay_together(real: bool | None) -> None
 
 
 @pytest.mark.usefixtures("nothing_stays")
-def test_threads_that_wait_for_each_other_inside_modules_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scope, "_PATIENCE_S", 0.05)
+def test_threads_that_wait_for_each_other_inside_modules_end() -> None:
     meeting = threading.Barrier(2, timeout=10)
 
     class Meets(nn.Linear):

@@ -87,24 +87,22 @@ def intercept_calls(
 
 
 class Here(threading.local):
-    """What is a matter of each thread: the path of the running module, and whose turn it is among threads."""
+    """What is a matter of each thread: the path of the running module."""
 
     path = ""
-    turn: threading.Lock | None = None
-    """Of the threads that were started together with this one."""
-    below: threading.Lock | None = None
-    """Of those that this one starts."""
-    in_call = False
 
 
-_PATIENCE_S = 1.0
-"""A thread waits so long for the module call of another to end, then they run at the same time: one may wait for the other."""
+_PATIENCE_S = 0.1
+"""A thread that records no operator for so long may wait for the one that started it."""
+_PATIENT = 100
+"""So many times the starting thread waits for that, at most."""
 
 
 class Threads:
     """Records what runs in threads that forward starts, and in tasks that it gives to an executor.
 
-    Module calls of threads that were started together take turns, so that the operators of a call stay together.
+    The thread that starts another waits until it ends or does nothing more by itself. So they run one after the other, in
+    the same order every time, and the operators of a module call stay together.
     """
 
     def __init__(self, recorder: Ledger, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
@@ -123,12 +121,21 @@ class Threads:
         start, submit = threading.Thread.start, ThreadPoolExecutor.submit
 
         def started(thread: threading.Thread) -> None:
-            if self._is_recording() and getattr(thread, "_target", None) is not _pool_worker:
-                thread.run = self._thread(thread.run)  # type: ignore[method-assign]
+            if not self._is_recording() or getattr(thread, "_target", None) is _pool_worker:
+                start(thread)
+                return
+            ended = threading.Event()
+            thread.run = self._kept(thread, self._recorded(thread.run, ended))  # type: ignore[method-assign]
             start(thread)
+            self._wait(ended)
 
         def submitted(pool: ThreadPoolExecutor, task: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            return submit(pool, self._recorded(task) if self._is_recording() else task, *args, **kwargs)
+            if not self._is_recording():
+                return submit(pool, task, *args, **kwargs)
+            ended = threading.Event()
+            future = submit(pool, self._recorded(task, ended), *args, **kwargs)
+            self._wait(ended)
+            return future
 
         with ExitStack() as undo:
             undo.enter_context(replaced(threading.Thread, "start", started))
@@ -151,60 +158,63 @@ class Threads:
         """Whether operators are recorded here now: not inside one of them."""
         return any(isinstance(mode, (Ledger, _Follower)) for mode in _get_current_dispatch_mode_stack())
 
-    def _thread(self, run: Callable[[], None]) -> Callable[[], None]:
+    def _wait(self, ended: threading.Event) -> None:
+        recorder = self._recorder
+        for _ in range(_PATIENT):
+            before = len(recorder.ops)
+            if ended.wait(_PATIENCE_S):
+                return
+            if recorder.lock.acquire(blocking=False):  # else an operator runs
+                recorder.lock.release()
+                if len(recorder.ops) == before:
+                    return
+
+    def _kept(self, thread: threading.Thread, run: Callable[[], None]) -> Callable[[], None]:
         """What a thread does, where an error of ours is kept for the thread that counts."""
-        recorded = self._recorded(run)
 
         def kept() -> None:
+            del thread.run  # type: ignore[misc]
             try:
-                recorded()
+                run()
             except OpcostError as exc:
                 self.failure = self.failure or exc
 
         return kept
 
-    def _recorded(self, task: Callable[..., Any]) -> Callable[..., Any]:
+    def _recorded(self, task: Callable[..., Any], ended: threading.Event) -> Callable[..., Any]:
         """The task as a part of the module that starts it."""
         here, counting = self._here, counting_thread()
         path = here.path
-        turn = here.below = here.below or threading.Lock()
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if not self._open:
                 return task(*args, **kwargs)
             self._recorder.share()
-            outer = here.path, here.turn, getattr(_active, "enter", None), joined.get(threading.get_ident())
-            here.path, here.turn, _active.enter, joined[threading.get_ident()] = path, turn, self._called, counting
+            this = threading.get_ident()
+            outer = here.path, getattr(_active, "enter", None), joined.get(this)
+            here.path, _active.enter, joined[this] = path, self._called, counting
             _push_mode(_Follower(self))
             try:
                 with torch.set_grad_enabled(self._backward):
                     return task(*args, **kwargs)
             finally:
                 _pop_mode()
-                here.path, here.turn, _active.enter, before = outer
+                here.path, _active.enter, before = outer
                 if before is None:
-                    del joined[threading.get_ident()]
+                    del joined[this]
+                ended.set()
 
         return run
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call of such a thread."""
-        here = self._here
         if not self._open:
             return _wrapper.plain(module, *args, **kwargs)
-        if here.in_call or here.turn is None:
-            return self._enter(module, args, kwargs)
-        turn = here.turn
-        is_ours = turn.acquire(timeout=_PATIENCE_S)
-        here.in_call = True
         self._calls += 1
         try:
             return self._enter(module, args, kwargs)
         finally:
             self._calls -= 1
-            here.in_call = False
-            if is_ours:
-                turn.release()
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """An operator of such a thread; one that runs after the count is the user's own."""

@@ -250,7 +250,7 @@ def _generated(
     batch = int(first.meta["batch"])
     return _held(
         whole,
-        max(first.memory, last.memory, key=lambda memory: memory.peak_bytes),
+        max(first.known_memory(), last.known_memory(), key=lambda memory: memory.peak_bytes),
         TextTimes(
             batch=batch,
             first_token_ns=parts[0].latency_ns,
@@ -280,7 +280,7 @@ def _cache_of(report: Report) -> dict[str, int]:
     return {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
 
 
-def _held(found: Foretold, memory: Memory, text: TextTimes | None) -> Prediction:
+def _held(found: Foretold, memory: Memory | None, text: TextTimes | None) -> Prediction:
     from opcost.core.devices import HOST
 
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}

@@ -175,7 +175,7 @@ class _Counts:
             return None
         self.source = report.meta.get("source", "the model")
         self.modules = report.modules
-        self.found[size] = memory = report.memory
+        self.found[size] = memory = report.known_memory()
         needed = memory.peak_bytes
         if memory.lives is not None:
             needed = max(needed, least_capacity(memory.lives, self.limit, needed))
@@ -404,7 +404,10 @@ class _Points:
         self.source = report.meta.get("source", self.source)
         self.found[sizes] = self._timed(Point(sizes, amounts_of(report)), report)
         self._done(self.found[sizes])
-        return [*(amount for name, amount in self.found[sizes].amounts.items() if name != PEAK), *report.memory.curve]
+        return [
+            *(amount for name, amount in self.found[sizes].amounts.items() if name != PEAK),
+            *report.known_memory().curve,
+        ]
 
     def point(self, sizes: tuple[int, ...], numbers: Sequence[int] | None) -> Point:
         """What was counted, or is told by such numbers."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,3 +172,16 @@ def test_a_collection_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == "timm" else real(name, *rest))
     with pytest.raises(MissingFramework, match="pip install timm"):
         build("timm:resnet18")
+
+
+def test_an_operator_of_torchvision_that_another_package_has_declared_is_left() -> None:
+    program = """
+import torch
+library = torch.library.Library("torchvision", "DEF")
+library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+from opcost.frontends.zoo import declare_torchvision_operators
+declare_torchvision_operators()
+torch._C._dispatch_find_schema_or_throw("torchvision::qnms", "")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -45,8 +45,8 @@ def _held(
     amount, before = model.totals.get(quantity.name), was.get(quantity.name)
     if amount is None:
         raise InputError(
-            f"{limit or quantity.name}: {model.compared.label} is a checkpoint, which does not tell it",
-            hint=f"it tells {' and '.join(model.totals)}",
+            f"{limit or quantity.name}: unknown of {model.compared.label}",
+            hint=f"known are {', '.join(model.totals)}",
         )
     partial = quantity.priced and bool(model.missed)
     return Held(

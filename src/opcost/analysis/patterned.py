@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from opcost.analysis.memory import NEVER, follow
@@ -66,7 +67,8 @@ class Walk(NamedTuple):
     """The operators without a price, by the module that runs them and how often, in the order of the first time."""
     read: set[int]
     """The memory of leaves that some operator reads."""
-    memory: Memory
+    memory: Callable[[], Memory]
+    """Adds up the memory."""
 
 
 class _Plan:
@@ -227,7 +229,7 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
         PatternedRows(ops, priced),
         *_summed(steps.modules, priced),
         {storage for storage in held if read[storage]},
-        follow(graph, sizes, held, born, gone),
+        partial(follow, graph, sizes, held, born, gone),
     )
 
 

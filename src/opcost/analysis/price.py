@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from opcost.analysis.choice import decided
@@ -15,6 +16,7 @@ from opcost.core.graph import ASSUMED, UNSEEN, Graph, Note, Op, Phase, TensorSpe
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Memory
 from opcost.core.report import (
+    NO_MEMORY,
     Coverage,
     ModuleCost,
     Parameter,
@@ -28,6 +30,7 @@ from opcost.core.report import (
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import RuleError
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
+from opcost.wording import shortened
 
 
 def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
@@ -43,6 +46,7 @@ def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | No
         found = _one_by_one(graph, rules, convention, on)
     parameters = _parameters(graph, found.read)
     modules = _roll_up(graph, found.own, parameters)
+    held, notes = _accounted(found.memory, on)
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
         rows=found.rows,
@@ -50,14 +54,14 @@ def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | No
         parameters=parameters,
         totals=modules[0].total,
         phases=found.phases or {"forward": ZERO},
-        memory=found.memory,
+        memory=held,
         coverage=replace(found.coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
         input_values=graph.inputs,
         output_values=graph.outputs,
         calls=graph.calls,
-        notes=graph.notes if on is None or found.memory.device else (*graph.notes, _NOT_ON_DEVICE),
+        notes=(*graph.notes, *notes),
     )
 
 
@@ -67,6 +71,16 @@ _NOT_ON_DEVICE = Note(
 )
 
 
+def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memory | None, tuple[Note, ...]]:
+    """The memory, and what is to be said of it; an account that fails leaves the counts as they are."""
+    try:
+        found = account()
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the counts do not depend on it
+        said = f"memory is not reported, because its account failed with {type(exc).__name__}: {shortened(str(exc))}"
+        return None, (Note(NO_MEMORY, said),)
+    return found, () if on is None or found.device else (_NOT_ON_DEVICE,)
+
+
 class _Found(NamedTuple):
     """What the operators of a graph tell."""
 
@@ -74,7 +88,8 @@ class _Found(NamedTuple):
     own: dict[str, Stats]
     """What each module's own operators cost."""
     phases: dict[Phase, Cost]
-    memory: Memory
+    memory: Callable[[], Memory]
+    """Adds up the memory."""
     read: set[int]
     """The memory that operators read."""
     coverage: Coverage
@@ -97,7 +112,7 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
         rows,
         {path: stats_of(found) for path, found in own_rows.items()},
         phases,
-        memory(graph, sizes, on, rows),
+        partial(memory, graph, sizes, on, rows),
         {values[i].storage for op in graph.ops for i in op.inputs},
         _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
     )
@@ -111,10 +126,10 @@ def _by_pattern(graph: Graph, rules: Rules, convention: Convention) -> _Found:
         cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         return cost, rule
 
-    rows, sums, missed, read, memory = walk(graph, price)
+    rows, sums, missed, read, account = walk(graph, price)
     own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
     phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
-    return _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
+    return _Found(rows, own, phases, account, read, _coverage(len(rows), missed, reasons))
 
 
 class _Sizes(dict[int, "tuple[int, int] | None"]):
@@ -252,7 +267,9 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
     owned: dict[str, list[Parameter]] = {}
     for parameter in parameters:
         owner = parameter.name.rpartition(".")[0]
-        owned.setdefault(owner if owner in own else "", []).append(parameter)
+        while owner and owner not in own:  # a name with a dot in it
+            owner = owner.rpartition(".")[0]
+        owned.setdefault(owner, []).append(parameter)
     for path, held in owned.items():
         own[path] = _with_parameters(own[path], held)
     total = dict(own)

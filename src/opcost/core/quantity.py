@@ -71,8 +71,8 @@ def latency_on(device: str) -> Quantity:
     return LATENCY._replace(name=name, title=name)
 
 
-def amount_of(report: Report, name: str) -> int:
-    """A quantity of the whole model."""
+def amount_of(report: Report, name: str) -> int | None:
+    """A quantity of the whole model; None where it is unknown."""
     if name == "peak_bytes":
         return report.peak_bytes
     if name == "bytes":
@@ -81,5 +81,5 @@ def amount_of(report: Report, name: str) -> int:
 
 
 def amounts_of(report: Report) -> dict[str, int]:
-    """Every quantity of the whole model."""
-    return {name: amount_of(report, name) for name in QUANTITIES}
+    """Every quantity of the whole model that is known."""
+    return {name: amount for name in QUANTITIES if (amount := amount_of(report, name)) is not None}

@@ -14,7 +14,10 @@ from opcost.core.memory import Memory
 from opcost.core.plugin import VIEWS
 from opcost.core.shown import Shown
 from opcost.core.units import format_count
-from opcost.errors import UnknownName
+from opcost.errors import OpcostError, UnknownName
+
+NO_MEMORY = "no-memory"
+"""The code of the note that says why the memory of a report is unknown."""
 
 
 class Row(NamedTuple):
@@ -173,8 +176,8 @@ class Report(Shown):
     totals: Stats
     phases: Mapping[Phase, Cost]
     """The cost of each phase; more than one only where backward or update was asked for."""
-    memory: Memory
-    """What is held over the execution, and the peak."""
+    memory: Memory | None
+    """What is held over the execution, and the peak; None where a note says why it is unknown."""
     coverage: Coverage
     inputs: tuple[tuple[str, TensorSpec], ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
@@ -254,9 +257,15 @@ class Report(Shown):
         return _ranked({name: stats_of(rows) for name, rows in found.items()}, counts)
 
     @property
-    def peak_bytes(self) -> int:
-        """The highest sum of memory that is held at once."""
-        return self.memory.peak_bytes
+    def peak_bytes(self) -> int | None:
+        """The highest sum of memory that is held at once; None where memory is unknown."""
+        return None if self.memory is None else self.memory.peak_bytes
+
+    def known_memory(self) -> Memory:
+        """The memory, for what cannot do without; where it is unknown, an error that says why."""
+        if self.memory is None:
+            raise OpcostError(next((note.text for note in self.notes if note.code == NO_MEMORY), "memory is unknown"))
+        return self.memory
 
     @property
     def unused(self) -> tuple[Parameter, ...]:

@@ -106,7 +106,7 @@ class _Report(msgspec.Struct):
     meta: dict[str, str]
     totals: _AllStats
     phases: dict[Phase, document.CostRecord]
-    peak_bytes: int
+    peak_bytes: int | None
     coverage: _Coverage
     notes: tuple[Note, ...]
     inputs: list[_NamedSpec]
@@ -120,7 +120,7 @@ class _Report(msgspec.Struct):
     operators: list[_Operator]
     specs: list[document.SpecRecord]
     memory: _Memory | None = None
-    """None in files that were written before there was more to say of it than the peak."""
+    """None where it is unknown, and in files that were written before there was more to say of it than the peak."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -190,7 +190,9 @@ def to_dict(report: Report) -> dict[str, Any]:
             calls=calls,
             operators=operators.entries,
             specs=specs.entries,
-            memory=_Memory(
+            memory=None
+            if memory is None
+            else _Memory(
                 memory.base_bytes,
                 memory.at,
                 memory.how,
@@ -246,7 +248,7 @@ def _read(data: _Report) -> Report:
     paths = [module.path for module in modules]
     coverage = Coverage(data.coverage.counted, data.coverage.uncounted, data.coverage.exact)
     document.believe("coverage", [coverage.counted, *(missed.count for missed in coverage.uncounted)])
-    document.believe("peak_bytes", [data.peak_bytes])
+    document.believe("peak_bytes", [data.peak_bytes or 0])
     report = Report(
         meta=data.meta,
         rows=_rows(data, specs, paths),
@@ -270,7 +272,9 @@ def _read(data: _Report) -> Report:
     return report
 
 
-def _memory(data: _Memory | None, peak_bytes: int) -> Memory:
+def _memory(data: _Memory | None, peak_bytes: int | None) -> Memory | None:
+    if peak_bytes is None:
+        return None
     if data is None:
         return Memory(peak_bytes=peak_bytes, base_bytes=0, at=0, how="last reader")
     outside = (data.reserved_bytes or 0, data.fixed_bytes or 0)

@@ -214,13 +214,28 @@ def declare_torchvision_operators() -> None:
         return
     import torch
 
-    for library in sorted(Path(spec.origin).parent.glob("_C.*")):
-        try:
-            torch.ops.load_library(str(library))
-        except OSError:
-            continue
-        return
-    operators = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
+    missing = [name for name in _OPERATORS if not _exists(f"torchvision::{name}")]
+    if missing == list(_OPERATORS):  # else torchvision or another package has declared them
+        for library in sorted(Path(spec.origin).parent.glob("_C.*")):
+            try:
+                torch.ops.load_library(str(library))
+            except OSError:
+                continue
+            return
+    operators = torch.library.Library("torchvision", "FRAGMENT")
+    for name in missing:
         operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _declared.append(operators)
+
+
+_OPERATORS = ("nms", "qnms")
+
+
+def _exists(operator: str) -> bool:
+    import torch
+
+    try:
+        torch._C._dispatch_find_schema_or_throw(operator, "")
+    except RuntimeError:
+        return False
+    return True

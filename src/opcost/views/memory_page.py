@@ -42,7 +42,7 @@ class _Held(NamedTuple):
 
 def memory_page(report: Report, options: MemoryOptions) -> Page:
     """The peak by its parts, then by the modules whose results are held."""
-    memory = report.memory
+    memory = report.known_memory()
     whole = memory.peak_bytes or 1
     parts = [_Held(part, size, size / whole, meaning=PARTS[part]) for part, size in memory.parts.items()]
     parts.sort(key=lambda part: -part.bytes)
@@ -95,7 +95,7 @@ def _line(held: _Held, columns: tuple[Column, ...], role: str = "row") -> Line:
 
 
 def _summary(report: Report) -> Summary:
-    memory = report.memory
+    memory = report.known_memory()
     quantities = [
         Quantity("peak memory", memory.peak_bytes, "bytes", remark="the most that is held at once"),
         Quantity("  before", memory.base_bytes, "bytes", remark="weights, inputs, optimizer"),
@@ -121,7 +121,7 @@ def _outside(memory: Memory) -> Iterable[Quantity]:
 
 
 def _where(report: Report) -> tuple[str, ...]:
-    memory = report.memory
+    memory = report.known_memory()
     if not memory.curve:
         return ()
     op = report.rows[memory.at].op

@@ -70,7 +70,9 @@ def _quantities(report: Report) -> tuple[Quantity, ...]:
         Quantity("bytes written", totals.bytes_written, "bytes", partial),
         Quantity("param bytes", totals.param_bytes, "bytes"),
         Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
-        Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
+        None
+        if report.peak_bytes is None
+        else Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
         *_cache(report),
     ]
     return tuple(quantity for quantity in found if quantity is not None)

@@ -81,7 +81,8 @@ class TensorBoardView(View[Report, TensorBoardOptions, Log]):
 
 def _build(report: Report, options: TensorBoardOptions) -> Log:
     totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
-    totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
+    if report.peak_bytes is not None:
+        totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
     return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
 
 

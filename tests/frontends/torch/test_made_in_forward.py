@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+import opcost
+
 B, X, Y = 4, 6, 8
 """A batch, and the widths of what goes in and comes out."""
 
@@ -113,3 +115,64 @@ def test_a_layer_that_is_made_and_never_called_is_counted_as_well(count: Any) ->
     report = count(Forgets(), torch.ones(B, X))
     assert report.totals.params == X * Y + Y
     assert report.module("spare").calls == 0
+
+
+class Named(nn.Module):
+    """Children put into `_modules` under any names, run one after the other."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        for name in names:
+            self._modules[name] = nn.Linear(X, X, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for child in list(self._modules.values()):
+            x = child(x)
+        return x
+
+
+@pytest.mark.parametrize("names", [("a.b",), ("a.b", "a"), ("a..b", ".c", "d."), ("",)])
+def test_module_names_with_dots_are_counted(names: tuple[str, ...]) -> None:
+    report = opcost.count(Named(*names), torch.ones(B, X))
+    assert report.totals.macs == len(names) * B * X * X
+    assert report.totals.params == len(names) * X * X
+    assert sum(module.own.macs for module in report.modules) == report.totals.macs
+    assert len({module.path for module in report.modules}) == len(report.modules)
+    assert {module.path for module in report.modules} >= set(names)
+
+
+def test_two_modules_whose_names_make_one_path_are_told_apart() -> None:
+    net = Named("a.b")
+    net._modules["a"] = Named("b")
+    report = opcost.count(net, torch.ones(B, X))
+    assert [(module.path, module.own.macs) for module in report.modules] == [
+        ("", 0), ("a", 0), ("a.b", B * X * X), ("a.b<2>", B * X * X)
+    ]  # fmt: skip
+
+
+def test_a_parameter_s_name_with_a_dot_leaves_it_with_its_module() -> None:
+    class Held(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(X, X, bias=False)
+            self.inner._parameters["p.q"] = nn.Parameter(torch.ones(X))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) + self.inner._parameters["p.q"]
+
+    assert opcost.count(Held(), torch.ones(B, X)).module("inner").own.params == X * X + X
+
+
+def test_a_layer_that_forward_replaces_is_added_up_once() -> None:
+    class Replaces(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(X, X, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.layer = nn.Linear(X, X, bias=False)
+            return self.layer(x)
+
+    report = opcost.count(Replaces(), torch.ones(B, X))
+    assert report.totals.params == sum(module.own.params for module in report.modules) == 2 * X * X
+    assert report.totals.unused_params == X * X

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import opcost
+from opcost.errors import InputError, OpcostError
 
 MIB = 2**20
 
@@ -126,3 +128,62 @@ def test_what_a_block_runs_is_followed_as_well() -> None:
     size = 4 * 8 * 4
     assert list(recording.report.memory.curve) == [2 * size, 3 * size, size + 4]
     assert z.shape == ()
+
+
+class Talkative(nn.Module):
+    """Runs operators to describe itself, as quantized layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+    def extra_repr(self) -> str:
+        return f"mean={torch.ones(3).add(1).mean().item()}"
+
+
+def test_operators_of_an_extra_repr_are_not_the_model_s() -> None:
+    report = opcost.count(Talkative(), torch.ones(2, 4))
+    assert [row.op.raw for row in report.rows] == ["aten::t", "aten::mm"]
+    assert report.modules[0].extra == "mean=2.0"
+    assert report.peak_bytes == 4 * (4 * 4 + 2 * 4 + 2 * 4)
+
+
+class Long(nn.Module):
+    """Enough operators for a run that is stored as patterns."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(5000):
+            x = x + 1
+        return x
+
+
+@pytest.mark.parametrize(
+    ("net", "account", "flops"),
+    [(nn.Linear(4, 4, bias=False), "price.memory", 2 * 2 * 4 * 4), (Long(), "patterned.follow", 5000 * 2 * 4)],
+)
+def test_a_memory_account_that_fails_leaves_the_counts(
+    net: nn.Module, account: str, flops: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("a tensor that is not there")
+
+    monkeypatch.setattr(f"opcost.analysis.{account}", fails)
+    report = opcost.count(net, torch.ones(2, 4))
+    assert report.totals.flops == flops
+    assert report.coverage.complete
+    assert report.memory is None
+    assert report.peak_bytes is None
+    (note,) = [note.text for note in report.notes if note.code == "no-memory"]
+    assert note.endswith("IndexError: a tensor that is not there")
+    assert "peak memory" not in str(report)
+    assert note in " ".join(str(report).split())
+    for suffix in ("json", "html", "md", "csv"):
+        report.save(tmp_path / f"report.{suffix}")
+    assert opcost.load_report(tmp_path / "report.json") == report
+    with pytest.raises(InputError, match="peak_bytes"):
+        opcost.check(report, peak_bytes="<1GiB")
+    with pytest.raises(OpcostError, match="a tensor that is not there"):
+        report.render("memory")

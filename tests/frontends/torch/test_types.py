@@ -134,6 +134,15 @@ def test_a_dynamically_quantized_linear_has_int8_parameters_that_are_not_trainab
     assert row.cost.bytes_read == 4 * B * IN + IN * OUT + 4 * OUT
 
 
+def test_a_dynamically_quantized_perceptron_is_counted_with_its_memory(engine: None) -> None:
+    batch, wide, inner = 4, 256, 128
+    net = nn.Sequential(nn.Linear(wide, inner), nn.ReLU(), nn.Linear(inner, wide)).eval()
+    report = opcost.count(dynamic(net, nn.Linear), torch.ones(batch, wide))
+    assert report.totals.macs == 2 * batch * wide * inner == 262_144
+    weights = 2 * wide * inner + 4 * (inner + wide)
+    assert report.peak_bytes == weights + 4 * batch * (wide + inner + wide)  # the second layer's input and output
+
+
 def test_two_quantized_layers_of_one_shape_each_read_their_own_weight(engine: None) -> None:
     class Forgetful(nn.Module):
         def __init__(self) -> None:

@@ -123,7 +123,7 @@ def _tree(report: Report) -> Told:
                 | ({"remark": f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"} if name == "flops" else {})
                 | ({"usual": True} if name == ("macs" if report.totals.macs else "params") else {})
             )
-    held = {found.module: found.bytes for found in report.memory.holders}
+    held = {found.module: found.bytes for found in (report.memory.holders if report.memory else ())}
     if any(module.path in held for module in modules):
         own = [held.get(module.path, 0) for module in modules]
         quantities.append({"name": "held", "title": "held at the peak", "unit": "bytes", "own": own})
@@ -204,7 +204,7 @@ def graph_of(rows: Sequence[Row]) -> Told | None:
 def memory_of(report: Report) -> Told | None:
     """The curve and its peak."""
     memory = report.memory
-    if not memory.curve:
+    if memory is None or not memory.curve:
         return None
     count = len(memory.curve)
     steps = min(count, MOST_OPERATORS)

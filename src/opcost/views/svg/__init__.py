@@ -51,7 +51,9 @@ def _build(report: Report, options: SvgOptions) -> Drawing:
         case "memory":
             return memory_curve(report, width, height)
         case "roofline":
-            return roofline(report, width, height, options.on or report.memory.device or "h200")
+            return roofline(
+                report, width, height, options.on or (report.memory.device if report.memory else "") or "h200"
+            )
     raise UnknownName("picture", str(options.picture), get_args(Picture))
 
 

@@ -136,7 +136,7 @@ def _by_module(
 
 def memory_curve(report: Report, width: float, height: float) -> Drawing:
     """What is held during each operator, by what holds it, with the peak."""
-    memory = report.memory
+    memory = report.known_memory()
     if not memory.curve:
         raise OpcostError("the report has no curve of memory", hint="count the model again; old files lack it")
     count, most = len(memory.curve), memory.peak_bytes * 1.04 or 1.0

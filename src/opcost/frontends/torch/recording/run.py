@@ -19,6 +19,7 @@ from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec,
 from opcost.core.interrupts import held_back, let_through
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
+from opcost.frontends.building import with_above
 from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.ledger import counting_thread
 from opcost.frontends.torch.ledger.lowbit import held
@@ -370,12 +371,14 @@ class Run:
             values, listed = _listed(recorder)
             ops = self._training.repeated(listed)
         calls = tuple([Call(*call) for call in self.calls])
+        with _disable_current_modes():  # an `extra_repr` may run operators, which are not the model's
+            modules = tuple(self._modules(calls))
         return Graph(
             source=type(self.model).__name__,
             framework="torch",
             values=values,
             ops=ops,
-            modules=tuple(self._modules(calls)),
+            modules=modules,
             calls=calls,
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
@@ -396,7 +399,11 @@ class Run:
             first.setdefault(call.path, call)
             count[call.path] = count.get(call.path, 0) + 1
         seen: dict[int, str] = {}
-        for path, module in self.paths.all:
+        modules = dict(self.paths.all)
+        for path in with_above(modules):
+            if (module := modules.get(path)) is None:  # a name with a dot in it, put into `_modules`
+                yield Module(path=path, type="scope")
+                continue
             params, buffers = self._registered.get(path) or ((), ())
             opening = first.get(path)
             yield Module(

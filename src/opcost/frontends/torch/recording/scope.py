@@ -7,6 +7,7 @@ threads of the autograd engine are an exception on demand: with checkpoints, a b
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -250,10 +251,18 @@ class Paths:
         for path, module in model.named_modules(remove_duplicate=False):
             self._add(path, module)
 
-    def _add(self, path: str, module: nn.Module) -> None:
+    def _add(self, path: str, module: nn.Module) -> str:
+        path = self._free(path)
         self.all.append((path, module))
         self._at[path] = module
         self._of.setdefault(id(module), []).append(path)
+        return path
+
+    def _free(self, path: str) -> str:
+        """A path that no module has: two have the same where a name in `_modules` is empty or has a dot in it."""
+        if path not in self._at:
+            return path
+        return next(f"{path}<{serial}>" for serial in itertools.count(2) if f"{path}<{serial}>" not in self._at)
 
     def path(self, module: nn.Module, running: str) -> str:
         """The path under which `module` is called from inside `running`.
@@ -294,8 +303,7 @@ class Paths:
 
     def _add_tree(self, path: str, module: nn.Module) -> None:
         for below, inner in module.named_modules(prefix=path, remove_duplicate=False):
-            self._add(below, inner)
-            self.adopted(below, inner)
+            self.adopted(self._add(below, inner), inner)
 
     def _adopt(self, module: nn.Module, running: str) -> str:
         stem = f"{running}." if running else ""

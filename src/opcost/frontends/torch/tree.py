@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from inspect import getattr_static
-from types import MemberDescriptorType
+from operator import is_
+from threading import local
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import torch
 
@@ -26,20 +27,25 @@ def map_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
 
 
 def _map(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int, Any]) -> Any:
-    if isinstance(tree, _LEAVES):
+    if issubclass(type(tree), _LEAVES):
         return tree
     if id(tree) in done:
         return done[id(tree)]
-    if isinstance(tree, torch.Tensor):
+    if issubclass(type(tree), torch.Tensor):
         result = change(tree)
-    elif isinstance(tree, tuple):
-        items = [_map(item, change, done) for item in tree]
-        result = type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
+    elif issubclass(type(tree), tuple):
+        items = [_map(item, change, done) for item in tuple.__iter__(tree)]
+        if type(tree) is tuple:
+            result = tuple(items)
+        elif all(map(is_, items, tuple.__iter__(tree))):
+            result = tree
+        else:
+            result = type(tree)(*items) if hasattr(type(tree), "_fields") else tuple(items)
     elif type(tree) is list:
         result = [_map(item, change, done) for item in tree]
     elif type(tree) is dict:
         result = {key: _map(value, change, done) for key, value in tree.items()}
-    elif isinstance(tree, (torch.nn.Module, type)):
+    elif issubclass(type(tree), (torch.nn.Module, type)):
         return tree
     else:
         result = _map_object(tree, change, done)
@@ -53,51 +59,82 @@ def _map_object(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int
         return tree
     result = copy.copy(tree)
     done[id(tree)] = result
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            result[key] = _map(value, change, done)
-    elif isinstance(tree, (list, deque)):
-        result.clear()
-        result.extend([_map(item, change, done) for item in tree])
+    kind = type(tree)
+    if issubclass(kind, dict):
+        base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
+        for key, value in base.items(tree):
+            base.__setitem__(result, key, _map(value, change, done))
+    elif issubclass(kind, (list, deque)):
+        base = list if issubclass(kind, list) else deque
+        base.clear(result)
+        base.extend(result, [_map(item, change, done) for item in base.__iter__(tree)])
     for name, value in _attributes(tree).items():
         object.__setattr__(result, name, _map(value, change, done))
     return result
 
 
+ABSENT: Any = object()
+"""In the place of a slot that is not set."""
+_type_attribute = type.__getattribute__
+
+
 def _attributes(tree: Any) -> dict[str, Any]:
     """What an object holds, in its dictionary and in its slots."""
-    return {**slots_of(tree), **getattr(tree, "__dict__", {})}
+    slots = {
+        name: held for name, slot in slots_of(type(tree)).items() if (held := slot_value(slot, tree)) is not ABSENT
+    }
+    return {**slots, **(dictionary_of(tree) or {})}
 
 
-def slots_of(tree: Any) -> dict[str, Any]:
-    """What an object holds in slots of its class and the classes above."""
-    return {name: getattr(tree, name) for name in slot_names(type(tree)) if hasattr(tree, name)}
+def dictionary_of(owner: Any) -> dict[str, Any] | None:
+    """An object's own dictionary, found without running code of its class; None where it has none."""
+    get = _layout(type(owner))[1]
+    found = None if get is None else get(owner)
+    return found if type(found) is dict else None
 
 
-def slot_names(kind: type) -> list[str]:
+def slot_value(slot: MemberDescriptorType, owner: Any) -> Any:
+    """What a slot holds; `ABSENT` where it is not set."""
+    try:
+        return slot.__get__(owner)
+    except AttributeError:
+        return ABSENT
+
+
+def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
     """The slots of a class and of the classes above, set or not, but for those that a property covers."""
-    found = _SLOTS.get(kind)
-    if found is None:
-        found = _SLOTS[kind] = _slot_names(kind)
+    return _layout(kind)[2]
+
+
+_Layout = tuple["ref[type]", "Callable[[Any], Any] | None", dict[str, MemberDescriptorType]]
+"""A class, what finds the dictionary of its objects, and their slots."""
+_LAYOUTS: dict[int, _Layout] = {}
+"""By the identity of the class, whose own hash may be code of a user's."""
+
+
+def _layout(kind: type) -> _Layout:
+    found = _LAYOUTS.get(id(kind))
+    if found is None or found[0]() is not kind:
+        found = _LAYOUTS[id(kind)] = ref(kind), _dictionary_in(kind), _slots_of(kind)
     return found
 
 
-_SLOTS: WeakKeyDictionary[type, list[str]] = WeakKeyDictionary()
+def _dictionary_in(kind: type) -> Callable[[Any], Any] | None:
+    if issubclass(kind, local):
+        return lambda owner: local.__getattribute__(owner, "__dict__")  # that of this thread
+    spaces = [_type_attribute(cls, "__dict__") for cls in _type_attribute(kind, "__mro__")]
+    named = [space["__dict__"] for space in spaces if "__dict__" in space]
+    return next((one.__get__ for one in named if type(one) in (GetSetDescriptorType, MemberDescriptorType)), None)
 
 
-def _slot_names(kind: type) -> list[str]:
-    return [
-        name
-        for cls in kind.__mro__
-        if (names := cls.__dict__.get("__slots__"))
-        for name in (_spelled(name, cls) for name in ((names,) if isinstance(names, str) else names))
-        if isinstance(getattr_static(kind, name, None), MemberDescriptorType)
-    ]
-
-
-def _spelled(name: str, cls: type) -> str:
-    """A slot's name as Python spells private ones."""
-    return f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
+    found: dict[str, Any] = {}
+    for cls in _type_attribute(kind, "__mro__"):
+        space = _type_attribute(cls, "__dict__")
+        for name, value in space.items():
+            is_slot = type(value) is MemberDescriptorType and "__slots__" in space
+            found.setdefault(name, value if is_slot else None)  # None: it covers a slot of a class above
+    return {name: slot for name, slot in found.items() if slot is not None}
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
@@ -108,10 +145,10 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
 
 
 def _find(tree: Any, found: list[torch.Tensor], seen: set[int]) -> None:
-    if isinstance(tree, _CLOSED) or id(tree) in seen:
+    if issubclass(type(tree), _CLOSED) or id(tree) in seen:
         return
     seen.add(id(tree))
-    if isinstance(tree, torch.Tensor):
+    if issubclass(type(tree), torch.Tensor):
         found.append(tree)
         return
     for item in _items(tree):
@@ -132,7 +169,7 @@ def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
     elif kind is dict:
         for item in tree.values():
             tensors_passed(item, found)
-    elif isinstance(tree, torch.Tensor):
+    elif issubclass(type(tree), torch.Tensor):
         found.append(tree)
     else:
         for item in _items(tree):
@@ -141,6 +178,20 @@ def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _items(tree: Any) -> Iterable[Any]:
-    if isinstance(tree, (tuple, list, deque)):
-        return tree
-    return tree.values() if isinstance(tree, Mapping) else ()
+    """What a container holds, by the methods of Python's own class where it is one of those."""
+    for cls, items in _ITEMS:
+        if issubclass(type(tree), cls):
+            return items(tree)
+    try:
+        return list(tree.values()) if isinstance(tree, Mapping) else ()
+    except Exception:  # a mapping of a user's own: what it does not show cannot be looked at
+        return ()
+
+
+_ITEMS: tuple[tuple[type, Callable[[Any], Iterable[Any]]], ...] = (
+    (tuple, tuple.__iter__),
+    (list, list.__iter__),
+    (deque, deque.__iter__),
+    (OrderedDict, OrderedDict.values),
+    (dict, dict.values),
+)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from functools import _lru_cache_wrapper, lru_cache
+from functools import _lru_cache_wrapper, cached_property, lru_cache
 from operator import is_
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from opcost.frontends.torch.tree import dictionary_of
 from opcost.frontends.torch.unchanged.caches import is_bounded_and_filled, scratch
 
 _ABSENT = object()
@@ -42,10 +43,13 @@ class Code:
 
     def __init__(self, push: Callable[[Any], None]) -> None:
         self._push = push
-        self._classes: dict[type, dict[str, Any]] = {}
+        self._classes: dict[int, tuple[type, dict[str, Any]]] = {}
+        """By identity: the hash of a class may be code of a user's."""
         self._functions: list[tuple[FunctionType, Any, Any, bool]] = []
         self._globals: dict[int, tuple[dict[str, Any], dict[str, Any], set[str]]] = {}
         """Modules' namespaces: the dictionary itself, what was in it, and which of its names no code has named so far."""
+        self._foreign: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        """The same of modules of others that the code names; only what the code itself names is put back there."""
         self._scratches: dict[int, Any] = {}
         self._named: set[str] = set(_RUN_BY_PYTHON)
         self._unnamed: dict[str, list[Any]] = {}
@@ -55,20 +59,22 @@ class Code:
 
     def take_class(self, cls: type) -> None:
         """Keep the attributes of a class and of those above it, where they are somebody's own."""
-        if cls in self._classes:
+        if id(cls) in self._classes:
             return
-        for base in cls.__mro__:
-            if base not in self._classes:
-                self._classes[base] = {}
-                if is_users(base.__module__) or _is_made_on_the_way(base):
+        for base in _of_class(cls, "__mro__"):
+            if id(base) not in self._classes:
+                self._classes[id(base)] = base, {}
+                if is_users(_home(base)) or _is_made_on_the_way(base):
                     self._take_namespace(base)
 
     def _take_namespace(self, cls: type) -> None:
-        held = self._classes[cls] = dict(vars(cls))
+        held = dict(_of_class(cls, "__dict__"))
+        self._classes[id(cls)] = cls, held
         for name, value in held.items():
             if name in _OF_PYTHON:
                 continue
-            function = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", value)
+            inside = _FUNCTION_IN.get(id(type(value)))
+            function = value if inside is None else getattr(value, inside)
             if type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
                 type.__setattr__(cls, name, self._scratch(value))
             elif type(function) is not FunctionType:
@@ -82,7 +88,7 @@ class Code:
         """Keep the defaults and attributes of a function, and what its code names in its module."""
         defaults, keyword, attributes = function.__defaults__, function.__kwdefaults__, function.__dict__
         self._functions.append((function, defaults, keyword, bool(attributes)))
-        for held in (*(defaults or ()), keyword, attributes or None):
+        for held in (*(() if defaults is None else tuple.__iter__(defaults)), keyword, attributes or None):
             if held is not None:
                 self._push(held)
         space = function.__globals__
@@ -99,7 +105,10 @@ class Code:
             for name in named:
                 value = held[name]
                 if type(value) is ModuleType:
-                    spaces += [vars(value)] if is_users(value.__name__) else []
+                    if is_users(value.__name__):
+                        spaces.append(vars(value))
+                    elif id(value) not in self._foreign:
+                        self._foreign[id(value)] = vars(value), dict(vars(value))
                 elif type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
                     at[name] = self._scratch(value)
                 else:
@@ -112,14 +121,14 @@ class Code:
     def _scratch(self, cache: Any) -> Any:
         """For the time of the run, what stands in the place of a cache that could not be put back."""
         for held in gc.get_referents(cache):  # results and what they were asked with, among other things
-            if type(held) is not dict and not isinstance(held, type):
+            if type(held) is not dict and not issubclass(type(held), type):
                 self._push(held)
         return self._scratches.setdefault(id(cache), scratch(cache))
 
     # -- putting back -------------------------------------------------------------------------------------------
 
     def put_back(self) -> None:
-        for cls, held in self._classes.items():
+        for cls, held in self._classes.values():
             if held:
                 _put_back_class(cls, held)
         for function, defaults, keyword, attributes in self._functions:
@@ -132,6 +141,9 @@ class Code:
         for space, kept, _ in self._globals.values():
             if len(space) != len(kept) or not all(map(is_, space.values(), kept.values())):
                 _put_back_globals(space, kept)
+        for space, kept in self._foreign.values():
+            if len(space) != len(kept) or not all(map(is_, space.values(), kept.values())):
+                _put_back_named(space, kept, self._named)
 
 
 def _is_made_on_the_way(cls: type) -> bool:
@@ -139,8 +151,25 @@ def _is_made_on_the_way(cls: type) -> bool:
 
     Compiled functions have a class that tells of each function's module and has none of its own.
     """
-    home: Any = cls.__module__
-    return isinstance(home, str) and getattr(sys.modules.get(home), cls.__qualname__.partition(".")[0], None) is None
+    home: Any = _home(cls)
+    if not isinstance(home, str):
+        return False
+    return (dictionary_of(sys.modules.get(home)) or {}).get(_of_class(cls, "__qualname__").partition(".")[0]) is None
+
+
+_of_class = type.__getattribute__
+"""What Python itself keeps of a class, whatever its own class makes of it."""
+_FUNCTION_IN = {
+    id(classmethod): "__func__",
+    id(staticmethod): "__func__",
+    id(property): "fget",
+    id(cached_property): "func",
+}
+"""Where the function is in what stands for a method."""
+
+
+def _home(cls: type) -> Any:
+    return _of_class(cls, "__module__")
 
 
 def _put_back_globals(space: dict[str, Any], kept: dict[str, Any]) -> None:
@@ -150,15 +179,26 @@ def _put_back_globals(space: dict[str, Any], kept: dict[str, Any]) -> None:
     there for its own code.
     """
     for name in [name for name in space if name not in kept]:
-        if not name.startswith("__") and not isinstance(space[name], (ModuleType, FunctionType, type)):
+        if not name.startswith("__") and not issubclass(type(space[name]), (ModuleType, FunctionType, type)):
             del space[name]
     for name, value in kept.items():
         if space.get(name, _ABSENT) is not value:
             space[name] = value
 
 
+def _put_back_named(space: dict[str, Any], kept: dict[str, Any], names: set[str]) -> None:
+    """What the user's code names, as it was in a module that is not the user's: the rest is the module's own matter."""
+    for name in names & {*space, *kept}:
+        if space.get(name, _ABSENT) is kept.get(name, _ABSENT):
+            continue
+        if name in kept:
+            space[name] = kept[name]
+        elif type(space[name]) is not ModuleType:  # which an import has put there
+            del space[name]
+
+
 def _put_back_class(cls: type, held: dict[str, Any]) -> None:
-    now = vars(cls)
+    now = _of_class(cls, "__dict__")
     for name in [name for name in now if name not in held]:
         if not name.startswith("__"):  # Python itself adds some, such as the annotations that were asked for
             type.__delattr__(cls, name)
@@ -174,6 +214,7 @@ def is_users(module: Any) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _names(code: CodeType) -> frozenset[str]:
-    """Every global and attribute that a function's code names, that of functions inside it included."""
+    """Every global and attribute that a function's code names, as a text too, that of functions inside it included."""
     inner = [_names(constant) for constant in code.co_consts if type(constant) is CodeType]
-    return frozenset(code.co_names).union(*inner)
+    texts = [constant for constant in code.co_consts if type(constant) is str and constant.isidentifier()]
+    return frozenset(code.co_names).union(texts, *inner)

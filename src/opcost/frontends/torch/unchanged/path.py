@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from opcost.frontends.torch.tree import dictionary_of
+
 _STEPS = 20_000
 """So many objects are looked at before the search is given up."""
 
@@ -18,18 +20,28 @@ def path_to(wanted: Any, roots: Iterable[Any]) -> str:
     for value, path in todo:
         if value is wanted:
             return path
-        if id(value) in seen or isinstance(value, (str, int, float, bytes, type, ModuleType)) or len(todo) > _STEPS:
+        kind = type(value)
+        if id(value) in seen or issubclass(kind, (str, int, float, bytes, type, ModuleType)) or len(todo) > _STEPS:
             continue
         seen.add(id(value))
-        if isinstance(value, dict):
-            todo += [(held, f"{path}[{key!r}]") for key, held in list(value.items())]
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            todo += [(held, f"{path}[{index}]") for index, held in enumerate(list(value))]
-        elif isinstance(attributes := getattr(value, "__dict__", None), dict):
+        if issubclass(kind, dict):
+            todo += [(held, f"{path}[{_said(key)}]") for key, held in list(dict.items(value))]
+        elif exact := next((exact for exact in _SEQUENCES if issubclass(kind, exact)), None):
+            todo += [(held, f"{path}[{index}]") for index, held in enumerate(list(exact.__iter__(value)))]
+        elif attributes := dictionary_of(value):
             todo += [(held, f"{path}.{name}") for name, held in list(attributes.items())]
             for group in ("_modules", "_buffers", "_parameters"):  # a module's parts go by their own names
-                todo += [(held, f"{path}.{name}") for name, held in (attributes.get(group) or {}).items()]
+                if issubclass(type(found := attributes.get(group)), dict):
+                    todo += [(held, f"{path}.{name}") for name, held in dict.items(found)]  # type: ignore[arg-type]
     return f"a {type(wanted).__name__}"
+
+
+_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
+
+
+def _said(key: Any) -> str:
+    """A key in words; what a user's own class says of itself is not asked."""
+    return repr(key) if type(key) in (str, int, float, bool, bytes, type(None)) else f"a {type(key).__name__}"
 
 
 def holder_of(held: Any, ours: Iterable[Any] = ()) -> str:
@@ -37,23 +49,24 @@ def holder_of(held: Any, ours: Iterable[Any] = ()) -> str:
     skip = {id(one) for one in ours}
     words = ""
     for _ in range(8):
-        referrers = [one for one in gc.get_referrers(held) if id(one) not in skip and not isinstance(one, FrameType)]
+        referrers = [one for one in gc.get_referrers(held) if id(one) not in skip and type(one) is not FrameType]
         if not referrers:
             break
         holder = referrers[0]
         skip |= {id(referrers), id(holder)}
-        if isinstance(holder, dict) and isinstance(name := holder.get("__name__"), str) and "__builtins__" in holder:
+        kind = type(holder)
+        if kind is dict and type(name := holder.get("__name__")) is str and "__builtins__" in holder:
             key = next((key for key, value in holder.items() if value is held), "?")
             return f"the global {name}.{key}{words}"
-        if isinstance(holder, dict):
-            key = next((key for key, value in holder.items() if value is held), "?")
-            words = f"[{key!r}]{words}"
-        elif isinstance(holder, (CellType, tuple, list, set)):
+        if issubclass(kind, dict):
+            key = next((key for key, value in dict.items(holder) if value is held), "?")
+            words = f"[{_said(key)}]{words}"
+        elif issubclass(kind, (CellType, tuple, list, set)):
             pass
-        elif isinstance(holder, FunctionType):
+        elif kind is FunctionType:
             return f"the function {holder.__qualname__}"
         else:
-            name = next((name for name, value in getattr(holder, "__dict__", {}).items() if value is held), "")
+            name = next((name for name, value in (dictionary_of(holder) or {}).items() if value is held), "")
             return f"an object of type {type(holder).__qualname__}{'.' + name if name else ''}{words}"
         held = holder
     return f"something that Python does not name{words}"

@@ -1,10 +1,12 @@
 """Objects that are no containers and still change: random generators, arrays, buffers, streams, iterators.
 
-Each function keeps what such an object is now and returns how to put it back.
+Each function keeps what such an object is now and returns how to put it back. Methods are those of Python's own classes: what a
+subclass of a user's makes of them may raise, or change something.
 """
 
 from __future__ import annotations
 
+import ctypes
 import io
 import random
 import sys
@@ -32,45 +34,78 @@ def _torch_generator(generator: torch.Generator) -> PutBack:
 
 
 def _random(generator: random.Random) -> PutBack:
-    state = generator.getstate()
-    return lambda: generator.setstate(state)
+    base: Any = random.Random.__base__  # the half of the state that is no attribute
+    state = base.getstate(generator)
+    return lambda: base.setstate(generator, state)
 
 
 def _buffer(buffer: Any) -> PutBack:
-    content = buffer[:]
+    base: Any = bytearray if issubclass(type(buffer), bytearray) else array
+    content = base.__getitem__(buffer, slice(None))
 
     def put_back() -> None:
-        if buffer != content:
-            buffer[:] = content
+        if base.__ne__(buffer, content):
+            base.__setitem__(buffer, slice(None), content)
 
     return put_back
 
 
-def _stream(stream: Any) -> PutBack:
-    content, position = stream.getvalue(), stream.tell()
+def _stream(stream: Any) -> PutBack | None:
+    base: Any = io.BytesIO if issubclass(type(stream), io.BytesIO) else io.StringIO
+    if base.closed.__get__(stream):
+        return None
+    content, position = base.getvalue(stream), base.tell(stream)
 
     def put_back() -> None:
-        if stream.closed:
+        if base.closed.__get__(stream):
             return
-        if stream.getvalue() != content:
-            stream.seek(0)
-            stream.truncate()
-            stream.write(content)
-        stream.seek(position)
+        if base.getvalue(stream) != content:
+            base.seek(stream, 0)
+            base.truncate(stream)
+            base.write(stream, content)
+        base.seek(stream, position)
 
     return put_back
 
 
 def _array(content: Any) -> PutBack | None:
-    if content.nbytes > LARGE_BYTES or not content.flags.writeable or "memmap" in type(content).__name__:
+    base = sys.modules["numpy"].ndarray
+    plain = base.view(content, base)
+    if plain.nbytes > LARGE_BYTES or not plain.flags.writeable or "memmap" in type(content).__name__:
         return None
-    kept, raw = content.copy(), content.tobytes()
+    kept, raw = plain.copy(), plain.tobytes()
 
     def put_back() -> None:
-        if content.tobytes() != raw:
-            content[...] = kept
+        if plain.tobytes() != raw:
+            plain[...] = kept
 
     return put_back
+
+
+def _ctypes(data: Any) -> PutBack | None:
+    """Memory of ctypes; the objects that it keeps alive are kept alive here too."""
+    size = ctypes.sizeof(data)
+    if not size or size > LARGE_BYTES:
+        return None
+    at, alive = ctypes.addressof(data), _alive(data)
+    content = ctypes.string_at(at, size)
+
+    def put_back() -> None:
+        if ctypes.string_at(at, size) != content:
+            ctypes.memmove(at, content, size)
+            if alive and type(now := _OBJECTS(data)) is dict:
+                now.update(alive)
+
+    return put_back
+
+
+_CTYPES: Any = ctypes.Array.__base__
+_OBJECTS: Callable[[Any], Any] = _CTYPES._objects.__get__
+
+
+def _alive(data: Any) -> dict[Any, Any]:
+    found = _OBJECTS(data)
+    return dict(found) if type(found) is dict else {}
 
 
 def _numpy_generator(generator: Any) -> PutBack:
@@ -98,12 +133,12 @@ def _queue(queue: SimpleQueue[Any]) -> PutBack | None:
 
 
 def _drained(queue: SimpleQueue[Any]) -> list[Any]:
-    return [queue.get_nowait() for _ in range(queue.qsize())]
+    return [SimpleQueue.get_nowait(queue) for _ in range(SimpleQueue.qsize(queue))]
 
 
 def _fill(queue: SimpleQueue[Any], content: list[Any]) -> None:
     for item in content:
-        queue.put(item)
+        SimpleQueue.put(queue, item)
 
 
 _KEEPERS: dict[type, Callable[[Any], PutBack | None]] = {
@@ -114,6 +149,7 @@ _KEEPERS: dict[type, Callable[[Any], PutBack | None]] = {
     io.BytesIO: _stream,
     io.StringIO: _stream,
     SimpleQueue: _queue,
+    _CTYPES: _ctypes,
 }
 
 
@@ -147,6 +183,15 @@ ITERATORS = frozenset(
 """Iterators that describe themselves to `copy`."""
 
 
+def copied_types() -> frozenset[int]:
+    """The types, by identity, of which the run gets a copy: iterators, and numpy's sequences of seeds, which count upwards."""
+    numpy = sys.modules.get("numpy.random")
+    return _ITERATOR_IDS if numpy is None else _ITERATOR_IDS | {id(numpy.SeedSequence)}
+
+
+_ITERATOR_IDS = frozenset(map(id, ITERATORS))
+
+
 def position(suspended: Any) -> tuple[Any, ...]:
     """Where a generator stands, so that one can tell whether it has moved."""
     frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
@@ -165,7 +210,7 @@ def twin(iterator: Iterator[Any]) -> Iterator[Any] | None:
             warnings.simplefilter("ignore")  # Python 3.12 announces that some will stop describing themselves
             description: Any = iterator.__reduce__()
             make, args, *state = description
-            made: Any = make(*[twin(arg) if type(arg) in ITERATORS else arg for arg in args])
+            made: Any = make(*[twin(arg) if id(type(arg)) in _ITERATOR_IDS else arg for arg in args])
             if state and state[0] is not None:
                 made.__setstate__(_own(state[0]))
     except (TypeError, ValueError, AttributeError):

@@ -17,6 +17,7 @@ from weakref import finalize
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.tree import dictionary_of
 from opcost.frontends.torch.unchanged.caches import store_of
 from opcost.frontends.torch.unchanged.path import holder_of
 
@@ -86,7 +87,7 @@ class _Search:
                 if type(one) is Recorded:
                     return True
                 before = opened.get(id(one)) or self._without.get(id(one))
-                if (before is None or before[0] > depth) and not isinstance(one, _CLOSED):
+                if (before is None or before[0] > depth) and not issubclass(type(one), _CLOSED):
                     opened[id(one)] = (depth, one)
                     following.append(one)
             # What the garbage collector does not track holds nothing that it tracks, and it tracks every tensor.
@@ -104,7 +105,7 @@ def _make_real(ledger: Ledger) -> None:
     while olds:  # what cannot be changed, a tuple, is itself replaced in the next turn
         changed = {id(old): new for old, new in zip(olds, news, strict=True)}
         holders = [holder for holder in gc.get_referrers(*olds) if holder is not olds]
-        tuples = [holder for holder in holders if isinstance(holder, tuple)]
+        tuples = [holder for holder in holders if issubclass(type(holder), tuple)]
         for holder in holders:
             _replace(holder, changed)
         news = [_rebuilt(one, changed) for one in tuples]
@@ -112,23 +113,26 @@ def _make_real(ledger: Ledger) -> None:
 
 
 def _rebuilt(old: tuple[Any, ...], changed: dict[int, Any]) -> tuple[Any, ...]:
-    items = [changed.get(id(item), item) for item in old]
-    return type(old)(*items) if hasattr(old, "_fields") else tuple(items)
+    items = [changed.get(id(item), item) for item in tuple.__iter__(old)]
+    return type(old)(*items) if hasattr(type(old), "_fields") else tuple(items)
 
 
 def _replace(holder: Any, changed: dict[int, Any]) -> None:
     """Let a holder hold the new objects in place of the old ones."""
-    if isinstance(holder, dict):
-        for key in [key for key, value in holder.items() if id(value) in changed]:
-            holder[key] = changed[id(holder[key])]
-    elif isinstance(holder, (list, deque)):
-        for index in [index for index, value in enumerate(holder) if id(value) in changed]:
-            holder[index] = changed[id(holder[index])]
-    elif isinstance(holder, set):
-        for old in [old for old in holder if id(old) in changed]:
-            holder.discard(old)
-            holder.add(changed[id(old)])
-    elif isinstance(holder, CellType):
+    kind = type(holder)
+    if issubclass(kind, dict):
+        for key, value in [(key, value) for key, value in dict.items(holder) if id(value) in changed]:
+            dict.__setitem__(holder, key, changed[id(value)])
+    elif issubclass(kind, (list, deque)):
+        exact: Any = list if issubclass(kind, list) else deque
+        for index, value in enumerate(list(exact.__iter__(holder))):
+            if id(value) in changed:
+                exact.__setitem__(holder, index, changed[id(value)])
+    elif issubclass(kind, set):
+        for old in [old for old in set.__iter__(holder) if id(old) in changed]:
+            set.discard(holder, old)
+            set.add(holder, changed[id(old)])
+    elif kind is CellType:
         holder.cell_contents = changed[id(holder.cell_contents)]
-    elif not isinstance(holder, (tuple, FrameType)) and isinstance(held := getattr(holder, "__dict__", None), dict):
+    elif not issubclass(kind, (tuple, FrameType)) and (held := dictionary_of(holder)) is not None:
         _replace(held, changed)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import gc
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,6 +56,56 @@ def _directory() -> str | None:
         return None
 
 
+def _content(listed: list[Any]) -> _Switch:
+    return lambda: list(listed), lambda content: listed.__setitem__(slice(None), content)
+
+
+def _umask() -> int:
+    """The mask can only be read by setting it: for that time to one under which no file becomes readable."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _handlers() -> dict[int, Any]:
+    """Who is called at each signal."""
+    return {number: _signal.getsignal(number) for number in _SIGNALS}
+
+
+def _set_handlers(before: dict[int, Any]) -> None:
+    if threading.current_thread() is threading.main_thread():  # Python lets no other one
+        for number, handler in before.items():
+            if handler is not None and _signal.getsignal(number) is not handler:
+                _signal.signal(number, handler)
+
+
+def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
+    """Levels, handlers and filters of every logger, and the levels of the handlers."""
+    found = [one for one in list(logging.root.manager.loggerDict.values()) if type(one) is not logging.PlaceHolder]
+    return {one: _of_logger(one) for one in (logging.root, *found)}  # type: ignore[misc]
+
+
+def _of_logger(logger: Any) -> tuple[Any, ...]:
+    handlers = logger.handlers
+    return (
+        logger.level,
+        logger.propagate,
+        logger.disabled,
+        handlers[:],
+        logger.filters[:],
+        [one.level for one in handlers] if handlers else (),
+    )
+
+
+def _set_loggers(before: dict[logging.Logger, tuple[Any, ...]]) -> None:
+    for logger, was in before.items():
+        if _of_logger(logger) != was:
+            logger.level, logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:], levels = was
+            for handler, level in zip(was[3], levels, strict=False):
+                handler.level = level
+    logging.root.manager._clear_cache()  # type: ignore[attr-defined]
+
+
 def _decimal() -> tuple[Any, ...]:
     decimal = sys.modules.get("decimal")
     if decimal is None:
@@ -91,6 +145,7 @@ def _remove_modules(before: frozenset[str]) -> None:
             del sys.modules[name]
 
 
+_SIGNALS = tuple(map(int, signal.valid_signals()))
 _DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 _BACKENDS = torch.backends
 _SWITCHES: tuple[_Switch, ...] = (
@@ -122,9 +177,14 @@ _SWITCHES: tuple[_Switch, ...] = (
     _attribute(_BACKENDS.quantized, "engine"),
     _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
     (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
-    *(_attribute(sys, name) for name in ("excepthook", "stdin", "stdout", "stderr")),
-    (lambda: logging.root.level, logging.root.setLevel),
+    *(_attribute(sys, name) for name in ("excepthook", "unraisablehook", "stdin", "stdout", "stderr")),
+    (_loggers, _set_loggers),
     (lambda: logging.root.manager.disable, logging.disable),
+    *(_content(paths) for paths in (sys.path, sys.meta_path, sys.path_hooks)),
+    (_umask, os.umask),
+    (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
+    (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    (_handlers, _set_handlers),
     (_decimal, _set_decimal),
     (lambda: frozenset(sys.modules), _remove_modules),
     (sys.getrecursionlimit, sys.setrecursionlimit),

@@ -6,9 +6,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from opcost.frontends.torch.tree import dictionary_of
+
 Layout = tuple[torch.dtype, int, tuple[int, ...], tuple[int, ...]]
 """How a tensor looks at memory: element type, offset, shape, strides."""
 
+_BASE = torch.Tensor
+_data, _grad, _hooks, _is_leaf, _requires_grad, _dtype, _shape, _layout, _version, _is_nested = (
+    getattr(_BASE, name).__get__
+    for name in "data grad _backward_hooks is_leaf requires_grad dtype shape layout _version is_nested".split()
+)
+"""As every tensor has them, whatever a subclass makes of them."""
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = frozenset(
     {
@@ -38,19 +46,19 @@ class KeptTensor(NamedTuple):
     @classmethod
     def of(cls, tensor: torch.Tensor, layouts: dict[Layout, Layout]) -> KeptTensor:
         """`layouts` holds those of other tensors, of which many are the same."""
-        leaf, version = tensor.is_leaf, version_of(tensor)
-        ordinary = type(tensor) in _ORDINARY and tensor.dtype in _NUMBERS and version >= 0
+        leaf, version = _is_leaf(tensor), version_of(tensor)
+        ordinary = type(tensor) in _ORDINARY and _dtype(tensor) in _NUMBERS and version >= 0
         found = _looks_at(tensor) if ordinary else None
         return cls(
             tensor,
-            tensor.data if found is None else found[0],
+            _data(tensor) if found is None else found[0],
             None if found is None else layouts.setdefault(found[1], found[1]),
             version,
-            tensor.grad if leaf else None,
-            tensor._backward_hooks,
-            bool(getattr(tensor, "__dict__", None)),
+            _grad(tensor) if leaf else None,
+            _hooks(tensor),
+            bool(dictionary_of(tensor)),
             leaf,
-            tensor.requires_grad,
+            _requires_grad(tensor),
         )
 
     def is_in_place(self) -> bool:
@@ -60,14 +68,10 @@ class KeptTensor(NamedTuple):
             found = _looks_at(tensor)
             return found is not None and found[1] == self.layout and found[0]._cdata == kept._cdata
         assert isinstance(kept, torch.Tensor)
-        if kept.layout is not torch.strided or kept.is_nested:  # these have no strides to compare
-            return tensor.layout is kept.layout
-        return bool(
-            tensor.untyped_storage()._cdata == kept.untyped_storage()._cdata
-            and tensor.storage_offset() == kept.storage_offset()
-            and tensor.stride() == kept.stride()
-            and tensor.shape == kept.shape
-        )
+        if _layout(kept) is not torch.strided or _is_nested(kept):  # these have no strides to compare
+            return bool(_layout(tensor) is _layout(kept))
+        now, before = _looks_at(tensor), _looks_at(kept)
+        return now is not None and before is not None and now[1] == before[1] and now[0]._cdata == before[0]._cdata
 
     def _before(self) -> torch.Tensor:
         """A tensor that looks at the memory as this one did."""
@@ -81,29 +85,29 @@ class KeptTensor(NamedTuple):
         """Put everything but the version counter back, and say whether that one has moved."""
         tensor = self.tensor
         if not self.is_in_place():
-            tensor.data = self._before()
+            _BASE.data.__set__(tensor, self._before())  # type: ignore[attr-defined]
         if self.leaf:
-            if not tensor.is_leaf:  # written to, in place, by something that has a gradient
-                tensor.detach_()
-            if tensor.requires_grad != self.requires_grad:
-                tensor.requires_grad_(self.requires_grad)
-            if tensor.grad is not self.grad:
-                tensor.grad = self.grad
-        if tensor._backward_hooks is not self.hooks:
-            tensor._backward_hooks = self.hooks
-        if not self.attributes and (added := getattr(tensor, "__dict__", None)):
+            if not _is_leaf(tensor):  # written to, in place, by something that has a gradient
+                _BASE.detach_(tensor)
+            if _requires_grad(tensor) != self.requires_grad:
+                _BASE.requires_grad_(tensor, self.requires_grad)
+            if _grad(tensor) is not self.grad:
+                _BASE.grad.__set__(tensor, self.grad)  # type: ignore[attr-defined]
+        if _hooks(tensor) is not self.hooks:
+            _BASE._backward_hooks.__set__(tensor, self.hooks)  # type: ignore[attr-defined]
+        if not self.attributes and (added := dictionary_of(tensor)):
             added.clear()
-        return self.version >= 0 and tensor._version != self.version
+        return self.version >= 0 and version_of(tensor) != self.version
 
 
 def _looks_at(tensor: torch.Tensor) -> tuple[torch.UntypedStorage, Layout] | None:
     """The memory of a tensor and how it looks at it; None for one that is sparse, nested or opaque."""
     try:
-        return tensor.untyped_storage(), (
-            tensor.dtype,
-            tensor.storage_offset(),
-            tensor.shape,
-            tensor.stride(),
+        return _BASE.untyped_storage(tensor), (
+            _dtype(tensor),
+            _BASE.storage_offset(tensor),
+            _shape(tensor),
+            _BASE.stride(tensor),
         )
     except (RuntimeError, NotImplementedError):
         return None
@@ -112,7 +116,7 @@ def _looks_at(tensor: torch.Tensor) -> tuple[torch.UntypedStorage, Layout] | Non
 def version_of(tensor: torch.Tensor) -> int:
     """How often a tensor was written to, as autograd counts; -1 for tensors of inference mode, which do not count."""
     try:
-        return int(tensor._version)
+        return int(_version(tensor))
     except RuntimeError:
         return -1
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.comparison import Compared, Comparison, Entry, Part
+from opcost.core.graph import note_texts
 from opcost.core.quantity import QUANTITIES, Quantity, amounts_of, find_quantity
 from opcost.core.report import STATS, Report, Stats, Uncounted
 from opcost.core.scan import Scan
@@ -61,7 +62,7 @@ def _of_report(report: Report, label: str) -> Costs:
     }
     modules = {module.path: Place(module.total, module.type, module.own) for module in report.modules}
     return Costs(
-        compared=Compared(label=label, facts=facts, notes=tuple(note.text for note in report.notes)),
+        compared=Compared(label=label, facts=facts, notes=tuple(note_texts(report.notes))),
         totals=amounts_of(report),
         missed=report.coverage.uncounted,
         places={"kind": {group.key: Place(group.stats) for group in report.by_kind()}, "module": modules},

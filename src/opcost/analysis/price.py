@@ -13,6 +13,7 @@ from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import ASSUMED, UNSEEN, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.interrupts import is_delivered
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Memory
 from opcost.core.report import (
@@ -75,7 +76,9 @@ def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memo
     """The memory, and what is to be said of it; an account that fails leaves the counts as they are."""
     try:
         found = account()
-    except Exception as exc:  # noqa: BLE001 - whatever it is, the counts do not depend on it
+    except Exception as exc:
+        if is_delivered(exc):
+            raise
         said = f"memory is not reported, because its account failed with {type(exc).__name__}: {shortened(str(exc))}"
         return None, (Note(NO_MEMORY, said),)
     return found, () if on is None or found.device else (_NOT_ON_DEVICE,)
@@ -216,6 +219,8 @@ def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
     except UnknownExtent:
         return None, name, "its shape depends on data"
     except Exception as exc:
+        if is_delivered(exc):
+            raise
         shapes = ", ".join(map(str, view.ins)), ", ".join(map(str, view.outs))
         raise RuleError(
             f"the rule {name!r} failed on {view.raw} with inputs ({shapes[0]}) and outputs ({shapes[1]}): "

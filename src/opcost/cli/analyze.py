@@ -10,6 +10,7 @@ from opcost.cli.options import Quiet
 from opcost.cli.question import question_of, split
 from opcost.cli.reading import read_profiles, reduced
 from opcost.cli.saying import put, warn
+from opcost.core.graph import note_texts
 from opcost.core.harmless import printable
 from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
 from opcost.errors import OpcostError
@@ -211,7 +212,7 @@ def _theirs(profile: Profile, choice: AnalyzeChoice) -> str:
     from opcost.compat.megengine.profile_analyze import analyze as analyze_as_megengine
     from opcost.rules import default_rules
 
-    for text in some([note.text for note in profile.notes]):  # It has no place for them.
+    for text in some(note_texts(profile.notes)):  # It has no place for them.
         warn(text)
     if "megengine" not in profile.extra:
         profile = with_costs(profile, default_rules())

@@ -6,7 +6,7 @@ tens of thousands of them, and a frozen dataclass costs ten times as much to cre
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
@@ -150,6 +150,21 @@ class Note:
 
     def __repr__(self) -> str:
         return brief_record(self)
+
+
+def note_texts(notes: Iterable[Note], *, places: bool = False) -> list[str]:
+    """The texts of notes, equal ones once with their number, and on request the first place of each."""
+    found: dict[str, list[str]] = {}
+    for note in notes:
+        found.setdefault(note.text, []).append(note.where if places else "")
+    return [_note_text(text, where) for text, where in found.items()]
+
+
+def _note_text(text: str, where: list[str]) -> str:
+    first = next(filter(None, where), "")
+    if len(where) > 1:
+        return f"{text} ({len(where):,} times{', first in ' + first if first else ''})"
+    return f"{text} ({first})" if first else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,94 +1,195 @@
-"""Ctrl-C at the right moment: held back while something is half done, let through where nothing is lost by it.
+"""Ctrl-C, and what other handlers of signals raise, at the right moment: not while something is half done.
 
-    with held_back():           # from here on an interrupt is only remembered
+    with held_back():           # from here on a signal is only remembered
         ...                     # turn switches, replace functions
         with let_through():     # here it strikes as always, once
             ...                 # the long part, the user's own code
         ...                     # put everything back
                                 # and here the remembered one is delivered
 
-A `finally` alone is not enough: an interrupt that strikes between two lines of it leaves the rest undone. Python delivers
-interrupts to the main thread only; in other threads both blocks do nothing.
+A `finally` alone is not enough: an exception that strikes between two lines of it leaves the rest undone. Python runs handlers of
+signals in the main thread only; in other threads both blocks do nothing.
+
+Python discards what a handler raises while `__del__` or the callback of a weak reference runs, and others may catch it. So a
+signal is remembered in the former, and an interrupt that has not ended the block is raised again: at the next operator
+(`strike`), or at the end of the block.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 _Handler = Callable[[int, "FrameType | None"], Any]
+
+SIGNALS = tuple(map(int, signal.valid_signals()))
+
+_DISCARDING = ("weakref.py", "_weakrefset.py")
+"""Files whose functions Python calls when something dies, and whose exceptions it discards."""
+
+struck: dict[int, BaseException | None] = {}
+"""Signals that have struck and ended nothing so far, with what their handlers raised; None: not yet called."""
+
+
+def handlers() -> dict[int, Any]:
+    """Who is called at each signal."""
+    return {number: _signal.getsignal(number) for number in SIGNALS}
 
 
 class _Gate:
     """The handler that stands before the user's own."""
 
-    __slots__ = ("_behind", "_waiting", "is_open")
+    __slots__ = ("behind", "raised", "state")
 
-    def __init__(self, behind: _Handler) -> None:
-        self._behind = behind
-        self._waiting = False
-        self.is_open = False
+    def __init__(self, behind: dict[int, _Handler]) -> None:
+        self.behind = behind
+        self.state: Literal["closed", "open", "ended"] = "closed"
+        """`ended`: a handler has raised, so what runs now puts things back, and a second signal must not disturb that."""
+        self.raised = 0
+        """The identity of what a handler raised last; itself it would keep tensors alive."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if not self.is_open:
-            self._waiting = True
-            return
-        self.is_open = False  # what the interrupt ends is now to be put back, and a second one must not disturb that
-        self._behind(number, frame)
-        self.is_open = True  # a handler that returns has ended nothing
+        if self.state != "open" or _discards(frame):
+            struck.setdefault(number, None)
+        else:
+            self.call(number, frame)
+
+    def call(self, number: int, frame: FrameType | None = None) -> None:
+        """Call the user's own handler."""
+        was, self.state = self.state, "ended"
+        try:
+            self.behind[number](number, frame)
+        except BaseException as exc:
+            self.raised = id(exc)
+            if not isinstance(exc, Exception):  # an exception that a model may catch is raised once
+                struck[number] = exc
+            raise
+        self.state = was  # a handler that returns has ended nothing
 
     def deliver(self) -> None:
-        """Let the interrupt strike that came while the gate was closed."""
-        if self._waiting:
-            self._waiting = False
-            was_open, self.is_open = self.is_open, False
-            self._behind(signal.SIGINT, None)
-            self.is_open = was_open
+        """Let strike what came while the gate was closed, and once more what was discarded."""
+        while struck:
+            number, raised = list(struck.items())[0]  # noqa: RUF015 - whole at once: a signal may add one meanwhile
+            if raised is not None:
+                raise raised
+            del struck[number]
+            self.call(number)
+
+    def deliver_at_last(self) -> None:
+        """The same when the gate is gone; what one handler raises does not keep another from being called."""
+        while struck:
+            number, raised = struck.popitem()
+            try:
+                if raised is not None:
+                    raise raised
+                self.behind[number](number, None)
+            finally:
+                self.deliver_at_last()
+
+
+_gates: list[_Gate] = []
+"""The gate, where it stands."""
 
 
 def _gate() -> _Gate | None:
-    """The gate, where it stands and this is the thread that interrupts strike."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    handler = signal.getsignal(signal.SIGINT)
-    return handler if isinstance(handler, _Gate) else None
+    """The gate, where it stands and this is the thread that signals strike."""
+    return _gates[0] if _gates and threading.current_thread() is threading.main_thread() else None
+
+
+def _discards(frame: FrameType | None) -> bool:
+    """Whether Python will discard what is raised here."""
+    while frame is not None:
+        if frame.f_code.co_name in ("__del__", "_freed") or frame.f_code.co_filename.endswith(_DISCARDING):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def strike() -> None:
+    """Raise what has struck and was discarded, unless it is being handled right now; called where `struck` is not empty."""
+    gate = _gate()
+    if gate is None or gate.state == "closed":
+        return
+    handled = sys.exc_info()[1]
+    while handled is not None and gate.state == "ended":
+        if id(handled) == gate.raised:
+            return
+        handled = handled.__context__
+    gate.state = "open"
+    gate.deliver()
+
+
+def is_delivered(exc: BaseException) -> bool:
+    """Whether an exception is that of a signal handler, and not the fault of what it has ended."""
+    return bool(_gates) and _gates[0].raised == id(exc)
+
+
+def _forget(exc: BaseException | None) -> None:
+    """What ends the block need not be raised again."""
+    for number, raised in list(struck.items()):  # whole at once: a signal may add one meanwhile
+        if raised is not None and raised is exc:
+            del struck[number]
 
 
 class held_back:  # noqa: N801 - used as a word, like the context managers of contextlib
-    """Remember an interrupt instead of striking; it is delivered when the outermost of these blocks has been left."""
+    """Remember signals instead of letting them strike; they are delivered when the outermost of these blocks has been left."""
 
-    __slots__ = ("_behind", "_gate", "_was_open")
+    __slots__ = ("_gate", "_outermost", "_was")
 
     def __enter__(self) -> None:
-        self._behind: Any = None
+        self._outermost = False
         self._gate = _gate()
         if self._gate is not None:
-            self._was_open = self._gate.is_open
-            self._gate.is_open = False
+            self._was = self._gate.state
+            self._gate.state = "closed"
         elif threading.current_thread() is threading.main_thread():
-            behind = signal.getsignal(signal.SIGINT)
-            if callable(behind):  # else interrupts are ignored, or not Python's matter
-                self._gate = _Gate(behind)
-                self._behind = behind
-                signal.signal(signal.SIGINT, self._gate)
+            found = handlers()
+            self._gate = _Gate({number: handler for number, handler in found.items() if callable(handler)})
+            self._outermost = True
+            struck.clear()
+            try:
+                _gates.append(self._gate)
+                for number in self._gate.behind:
+                    _signal.signal(number, self._gate)
+            except BaseException:  # of a handler that was not replaced yet
+                self._remove()
+                raise
 
-    def __exit__(self, *_: object) -> None:
-        if self._gate is None:
+    def __exit__(self, _: object, exc: BaseException | None, __: object) -> None:
+        gate = self._gate
+        if gate is None:
             return
-        if self._behind is None:
-            self._gate.is_open = self._was_open
-            if not self._was_open:
-                return
+        _forget(exc)
+        if self._outermost:
+            self._remove()
+            gate.deliver_at_last()
         else:
-            signal.signal(signal.SIGINT, self._behind)
-        self._gate.deliver()
+            gate.state = self._was
+            if self._was == "open":
+                gate.deliver()
+
+    def _remove(self) -> None:
+        try:
+            self._put_back()
+        except BaseException:  # of a handler that is back already
+            self._put_back()
+            raise
+
+    def _put_back(self) -> None:
+        assert self._gate is not None
+        _gates.clear()
+        for number, handler in self._gate.behind.items():
+            if _signal.getsignal(number) is not handler:
+                _signal.signal(number, handler)
 
 
 class let_through:  # noqa: N801 - as above
-    """Let interrupts strike again inside a block that holds them back."""
+    """Let signals strike again inside a block that holds them back."""
 
     __slots__ = ("_gate",)
 
@@ -96,8 +197,14 @@ class let_through:  # noqa: N801 - as above
         self._gate = _gate()
         if self._gate is not None:
             self._gate.deliver()
-            self._gate.is_open = True
+            self._gate.state = "open"
 
-    def __exit__(self, *_: object) -> None:
-        if self._gate is not None:
-            self._gate.is_open = False
+    def __exit__(self, _: object, exc: BaseException | None, __: object) -> None:
+        gate = self._gate
+        if gate is None:
+            return
+        gate.state = "closed"
+        _forget(exc)
+        if exc is None or any(raised is not None for raised in list(struck.values())):
+            gate.deliver()
+            gate.state = "closed"

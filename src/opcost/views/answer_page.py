@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.answer import Answer, Busy
+from opcost.core.graph import note_texts
 from opcost.core.units import format_time
 from opcost.views.answer_listing import list_answer
 from opcost.views.options import AnswerOptions
@@ -52,7 +53,7 @@ def summary_lines(answer: Answer) -> list[str]:
     said += some([_kernels_text(use, answer) for use in answer.devices], MANY_SAID, kind="lines about devices")
     if answer.peak:
         said.append(f"peaks of {answer.peak}")
-    said += some([shortened(note.text, LONG_LINE) for note in answer.notes], MANY_SAID, kind="notes")
+    said += some([shortened(text, LONG_LINE) for text in note_texts(answer.notes)], MANY_SAID, kind="notes")
     return said
 
 

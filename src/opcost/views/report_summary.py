@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from opcost.core.cost import FLOPS_PER_MAC
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import TensorSpec, note_texts
 from opcost.core.report import Parameter, Report
 from opcost.core.units import format_count
 from opcost.views.cell import in_runs
@@ -125,9 +125,7 @@ def _sections(report: Report) -> Iterable[Section]:
 
 def notes_of(report: Report) -> Iterable[Section]:
     """What the reader must know beside the numbers."""
-    yield Section(
-        "notes", _limited([f"{note.text} ({note.where})" if note.where else note.text for note in report.notes])
-    )
+    yield Section("notes", _limited(note_texts(report.notes, places=True)))
 
 
 def _uncounted(report: Report) -> Section:

@@ -127,23 +127,36 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
             around.enter_context(as_on_a_gpu())
         if otherwise:
             around.enter_context(autocast_as(like))
-        recorder = RealRecorder(device) if real else Recorder(device)
-        recorder.can_run_real = lambda: not real and not obstacle(model, options)
         doing = f"running {type_name(model)} on real values"
-        run = Run(countable(model, real=real), recorder, wanted)
-        said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()
-        with said, sharing(run.share):
-            graph = run(args, kwargs, inputs.names)
-        if run.again:
-            avoided, recorder = recorder.avoided, Recorder(device)
-            recorder.avoided = avoided
-            graph = Run(countable(model, real=real), recorder, wanted)(args, kwargs, inputs.names)
+
+        def recorded(before: Recorder | None = None, *, together: bool = False) -> tuple[Graph, Recorder, bool]:
+            """The graph of a run, what recorded it, and whether to record it again; with gradients where forward takes some."""
+            for attempt in (wanted, dataclasses.replace(wanted, gradients=True)):
+                recorder = RealRecorder(device) if real else Recorder(device)
+                if before is None:
+                    recorder.can_run_real = lambda: not real and not obstacle(model, options)
+                else:
+                    recorder.avoided, recorder.together = before.avoided, together
+                run = Run(countable(model, real=real), recorder, attempt)
+                said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()  # noqa: B023
+                try:
+                    with said, sharing(run.share):
+                        graph = run(args, kwargs, inputs.names)
+                except ForwardError:
+                    if attempt.gradients or not (run.takes_gradients and torch.is_grad_enabled()):
+                        raise
+                    continue
+                if not (run.takes_gradients and torch.is_grad_enabled()):
+                    break
+            return graph, recorder, run.again
+
+        graph, recorder, again = recorded()
+        if again:
+            graph, recorder, _ = recorded(recorder)
         if any(note.code == "balanced" for note in graph.notes):
-            other = Recorder(device)
-            other.avoided, other.together = recorder.avoided, True
             total = found = products(graph)
             with suppress(OpcostError):  # a model that cannot run so has no other total
-                total = products(Run(countable(model, real=real), other, wanted)(args, kwargs, inputs.names))
+                total = products(recorded(recorder, together=True)[0])
             if total != found:
                 graph = depending(graph, can_run_real=not obstacle(model, options))
         return graph

@@ -9,6 +9,7 @@ from typing import Any
 from opcost.core.answer import Answer, AnswerLine, Busy
 from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import named_by_driver
+from opcost.core.graph import note_texts
 from opcost.core.harmless import printable
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.sheet import Sheet
@@ -65,7 +66,7 @@ def profile_data(lines: Lines, profile: Profile | None) -> Told:
     peak = [f"peaks of {answer.peak}"] if answer.peak else []
     total = next((line for line in answer.lines if line.role == "total"), None)
     missed = (total.unpriced_share or 0) if total is not None and total.computation is not None else None
-    notes = [*peak, *(note.text for note in answer.notes)]
+    notes = [*peak, *note_texts(answer.notes)]
     return {
         "title": meta.get("source") or "profile",
         "facts": [*facts, *runs, *_conventions(answer, missed), ("opcost", __version__)],

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from stateful import process
 from stateful.doors import DOORS, through
 from stateful.registry import made
@@ -52,8 +53,9 @@ class Line(NamedTuple):
 class Tracer:
     """Counts how often lines of opcost run; given one, raises a signal there, and looks only at functions in its file."""
 
-    def __init__(self, at: Line | None = None) -> None:
+    def __init__(self, at: Line | None = None, number: int = signal.SIGINT) -> None:
         self.at = at
+        self.number = number
         self.times: Counter[tuple[str, int]] = Counter()
         self.raised = False
 
@@ -67,7 +69,7 @@ class Tracer:
             self.times[place] += 1
             if self.at is not None and place == self.at[:2] and self.times[place] == self.at.time:
                 self.raised = True
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self.number)
         return self.line
 
     def __enter__(self) -> Any:
@@ -96,7 +98,11 @@ def lines(door: str, name: str, *, every: int) -> list[Line]:
         through(door, twin.model, twin.case.inputs())
     assert len(tracer.times) > 300
     last = [Line(*place, times) for place, times in sorted(tracer.times.items())]
-    return [*last, *(line._replace(time=1) for line in last if line.time > 1)] if FUZZ else last[len(door) :: every]
+    return (
+        [*last, *(line._replace(time=1) for line in last if line.time > 1)]
+        if FUZZ
+        else last[len(door) % every :: every]
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,18 +120,78 @@ def test_ctrl_c_at_any_line_leaves_everything_as_it_was(door: str, name: str) ->
         pytest.fail(f"{len(left)} of {len(tried)} lines leave something:\n{listed}")
 
 
-def _interrupted(door: str, name: str, line: Line) -> str:
+class TooLateError(Exception):
+    """What the handler of an alarm raises, as those of decorators that limit time do."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="the system has no alarms")
+def test_what_the_handler_of_an_alarm_raises_reaches_the_caller_as_it_is() -> None:
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TooLateError
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        for line in [*lines("count", "Little", every=15 * EVERY), *dying("count")]:
+            found = contextvars.copy_context().run(
+                _interrupted, "count", "Little", line, number=signal.SIGALRM, raised=TooLateError
+            )
+            assert not found, f"{line}: {found}"
+            assert signal.getsignal(signal.SIGALRM) is late
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def dying(door: str) -> list[Line]:
+    """The lines that run when a tensor dies, where Python discards what is raised, each in the middle of a use of the door."""
+    found = [line for line in lines(door, "Little", every=1) if "lifetimes.py" in line.file and line.time > 1]
+    return [line._replace(time=line.time // 2) for line in found]
+
+
+@pytest.mark.parametrize("door", ["count", "real"])
+def test_ctrl_c_while_a_tensor_dies_is_not_lost(door: str) -> None:
+    tried = dying(door)
+    assert len(tried) >= 3
+    for line in tried:
+        found = contextvars.copy_context().run(_interrupted, door, "Little", line)
+        assert not found, f"{line}: {found}"
+
+
+@pytest.mark.parametrize("operators_follow", [True, False])
+def test_ctrl_c_that_a_model_catches_stops_the_count_all_the_same(operators_follow: bool) -> None:
+    ran: list[str] = []
+
+    class Catches(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            try:
+                signal.raise_signal(signal.SIGINT)
+                ran.append("after the signal")
+            except BaseException:  # noqa: BLE001 - what is tested
+                y = y + 1
+                self.cleaned = True
+            return y + 1 if operators_follow else y
+
+    model = Catches()
+    with pytest.raises(KeyboardInterrupt):
+        opcost.count(model, torch.ones(2))
+    assert not ran
+    assert not hasattr(model, "cleaned")
+
+
+def _interrupted(
+    door: str, name: str, line: Line, *, number: int = signal.SIGINT, raised: type[BaseException] = KeyboardInterrupt
+) -> str:
     """What is wrong after an interrupt at this line, in words."""
     set_aside()
     with process.kept(), made("mixtures", name) as subject:
         given = subject.case.inputs()
         before = Snapshot(subject)
         reached = False
-        tracer = Tracer(line)
+        tracer = Tracer(line, number)
         try:
             with tracer:
                 DOORS[door](subject.model, given)
-        except KeyboardInterrupt:
+        except raised:
             reached = True
         if not tracer.raised:
             return ""

@@ -29,8 +29,8 @@ def boom(*_: object, **__: object) -> Any:
 METHODS = """
 __len__ __iter__ __reversed__ __eq__ __ne__ __hash__ __bool__ __getattr__ __getattribute__ __setattr__ __delattr__ __repr__
 __str__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __contains__ __getitem__ __setitem__ __delitem__ __dir__
-__format__ __index__ __length_hint__ __enter__ __exit__ __call__ keys values items append clear extend update copy getvalue getstate
-tell seek tolist tobytes __torch_function__ __array_finalize__
+__format__ __index__ __length_hint__ __enter__ __exit__ __call__ keys values items append clear extend update copy getvalue
+getstate tell seek tolist tobytes __torch_function__ __array_finalize__
 """.split()
 PROPERTIES = (
     "__class__ func args keywords fget __func__ __wrapped__ grad is_leaf requires_grad nbytes closed _fields".split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from collections.abc import Sized
+from functools import partial
 
 import torch
 
@@ -24,9 +25,9 @@ class Lives:
     def watch(self, tensor: torch.Tensor, storage: int) -> None:
         """The same for a tensor with data: its memory itself says when it is freed."""
         if tensor.layout is torch.strided:
-            self._watched[storage] = weakref.ref(tensor.untyped_storage(), lambda _: self._freed(storage))
+            self._watched[storage] = weakref.ref(tensor.untyped_storage(), partial(self._freed, storage))
 
-    def _freed(self, storage: int) -> None:
+    def _freed(self, storage: int, _: object) -> None:
         del self._watched[storage]
         self.storages.append(storage)
         self.times.append(len(self.ops))

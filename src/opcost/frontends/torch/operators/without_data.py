@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opcost.core.interrupts import is_delivered
 from opcost.frontends.torch.ledger.entry import Entry, Leaf, State
 from opcost.frontends.torch.ledger.packages import has_package
 from opcost.frontends.torch.ledger.tensor import QUANTIZED
@@ -65,6 +66,8 @@ def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
     try:
         return trial, call.func(*trial.args, **trial.kwargs)
     except (NotImplementedError, RuntimeError, AttributeError) as failure:
+        if is_delivered(failure):
+            raise
         if any(tag in call.func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
             raise call.ledger.unknown("the size of a result", call.func) from failure
         return _tried_on_zeros(call, failure)
@@ -79,10 +82,10 @@ def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
     trial = call.on([_zeros_for(state) for state in call.states], CPU)
     try:
         return trial, call.func(*trial.args, **trial.kwargs)
-    except Exception:
-        if failure is not None:
-            raise failure from None
-        raise
+    except Exception as exc:
+        if failure is None or is_delivered(exc):
+            raise
+        raise failure from None
 
 
 def _told_by_nobody(call: Call, failure: Exception | None) -> tuple[Trial, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent import futures
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> Forw
     return kind(
         f"{type_name(model)} raised {type(exc).__name__}{_line(exc)}{_in(place)}: {text}",
         module=place.path if place else "",
-        hint="" if kind is DataDependent else _hint(text),
+        hint="" if kind is DataDependent else _hint(exc, text),
     )
 
 
@@ -106,12 +107,38 @@ def _line(exc: BaseException) -> str:
     return found
 
 
-def _hint(text: str) -> str:
+_OF_SHAPES = re.compile(
+    r"\b(shapes?|sizes?|dimensions?|dims?|ndim|rank|channels?|length|numel|elements|broadcast\w*|mat1|mat2|batch1|batch2|"
+    r"reshape\w*|view|[1-9]-?d|out of (range|bounds)|unpack|stride|kernel size)\b",
+    re.IGNORECASE,
+)
+"""Words with which PyTorch, einops, numpy and Python speak of shapes that do not fit."""
+_OF_TYPES = re.compile(r"\b(d?types?|scalar type|Float|Double|Half|BFloat16|Long|Int|Bool)\b")
+
+
+def _needs_triton(exc: BaseException) -> bool:
+    """Whether an error is one of Triton's own, or of code that looks for it."""
+    at: TracebackType | None = exc.__traceback__
+    while at is not None:
+        if str(at.tb_frame.f_globals.get("__name__")).partition(".")[0] == "triton":
+            return True
+        at = at.tb_next
+    return "triton" in str(exc).lower()
+
+
+def _hint(exc: BaseException, text: str) -> str:
+    if _needs_triton(exc):
+        return (
+            "the model runs Triton kernels, which need a GPU, and there is none here: count it where there is one, or choose the "
+            "model's own implementation in PyTorch"
+        )
     if "CUDA" in text or "NVIDIA" in text:
         return (
             "the model asks for CUDA, which is not here: let it follow its inputs (x.to(weight.device), zeros_like(x)), "
             "or count it where there is CUDA"
         )
-    if "type" in text:
+    if isinstance(exc, RuntimeError) and _OF_TYPES.search(text) and "type" in text:
         return 'check the element types of the inputs; with shapes say dtypes="int64" (on the command line --input 1x128:int64)'
-    return "check the shapes of the inputs; --debug shows where it was raised"
+    if isinstance(exc, (RuntimeError, ValueError, IndexError, AssertionError)) and _OF_SHAPES.search(text):
+        return "check the shapes of the inputs; --debug shows where it was raised"
+    return "--debug (in Python, the cause of this error) shows where it was raised"

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from opcost.core.interrupts import strike, struck
 from opcost.frontends.torch.ledger.entry import Entry, ForeignTensor, State
 from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.ledger.tensor import Recorded
@@ -47,6 +48,8 @@ class Recorder(Ledger):
         """So many operators make a run long (see `replay`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if struck:
+            strike()
         with self.lock:
             return self._dispatched(func, args, kwargs or {})
 

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import _StopRecomputationError
 
 from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec, Value
-from opcost.core.interrupts import held_back, let_through
+from opcost.core.interrupts import held_back, is_delivered, let_through, strike, struck
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.building import with_above
@@ -41,9 +41,11 @@ from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
 from opcost.frontends.torch.recording.training import RunOptions, Training
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
+from opcost.frontends.torch.unchanged.replaced import replaced
 from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
+_run_backward = torch.autograd.graph._engine_run_backward
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
 
 
@@ -78,8 +80,10 @@ class Run:
         self._sequence_path: list[str] = []
         self._training = Training(recorder, options, self._rebuilt)
         self._checkpoints: Checkpoints | None = None
+        self.takes_gradients = False
+        """Whether forward takes gradients itself, and found none because they were off."""
         recorder.where = self._where_forward
-        if options.backward:
+        if options.backward or options.gradients:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
 
     @property
@@ -117,6 +121,8 @@ class Run:
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call."""
+        if struck:
+            strike()
         outer = self.path
         path = self.paths.path(module, outer)
         given = self._specs(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
@@ -229,7 +235,11 @@ class Run:
             undo.enter_context(unchanged(self.model, args, kwargs))
             undo.enter_context(quiet_globals())
             undo.enter_context(torch.inference_mode(mode=False))
-            undo.enter_context(torch.set_grad_enabled(self.options.backward))
+            graded = self.options.backward or self.options.gradients
+            undo.enter_context(torch.set_grad_enabled(graded))
+            undo.enter_context(torch.autograd.set_multithreading_enabled(False))
+            if not graded:
+                undo.enter_context(replaced(torch.autograd, "_engine_run_backward", self._take_gradients))
             for path, module in self.paths.all:
                 self._register(path, module)
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
@@ -257,6 +267,8 @@ class Run:
             except OpcostError:
                 raise
             except Exception as exc:
+                if is_delivered(exc):
+                    raise
                 raise threads.failure or recorder.stranger or forward_error(exc, self.failed, self.model) from exc
             threads.close()
             if (failure := threads.failure or recorder.stranger) is not None:
@@ -268,6 +280,11 @@ class Run:
             )
             self._register_made()
             return self.graph_of(outputs)
+
+    def _take_gradients(self, outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        """In place of what runs a backward pass: forward itself asks for one, of tensors for which gradients were off."""
+        self.takes_gradients |= not any(tensor.requires_grad for tensor in tensors_in(outputs))
+        return _run_backward(outputs, *args, **kwargs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.options.backward:

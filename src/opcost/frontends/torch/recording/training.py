@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opcost.core.graph import Op
+from opcost.core.interrupts import is_delivered
 from opcost.core.memory import Lifetimes
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.options import Step
@@ -31,6 +32,8 @@ class RunOptions:
     """What to run besides the forward pass, and how."""
 
     backward: bool = False
+    gradients: bool = False
+    """Whether forward runs with gradients on although no backward pass follows, because it takes some itself."""
     optimizer: Callable[[list[torch.Tensor]], Any] | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Makes the region in which forward runs."""
@@ -138,6 +141,8 @@ class Training:
         except OpcostError:
             raise
         except Exception as exc:
+            if is_delivered(exc):
+                raise
             raise ForwardError(
                 f"the optimizer raised {type(exc).__name__}: {exc}",
                 hint="name another one, or give a function that makes one of those parameters that it can take",

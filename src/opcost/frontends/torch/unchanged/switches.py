@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import gc
 import logging
 import os
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from opcost.core.interrupts import handlers
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -67,16 +68,11 @@ def _umask() -> int:
     return mask
 
 
-def _handlers() -> dict[int, Any]:
-    """Who is called at each signal."""
-    return {number: _signal.getsignal(number) for number in _SIGNALS}
-
-
 def _set_handlers(before: dict[int, Any]) -> None:
     if threading.current_thread() is threading.main_thread():  # Python lets no other one
         for number, handler in before.items():
-            if handler is not None and _signal.getsignal(number) is not handler:
-                _signal.signal(number, handler)
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
@@ -145,7 +141,6 @@ def _remove_modules(before: frozenset[str]) -> None:
             del sys.modules[name]
 
 
-_SIGNALS = tuple(map(int, signal.valid_signals()))
 _DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 _BACKENDS = torch.backends
 _SWITCHES: tuple[_Switch, ...] = (
@@ -184,7 +179,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     (_umask, os.umask),
     (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
     (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    (_handlers, _set_handlers),
+    (handlers, _set_handlers),
     (_decimal, _set_decimal),
     (lambda: frozenset(sys.modules), _remove_modules),
     (sys.getrecursionlimit, sys.setrecursionlimit),

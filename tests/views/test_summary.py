@@ -80,3 +80,14 @@ def test_equal_outputs_are_written_once(plain: Report) -> None:
     outputs = (TensorSpec((1, 5)),) + (TensorSpec((2, 3), "float16"),) * 64
     heading = summarize(replace(plain, outputs=outputs)).heading
     assert heading[-1].replace("\u00a0", " ") == "output  1x5 float32, 64 × 2x3 float16"
+
+
+def test_equal_notes_are_printed_once_with_their_number(plain: Report) -> None:
+    notes = [Note("experts", "tokens over experts", f"layers.{index}") for index in range(3, 61)]
+    report = replace(plain, notes=(Note("one", "said once", "head"), *notes, Note("two", "nowhere")))
+    assert section(report, "notes").lines == (
+        "said once (head)",
+        f"tokens over experts ({len(notes)} times, first in layers.3)",
+        "nowhere",
+    )
+    assert len(report.notes) == len(notes) + 2

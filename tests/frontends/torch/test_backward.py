@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+import opcost
 from opcost.errors import ForwardError, UnknownName
 
 N, K, M, C = 4, 5, 7, 3
@@ -371,3 +372,47 @@ def test_a_model_whose_output_is_detached_has_no_gradient(count: Any) -> None:
 
     with pytest.raises(ForwardError, match="no output"):
         count(Detached(K, M), t(N, K), backward=True)
+
+
+# -- gradients that forward itself takes -----------------------------------------------------------------------------
+
+
+class Forces(nn.Module):
+    """An energy of positions, and its gradient, as potentials of atoms have it."""
+
+    def __init__(self, *, bound: bool = False) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(K, M, bias=False), nn.Linear(M, 1, bias=False)
+        self.bound = bound
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x.requires_grad_()
+        energy = self.last(torch.tanh(self.first(x))).sum()
+        return energy, (taken if self.bound else torch.autograd.grad)(energy, x)[0]
+
+
+taken = torch.autograd.grad
+
+
+@pytest.mark.parametrize("real", [None, True])
+@pytest.mark.parametrize("bound", [False, True])
+def test_gradients_that_forward_takes_are_counted_as_its_own(bound: bool, real: bool | None) -> None:
+    net, x = Forces(bound=bound), torch.ones(N, K)
+    report = opcost.count(net, x, real=real)
+    forward = N * K * M + N * M
+    assert macs(report, "forward") == report.totals.macs == 2 * forward  # of inputs alone, as much as forward
+    assert report.coverage.complete
+    assert not x.requires_grad
+    assert all(weight.grad is None for weight in net.parameters())
+
+
+def test_where_the_caller_has_gradients_off_taking_one_fails_as_it_does_without_a_count() -> None:
+    with torch.no_grad(), pytest.raises(ForwardError, match="does not require grad"):
+        opcost.count(Forces(), torch.ones(N, K))
+
+
+def test_memory_of_a_forward_pass_does_not_hold_what_a_backward_pass_would_need() -> None:
+    net = nn.Sequential(*(nn.Linear(K, K, bias=False) for _ in range(4)))
+    with torch.enable_grad():
+        report = opcost.count(net, torch.ones(N, K))
+    assert report.peak_bytes == 4 * (4 * K * K + 3 * N * K)  # the weights, the input, and a layer's input and output

@@ -299,3 +299,49 @@ def test_an_error_that_has_no_place_names_none() -> None:
     with pytest.raises(OpcostError, match="no parameter requires a gradient") as caught:
         opcost.count(model, torch.ones(1, 2), backward=True)
     assert caught.value.message.endswith("requires a gradient")
+
+
+# -- hints that fit ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "of_shapes"),
+    [
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x8 and 6x2)"), True),
+        (
+            RuntimeError("The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"),
+            True,
+        ),
+        (
+            RuntimeError("Given groups=1, weight of size [8, 3, 3, 3], expected input[1, 4, 8, 8] to have 3 channels"),
+            True,
+        ),
+        (ValueError("not enough values to unpack (expected 4, got 3)"), True),
+        (AssertionError("Input image size (32*32) does not match the model (224*224)"), True),
+        (TypeError("forward() missing 1 required positional argument: 'mask'"), False),
+        (KeyError("positions"), False),
+        (AttributeError("'NoneType' object has no attribute 'shape'"), False),
+        (ValueError("no tokenizer was given"), False),
+    ],
+)
+def test_the_hint_speaks_of_shapes_only_where_the_error_does(error: Exception, of_shapes: bool) -> None:
+    hint = failure(Raises(error), torch.ones(2)).hint
+    assert ("shapes of the inputs" in hint) == of_shapes, hint
+    assert "--debug" in hint
+
+
+def test_a_model_of_triton_kernels_is_named_with_the_gpu_that_they_need() -> None:
+    space: dict[str, Any] = {"__name__": "triton.runtime.driver"}
+    exec("def active(): raise RuntimeError('0 active drivers ([]). There should only be one.')", space)
+
+    class Kernels(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return space["active"]()
+
+    for error in (
+        failure(Kernels(), torch.ones(2)),
+        failure(Raises(ModuleNotFoundError("No module named 'triton'")), torch.ones(2)),
+    ):
+        assert "Triton" in error.hint
+        assert "GPU" in error.hint
+        assert "shapes" not in error.hint

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import decimal
 import gc
 import logging
+import math
 import os
 import random
 import signal
@@ -65,6 +67,30 @@ def _put_blocks_of_autocast(wanted: int) -> None:
 
 def _put_print_options(options: dict[str, Any]) -> None:
     vars(torch._tensor_str.PRINT_OPTS).update(options)
+
+
+def _mask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+_A_LOGGER = logging.getLogger("asyncio")
+
+
+def _logger() -> tuple[int, list[Any]]:
+    return _A_LOGGER.level, list(_A_LOGGER.handlers)
+
+
+def _put_logger(state: tuple[int, list[Any]]) -> None:
+    _A_LOGGER.setLevel(state[0])
+    _A_LOGGER.handlers[:] = state[1]
+
+
+def _put_names(module: Any, names: dict[str, Any]) -> None:
+    for name in set(vars(module)) - set(names):
+        delattr(module, name)
+    vars(module).update(names)
 
 
 SWITCHES: dict[str, Switch] = {
@@ -128,6 +154,16 @@ SWITCHES: dict[str, Switch] = {
     "level of logging": Switch(lambda: logging.getLogger().level, lambda level: logging.getLogger().setLevel(level)),
     "standard output": _attribute(sys, "stdout"),
     "exception hook": _attribute(sys, "excepthook"),
+    "search path": Switch(lambda: list(sys.path), lambda path: sys.path.__setitem__(slice(None), path)),
+    "file mask": Switch(_mask, os.umask),
+    "thresholds of the collector": Switch(gc.get_threshold, lambda numbers: gc.set_threshold(*numbers)),
+    "collector": Switch(gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    "a logger": Switch(_logger, _put_logger),
+    "math": Switch(lambda: dict(vars(math)), lambda names: _put_names(math, names)),
+    "builtins": Switch(lambda: dict(vars(builtins)), lambda names: _put_names(builtins, names)),
+    "termination handler": Switch(
+        lambda: signal.getsignal(signal.SIGTERM), lambda handler: signal.signal(signal.SIGTERM, handler)
+    ),
     "interrupt handler": Switch(
         lambda: signal.getsignal(signal.SIGINT), lambda handler: signal.signal(signal.SIGINT, handler)
     ),
@@ -153,7 +189,6 @@ FIXED: dict[str, Callable[[], Any]] = {
         len(torch.nn.modules.module._global_forward_pre_hooks),
         len(torch.nn.modules.module._global_backward_hooks),
     ),
-    "garbage collector": lambda: (gc.isenabled(), gc.get_threshold()),
     "modules of the user's": lambda: sorted(name for name in sys.modules if name.startswith(MARK)),
     "root handlers of logging": lambda: tuple(map(id, logging.getLogger().handlers)),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextvars
+import ctypes
 import functools
 import gc
 import inspect
@@ -325,7 +326,8 @@ _LOOKS: list[tuple[Any, Callable[[Snapshot, Any, str], None]]] = [
     (random.Random, _state(lambda generator: generator.getstate())),
     (np.random.Generator, _state(lambda generator: generator.bit_generator.state)),
     (np.random.RandomState, _state(lambda generator: generator.get_state())),
-    ((bytearray, array.array, memoryview), _state(bytes)),
+    ((bytearray, array.array, memoryview, ctypes.Array), _state(bytes)),
+    (np.random.SeedSequence, _state(lambda seeds: repr(seeds.state))),
     ((dict, types.MappingProxyType), Snapshot._mapping),
     ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), Snapshot._weak),
     (queue.SimpleQueue, _state(lambda simple: (simple.qsize(), [_key(held) for held in gc.get_referents(simple)]))),

@@ -70,8 +70,9 @@ def _umask() -> int:
 
 def _set_handlers(before: dict[int, Any]) -> None:
     if threading.current_thread() is threading.main_thread():  # Python lets no other one
+        now = handlers()
         for number, handler in before.items():
-            if handler is not None and signal.getsignal(number) is not handler:
+            if handler is not None and now[number] is not handler:
                 signal.signal(number, handler)
 
 

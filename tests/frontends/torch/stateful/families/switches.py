@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import ctypes
 import decimal
+import gc
 import logging
+import math
 import os
+import signal
 import sys
 import tempfile
 import warnings
@@ -97,7 +102,47 @@ turns(
     "utils.deterministic.fill_uninitialized_memory",
     lambda: setattr(deterministic, "fill_uninitialized_memory", False),
 )
+turns("SearchPath", "sys.path", lambda: sys.path.append("/stateful"))
+turns("FileMask", "os.umask", lambda: os.umask(0o027))
+turns("Thresholds", "gc.set_threshold", lambda: gc.set_threshold(123, 4, 5))
+turns("Collector", "gc.disable", lambda: gc.disable() if gc.isenabled() else gc.enable())
+turns("SignalHandler", "a handler of a signal", lambda: signal.signal(signal.SIGTERM, lambda *_: None))
+turns("InterruptHandler", "the handler of Ctrl-C", lambda: signal.signal(signal.SIGINT, lambda *_: None))
+turns("LevelOfALogger", "the level of a library's logger", lambda: logging.getLogger("asyncio").setLevel(1))
+turns("HandlerOfALogger", "a handler of a logger", lambda: logging.getLogger("asyncio").addHandler(logging.Handler()))
+turns("AttributeOfAModule", "a name in somebody else's module", lambda: setattr(math, "stateful", 1))
+turns("AttributeReplaced", "another value of one", lambda: setattr(math, "tau", 6))
+turns("AttributeOfBuiltins", "a name in builtins", lambda: setattr(builtins, "stateful", 1))
 turns("ExceptionHook", "sys.excepthook", lambda: setattr(sys, "excepthook", lambda *_: None))
+
+
+@stateful("attributes of somebody else's modules, set as such")
+class AttributesSet(Turns):
+    def turn(self) -> None:
+        math.stateful = lambda: 1  # type: ignore[attr-defined]
+        builtins.stateful = self  # type: ignore[attr-defined]
+
+
+@stateful("memory of ctypes")
+class Memory(Turns):
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = (ctypes.c_float * 4)(1, 2)
+        self.text = ctypes.create_string_buffer(b"text", 8)
+
+    def turn(self) -> None:
+        self.memory[1] += 1
+        self.text.value = b"other"
+
+
+@stateful("a sequence of seeds")
+class Seeds(Turns):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seeds = np.random.SeedSequence(3)
+
+    def turn(self) -> None:
+        self.seeds.spawn(2)
 
 
 @stateful("inference mode that is entered and not left")

@@ -96,6 +96,25 @@ def test_memory_that_an_allocator_kept_from_calls_before_is_told_too(library: st
         assert size <= told < 1.1 * size + 500_000
 
 
+@pytest.mark.parametrize(
+    ("library", "rise", "is_the_rise"),
+    [("torch", 163, False), ("torch", 1000, False), ("numpy", 123, False), ("numpy", 1000, True), ("other", 163, True)],
+)
+def test_memory_is_that_of_the_call_and_not_what_the_process_grew_by(
+    library: str, rise: int, is_the_rise: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that allocates 84 MB, in a process that grows by more: scratch space, heaps of threads, libraries that are loaded."""
+    size = 84 * 10**6
+    module = None if library == "other" else pytest.importorskip(library)
+    levels = iter((0, rise * 10**6))
+    monkeypatch.setattr(measure, "_host_level", lambda *, fresh: next(levels))
+    measured = opcost.measure(lambda: None if module is None else module.ones(size, dtype=module.uint8), repeat=1)
+    if is_the_rise:
+        assert measured.memory_bytes["host"] == rise * 10**6
+    else:
+        assert size <= measured.memory_bytes["host"] < 1.01 * size
+
+
 def test_the_user_s_own_trace_of_allocations_is_left_alone() -> None:
     tracemalloc.start()
     try:

@@ -1,7 +1,7 @@
-"""What a call allocates on the host, as the allocators themselves tell: Python's with NumPy's, and PyTorch's.
+"""What a call allocates on the host, by the accounts of the allocators: Python's with NumPy's, and PyTorch's.
 
-The system sees only what a process takes from it. An allocator that keeps memory for later needs none of the system for a call
-that uses it again.
+The system sees only what a process takes from it: nothing for memory that an allocator kept from an earlier call, too much where
+freed memory is in pieces, threads have heaps of their own, a library is loaded or takes scratch space, or another thread works.
 """
 
 from __future__ import annotations
@@ -9,11 +9,27 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 
-def allocated_by(call: Callable[[], Any]) -> int:
-    """The most bytes that were allocated at a time and not there before; the larger of what the allocators tell."""
+class Allocated(NamedTuple):
+    """The most bytes that were allocated at a time and not there before, by the account of each allocator."""
+
+    python: int = 0
+    torch: int = 0
+
+    def with_resident(self, rise: int) -> int:
+        """The bytes that a call needed, given by how much the resident memory of the process rose.
+
+        The accounts are about the call, and the rise about the whole process. It is taken only where most of it is in no
+        account, so that another library must have allocated it.
+        """
+        known = max(self)
+        return known if self.torch or rise <= 2 * known else rise
+
+
+def allocated_by(call: Callable[[], Any]) -> Allocated:
+    """What one call allocates."""
     traces = not tracemalloc.is_tracing()  # the user's own trace is left alone
     told = None
     if "torch" in sys.modules:
@@ -22,13 +38,13 @@ def allocated_by(call: Callable[[], Any]) -> int:
         told = written_down()
     if traces:
         tracemalloc.start()
-    found = [0]
+    python = torch = 0
     try:
         call()
     finally:
         if traces:
-            found.append(tracemalloc.get_traced_memory()[1])
+            python = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         if told is not None:
-            found.append(told())
-    return max(found)
+            torch = told()
+    return Allocated(python, torch)

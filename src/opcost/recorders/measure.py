@@ -12,7 +12,7 @@ from typing import Any
 from opcost.core.brief import brief
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError
-from opcost.recorders.allocated import allocated_by
+from opcost.recorders.allocated import Allocated, allocated_by
 from opcost.recorders.synchronise import wait_for
 from opcost.recorders.timing import percentile, timed_runs
 
@@ -27,9 +27,9 @@ class Measurement:
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     """Per device: how far above the level before the calls its memory rose; missing where nobody can tell.
 
-    Of the host it is the larger of two: how far the resident memory of the whole process rose, with whatever other threads took
-    meanwhile, and what the allocators of Python, NumPy and PyTorch say that one call before allocated. Other libraries that
-    keep memory of their own for later seem to need less than they do.
+    Of the host it is what a call allocates by the accounts of Python, NumPy and PyTorch. Where PyTorch allocates nothing and the
+    resident memory of the process rises by more than twice that, another library is at work, and the rise is reported: it has in
+    it whatever other threads took meanwhile, and seems too small where the library kept memory from calls before.
     """
 
     def percentile_ns(self, percent: float) -> int:
@@ -94,7 +94,7 @@ def measure(
 
     for _ in range(warmup - 2):
         call()
-    allocated = allocated_by(call) if warmup > 1 else 0
+    allocated = allocated_by(call) if warmup > 1 else Allocated()
     wait_for(None)
     before = _levels(fresh=True)
     if warmup:
@@ -104,7 +104,7 @@ def measure(
     )
     after = _levels(fresh=False)
     memory = {device: max(0, after[device] - level) for device, level in before.items() if device in after}
-    memory["host"] = max(memory.get("host", 0), allocated)
+    memory["host"] = allocated.with_resident(memory.get("host", 0))
     if not memory["host"]:  # a process that does not grow may use again what it had, which is not nothing
         del memory["host"]
     return Measurement(durations_ns=durations, items=items, memory_bytes=memory)

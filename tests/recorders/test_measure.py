@@ -103,7 +103,7 @@ def test_memory_that_an_allocator_kept_from_calls_before_is_told_too(library: st
 def test_memory_is_that_of_the_call_and_not_what_the_process_grew_by(
     library: str, rise: int, is_the_rise: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call that allocates 84 MB, in a process that grows by more: scratch space, heaps of threads, libraries that are loaded."""
+    """A call that allocates 84 MB, in a process that grows by more: scratch space, heaps of threads, loaded libraries."""
     size = 84 * 10**6
     module = None if library == "other" else pytest.importorskip(library)
     levels = iter((0, rise * 10**6))

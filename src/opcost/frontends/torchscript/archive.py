@@ -30,6 +30,8 @@ class Class(NamedTuple):
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     methods: dict[str, ast.FunctionDef]
+    fields: tuple[str, ...] | None = None
+    """Those of a named tuple."""
 
 
 class Object(NamedTuple):
@@ -52,6 +54,8 @@ class Script:
 
     def __init__(self, texts: dict[str, str], root: Object, constants: list[Any]) -> None:
         self.texts, self.root, self.constants = texts, root, constants
+        self.frozen = "training" not in root.attributes
+        """Whether `torch.jit.freeze` made its weights constants, or attributes that no class calls parameters."""
         self._parsed: dict[str, tuple[dict[str, Class], dict[str, ast.FunctionDef]]] = {}
 
     def class_of(self, kind: str) -> Class:
@@ -61,6 +65,12 @@ class Script:
         if found is None:
             raise Bad(f"the code of the class {kind[:200]!r} is missing")
         return found
+
+    def tuple_of(self, kind: str) -> tuple[str, ...] | None:
+        """The fields of a named tuple; None: the name is not one of a named tuple."""
+        module, _, name = kind.rpartition(".")
+        found = self._file(module)[0].get(name)
+        return None if found is None else found.fields
 
     def function(self, name: str) -> tuple[str, ast.FunctionDef]:
         """A function by its whole name, and the file where it stands."""
@@ -169,7 +179,14 @@ def _definitions(text: str, module: str) -> tuple[dict[str, Class], dict[str, as
                 if isinstance(target, ast.Name)
             }
             methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-            classes[node.name] = Class(module, named["__parameters__"], named["__buffers__"], methods)
+            plain = any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
+            fields = tuple(
+                each.target.id
+                for each in node.body
+                if plain and isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            )
+            weights = named["__parameters__"], named["__buffers__"]
+            classes[node.name] = Class(module, *weights, methods, fields if plain else None)
     return classes, functions
 
 

@@ -29,7 +29,8 @@ def load(path: Path, options: CountOptions) -> Graph:
 
 def graph_of(script: Script, options: CountOptions, source: str) -> Graph:
     """The graph of a module's forward on the inputs that were asked for."""
-    forward = script.class_of(script.root.kind).methods.get("forward")
+    methods = script.class_of(script.root.kind).methods
+    forward = methods.get("forward") or methods.get("forward__0")  # the first overload, which an LSTM has
     if forward is None:
         raise Bad("its module has no forward")
     names = [argument.arg for argument in forward.args.args[1:]]
@@ -49,8 +50,9 @@ def graph_of(script: Script, options: CountOptions, source: str) -> Graph:
             )
         tensor = Described(tuple(shape), row_major(shape), asked.dtypes.get(name, "float32"))
         given.append(builder.made(name, tensor, "input"))
-    run.declare(script.root)
-    results = run.module(script.root, "", "forward", given, {})
+    run.weights.declare()
+    results = run.module(script.root, "", forward.name, given, {})
+    run.weights.finish()
     builder.modules.leave(len(builder.ops))
     return builder.graph(
         source,

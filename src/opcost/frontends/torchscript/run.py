@@ -3,65 +3,54 @@
 from __future__ import annotations
 
 import ast
-import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
-from opcost.core.graph import Role
-from opcost.errors import SourceError
+from opcost.errors import InputError, SourceError
 from opcost.frontends.aten.call import Call
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
 from opcost.frontends.aten.told import NotTold
-from opcost.frontends.checkpoint.described import Tensor as Stored
 from opcost.frontends.programs.builder import Builder, Made
 from opcost.frontends.programs.modules import Entry
 from opcost.frontends.programs.operators import Emitter, operator_named, tensors_of
-from opcost.frontends.torchscript.archive import Constant, Object, Script
-from opcost.frontends.torchscript.results import matched, results_of
+from opcost.frontends.torchscript.archive import Object, Script
+from opcost.frontends.torchscript.plain import ANSWERS, HOLDS, LONGEST, PLAIN, QUESTIONS, Number, fused
+from opcost.frontends.torchscript.results import SCALAR_TYPES, matched, results_of
+from opcost.frontends.torchscript.weights import Weights
+from opcost.wording import shortened
 
-MOST_STEPS = 300_000
-"""Expressions that are looked at; those of the largest nets are some tens of thousands."""
-LONGEST = 1 << 16
-"""Parts of a list or a text."""
-LARGEST = 1 << 80
+MOST_STEPS = 200_000
+"""Expressions that are followed; those of the largest nets are some tens of thousands."""
+OPERATOR_STEPS = 8
+"""What an operator counts as, which takes longer than an expression."""
+LARGEST = 1 << 63
+"""Numbers of the code have 64 bits."""
 DEEPEST = 100
 """Calls inside of calls."""
 
 _FLAWS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "floordiv": operator.floordiv,
-    "floor_divide": operator.floordiv, "remainder": operator.mod, "neg": operator.neg, "pow": operator.pow,
-    "rsub": lambda a, b, c=1: b - a * c, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
-    "gt": operator.gt, "ge": operator.ge, "__and__": lambda a, b: a and b, "__or__": lambda a, b: a or b,
-    "__not__": operator.not_, "__is__": operator.is_, "__isnot__": operator.is_not, "sqrt": math.sqrt, "ceil": math.ceil,
-    "floor": math.floor, "len": len, "__getitem__": operator.getitem, "__contains__": lambda held, item: item in held,
-    "min": min, "max": max, "abs": abs, "list": list,
-    "clamp": lambda x, low=None, high=None: min(max(x, x if low is None else low), math.inf if high is None else high),
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "remainder",
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Is: "__is__",
+    ast.IsNot: "__isnot__", ast.USub: "neg", ast.Not: "__not__",
 }  # fmt: skip
-"""What the code does with plain numbers and lists."""
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-    ast.USub: operator.neg, ast.Not: operator.not_,
-}  # fmt: skip
-_CASTS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "bool": bool, "str": str, "len": len}
-
-
-class Number(NamedTuple):
-    """A tensor of one number that is known: a size that the code computes with."""
-
-    value: Any
+_CASTS = {"int": "Int", "float": "Float", "bool": "Bool", "str": "str", "len": "len"}
+_UNWRAPS = frozenset("Int Float Bool IntImplicit FloatImplicit ScalarImplicit item len".split())
 
 
 class Part(NamedTuple):
-    """A module, and where it stands."""
+    """A module and its path; an object that is no module has no path."""
 
     held: Object
-    path: str
+    path: str | None
+
+
+class Reference(NamedTuple):
+    """A function or a class of the archive, by its whole name."""
+
+    name: str
 
 
 class _Returned(Exception):
@@ -74,44 +63,25 @@ class Run:
     def __init__(self, script: Script, builder: Builder) -> None:
         self.script, self.builder = script, builder
         self.stack: list[Entry] = []
-        self._weights: dict[tuple[int, str], Made] = {}
-        self._homes: dict[tuple[str, int, tuple[int, ...]], Made] = {}
+        self.weights = Weights(script, builder)
         self._steps = self._calls = self._depth = 0
         self._where = ("", 0)
 
     # -- modules --------------------------------------------------------------------------------------------------------
 
-    def declare(self, held: Object, path: str = "") -> None:
-        """A module with all that lies in it: its weights are there whether they are read or not."""
-        kind = self.script.class_of(held.kind)
-        self.builder.modules.declare(path)
-        for name, value in held.attributes.items():
-            full = f"{path}.{name}" if path else name
-            if isinstance(value, Stored) and name in (*kind.parameters, *kind.buffers):
-                self._weight(held, name, value, full, parameter=name in kind.parameters)
-            elif isinstance(value, Object) and value.kind.startswith("__torch__."):
-                self.declare(value, full)
-
-    def _weight(self, held: Object, name: str, stored: Stored, full: str, *, parameter: bool) -> None:
-        key = (stored.storage.key if stored.storage else full, stored.offset, stored.shape)
-        made = self._homes.get(key)
-        if made is None:
-            tensor = Described(stored.shape, row_major(stored.shape), stored.dtype)
-            role: Role = "param" if parameter else "buffer"
-            made = self._homes[key] = self.builder.made(full, tensor, role, trainable=parameter)
-        self._weights[id(held.attributes), name] = made
-        self.builder.modules.hold(full, made.value, parameter=parameter)
-
-    def module(self, held: Object, path: str, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
-        """Call a method of a module."""
+    def module(self, held: Object, path: str | None, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
+        """Call a method of a module or of another object."""
         kind = self.script.class_of(held.kind)
         found = kind.methods.get(method)
         if found is None:
             raise Bad(f"the class {held.kind[:200]!r} has no method {method[:80]!r}")
+        given = [Part(held, path), *args]
+        if path is None:
+            return self._function(found, kind.file, given, named)
         self._calls += 1
         self.stack.append(Entry(str(self._calls), path, held.kind.rpartition(".")[2]))
         try:
-            return self._function(found, kind.file, [Part(held, path), *args], named)
+            return self._function(found, kind.file, given, named)
         finally:
             self.stack.pop()
 
@@ -139,11 +109,19 @@ class Run:
     # -- statements -----------------------------------------------------------------------------------------------------
 
     def refuse(self, what: str) -> SourceError:
-        file, line = self._where
         return SourceError(
-            f"{file.replace('.', '/')}.py, line {line} of the archive's code: {what}",
+            f"{self._line()}: {what}",
             hint="count the module itself: path/to/file.py:Net, or the object that torch.jit.load gives",
         )
+
+    def _line(self) -> str:
+        file, line = self._where
+        return f"{file.replace('.', '/')}.py, line {line} of the archive's code"
+
+    def _step(self, number: int = 1) -> None:
+        self._steps += number
+        if self._steps > MOST_STEPS:
+            raise self.refuse(f"more than {MOST_STEPS:,} expressions were followed")
 
     def _body(self, statements: Sequence[ast.stmt], env: dict[str, Any]) -> None:
         for statement in statements:
@@ -162,8 +140,16 @@ class Run:
                 case ast.For(target=target, iter=ast.Call(func=ast.Name(id="range"), args=args), body=body):
                     turns = self._known(self.value(args[-1], env), "a loop")
                     for turn in range(int(turns)):
+                        self._step()
                         self._assign(target, turn, env)
                         self._body(body, env)
+                case ast.While(test=test, body=body):
+                    while self._known(self.value(test, env), "a loop"):
+                        self._body(body, env)
+                case ast.With(items=items, body=body):
+                    for item in items:
+                        self.value(item.context_expr, env)
+                    self._body(body, env)
                 case ast.Pass():
                     pass
                 case _:
@@ -184,18 +170,18 @@ class Run:
                     raise self.refuse("what is unpacked has another number of parts")
                 for each, part in zip(targets, value, strict=True):
                     self._assign(each, part, env)
+            case ast.Attribute(value=inner, attr=name) if isinstance(held := self.value(inner, env), Part):
+                held.held.attributes[name] = value
             case _:
                 raise self.refuse(f"a value is put into a {type(target).__name__}")
 
     # -- expressions ----------------------------------------------------------------------------------------------------
 
     def value(self, node: ast.expr, env: dict[str, Any]) -> Any:
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise self.refuse(f"more than {MOST_STEPS:,} expressions were followed")
+        self._step()
         match node:
             case ast.Constant(value=value):
-                return value
+                return self._checked(value)
             case ast.Name(id=name):
                 if name in env:
                     return env[name]
@@ -205,13 +191,12 @@ class Run:
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return [self.value(each, env) for each in parts]
             case ast.Dict(keys=keys, values=values):
-                return {
-                    self.value(k, env): self.value(v, env) for k, v in zip(keys, values, strict=True) if k is not None
-                }
+                pairs = [(self.value(k, env), self.value(v, env)) for k, v in zip(keys, values, strict=True) if k]
+                return self._plainly("dict", [pairs])
             case ast.Attribute(value=inner, attr=name):
-                return self._attribute(inner, name, env)
+                return self._attribute(node, inner, name, env)
             case ast.Subscript(value=inner, slice=place):
-                return self._plainly(operator.getitem, [self.value(inner, env), self.value(place, env)])
+                return self._operator("aten::__getitem__", [self.value(inner, env), self.value(place, env)], {})
             case ast.UnaryOp(op=op, operand=inner) if type(op) in _OPERATORS:
                 return self._plainly(_OPERATORS[type(op)], [self.value(inner, env)])
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
@@ -227,9 +212,15 @@ class Run:
                 return self._call(function, args, keywords, env)
         raise self.refuse(f"a {type(node).__name__} expression is not followed")
 
-    def _attribute(self, inner: ast.expr, name: str, env: dict[str, Any]) -> Any:
+    def _attribute(self, node: ast.expr, inner: ast.expr, name: str, env: dict[str, Any]) -> Any:
         if isinstance(inner, ast.Name) and inner.id == "CONSTANTS":
-            return self._constant(name)
+            found = self.weights.constant(name)
+            if found is None:
+                raise self.refuse(f"the constant {name!r} is not there")
+            return found[0]
+        path = _dotted(node)
+        if path[:1] == ["__torch__"] and "__torch__" not in env:
+            return Reference(".".join(path))
         held = self.value(inner, env)
         if isinstance(held, Part):
             return self._member(held, name)
@@ -238,29 +229,12 @@ class Run:
     def _member(self, part: Part, name: str) -> Any:
         if name not in part.held.attributes:
             raise self.refuse(f"the module has no attribute {name!r}")
-        value = part.held.attributes[name]
         full = f"{part.path}.{name}" if part.path else name
+        value = part.held.attributes[name]
         if isinstance(value, Object):
             return Part(value, full)
-        if isinstance(value, Stored):
-            key = (id(part.held.attributes), name)
-            if key not in self._weights:
-                tensor = Described(value.shape, row_major(value.shape), value.dtype)
-                self._weights[key] = self.builder.made(full, tensor, "const")
-            return self._weights[key]
-        return value
-
-    def _constant(self, name: str) -> Any:
-        place = int(name.removeprefix("c")) if name.removeprefix("c").isdecimal() and len(name) < 9 else -1
-        if not 0 <= place < len(self.script.constants):
-            raise self.refuse(f"the constant {name!r} is not there")
-        found = self.script.constants[place]
-        if not isinstance(found, Constant):
-            return found
-        if found.number is not None and found.tensor.shape == ():
-            return Number(found.number)
-        tensor = Described(found.tensor.shape, row_major(found.tensor.shape), found.tensor.dtype)
-        return self.builder.made(name, tensor, "const")
+        self._holds(value)
+        return self.weights.attribute(part.held, name, full)
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 
@@ -277,75 +251,141 @@ class Run:
         named = {each.arg: self.value(each.value, env) for each in keywords if each.arg is not None}
         path = _dotted(function)
         if path[:1] == ["torch"] and len(path) == 2:
-            return self._checked(f"aten::{path[1]}", values, named)
+            return self._operator(f"aten::{path[1]}", values, named)
         if path[:1] == ["ops"] and len(path) == 3:
-            return self._checked(f"{path[1]}::{path[2]}", values, named)
-        if path[:1] == ["__torch__"]:
-            file, found = self.script.function(".".join(path))
-            return self._function(found, file, values, named)
-        if isinstance(function, ast.Name) and function.id in _CASTS:
+            return self._operator(f"{path[1]}::{path[2]}", values, named)
+        if isinstance(function, ast.Name) and function.id in _CASTS and function.id not in env:
             return self._plainly(_CASTS[function.id], values)
+        if path and (path[0] in env or path[0] == "__torch__"):
+            found = env[path[0]] if len(path) == 1 else None
+            if path[0] == "__torch__":
+                found = Reference(".".join(path))
+            if isinstance(found, Reference):
+                return self._referred(found.name, values, named)
         if isinstance(function, ast.Attribute):
             held = self.value(function.value, env)
             if isinstance(held, Part):
                 return self.module(held.held, held.path, function.attr, values, named)
         raise self.refuse(f"a call of {'.'.join(path) or type(function).__name__} is not followed")
 
-    def _plainly(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-        """What plain numbers and lists make together."""
-        plain = [each.value if isinstance(each, Number) else each for each in values]
-        if any(isinstance(each, Made) for each in plain):
-            raise self.refuse("a number depends on data")
-        if function in (operator.mul, operator.pow) and not all(
-            isinstance(each, (int, float)) and abs(each) < 1 << 40 for each in plain
-        ):
-            raise self.refuse("a list or a number grows without end")
-        if function is operator.pow and abs(plain[-1]) > 64:
-            raise self.refuse("a number grows without end")
-        try:
-            found = function(*plain)
-        except _FLAWS as exc:
-            raise self.refuse(f"numbers and lists do not fit what is done with them ({exc})") from exc
-        if (isinstance(found, int) and abs(found) > LARGEST) or (
-            isinstance(found, (list, str)) and len(found) > LONGEST
-        ):
-            raise self.refuse("a list or a number grows without end")
+    def _referred(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
+        """A call of a function, a named tuple, or what makes an object."""
+        if name == "__torch__.torch.backends.mha.get_fastpath_enabled":
+            return False  # as the count of a module itself does: the fused kernels compute the same
+        owner, _, own = name.rpartition(".")
+        if own == "__new__":
+            return Part(Object(owner, {}), None)
+        kind = self.script.tuple_of(name)
+        if kind is not None:
+            return [*values, *(named[field] for field in kind[len(values) :] if field in named)]
+        file, found = self.script.function(name)
+        return self._function(found, file, values, named)
+
+    def _holds(self, value: Any, *kinds: type) -> bool:
+        """Whether there is something of a kind in a value, which must not be too large, counting what it shares each time."""
+        waiting, seen, found = [value], 0, False
+        while waiting:
+            each = waiting.pop()
+            seen += 1 + (len(each) if isinstance(each, str) else 0)
+            if isinstance(each, kinds):
+                found = True
+            elif isinstance(each, (list, dict)):
+                seen += len(each)
+                if seen + len(waiting) <= LONGEST:
+                    waiting.extend(each if isinstance(each, list) else [*each.keys(), *each.values()])
+            if seen + len(waiting) > LONGEST:
+                raise self.refuse(f"a value has more than {LONGEST:,} parts")
+        self._step(seen >> 4)
         return found
 
-    def _checked(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
+    def _plainly(self, name: str, values: Sequence[Any]) -> Any:
+        """What plain numbers, texts, lists and dicts make together."""
+        plain = [each.value if isinstance(each, Number) else each for each in values]
+        if name not in HOLDS and self._holds(plain, Made):
+            raise self.refuse("a number depends on data")
         try:
-            return self._operator(name, values, named)
+            found = PLAIN[name](*plain)
         except _FLAWS as exc:
-            raise self.refuse(f"the arguments of {name} do not fit it ({exc})") from exc
+            raise self.refuse(f"numbers and lists do not fit what is done with them ({shortened(str(exc))})") from exc
+        return self._checked(found)
+
+    def _checked(self, found: Any) -> Any:
+        if isinstance(found, int) and not -LARGEST <= found < 2 * LARGEST:
+            raise self.refuse("a number has more than 64 bits")
+        if isinstance(found, (list, dict, str)):
+            if len(found) > LONGEST:
+                raise self.refuse(f"a value has more than {LONGEST:,} parts")
+            self._step(len(found) >> 4)
+        return found
 
     def _operator(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
         base = name.partition("::")[2]
-        if base in ("warn", "device", "format", "str", "manual_seed", "_assert"):
-            return None if base != "device" else str(values[0])
-        if name == "prim::NumToTensor":
-            return Number(values[0].value if isinstance(values[0], Number) else values[0])
-        tensor = next((each for each in values if isinstance(each, Made)), None)
-        if base in _QUESTIONS and isinstance(values[0], Made):
-            return _QUESTIONS[base](values[0].tensor, *values[1:])
-        held = any(isinstance(each, Made) for value in values if isinstance(value, list) for each in value)
-        if tensor is None and not held:
-            numbers = any(isinstance(each, Number) for each in values)
-            if base in ("to", "detach", "clone", "contiguous") and numbers:
-                return values[0]
-            if base in _ARITHMETIC:
-                found = self._plainly(_ARITHMETIC[base], values)
-                return Number(found) if numbers else found
-        if base == "__getitem__" and isinstance(values[0], list):
-            return values[0][values[1]]
-        if base in ("append", "__isnot__", "__is__", "len"):
-            if base == "append":
-                values[0].append(values[1])
-                return values[0]
-            return len(values[0]) if base == "len" else (values[0] is values[1]) == (base == "__is__")
-        return self._emitted(name, values, named)
+        first = values[0] if values else None
+        if base == "RaiseException":
+            raise InputError(
+                f"{self._line()}: the module refuses these inputs: {shortened(str(first))}",
+                hint="give the inputs that the module expects: --input NAME:SHAPE:DTYPE",
+            )
+        if "mkldnn" in base.lower():
+            raise SourceError(
+                f"{self._line()}: the module was optimized for oneDNN, whose weights PyTorch does not write into an archive, "
+                "so that PyTorch cannot load it either",
+                hint="count the archive that was saved before torch.jit.optimize_for_inference; torch.jit.freeze is fine",
+            )
+        if base in ANSWERS:
+            return ANSWERS[base]
+        if base in ("__is__", "__isnot__") and len(values) == 2:
+            return (_identity(values[0]) is _identity(values[1])) == (base == "__is__")
+        tensors = self._holds([*values, *named.values()], Made)
+        try:
+            if base in QUESTIONS and isinstance(first, Made):
+                return QUESTIONS[base](first.tensor, *values[1:])
+            if base == "device" and isinstance(first, str):
+                return first
+            if base in HOLDS and isinstance(first, (list, dict)):
+                places = values[1:] if base in ("__getitem__", "slice", "pop") else values[1:2]
+                at = [
+                    each.value if isinstance(each, Number) and base not in ("append", "__contains__") else each
+                    for each in places
+                ]
+                return self._checked(PLAIN[base](first, *at, *values[1 + len(at) :]))
+            if base == "NumToTensor":
+                return Number(first.value if isinstance(first, Number) else first)
+            if not tensors:
+                made = self._plain_operator(base, values, named)
+                if made is not NotImplemented:
+                    return made
+            return self._emitted(name, values, named)
+        except _FLAWS as exc:
+            raise self.refuse(f"the arguments of {name} do not fit it ({shortened(str(exc))})") from exc
+
+    def _plain_operator(self, base: str, values: list[Any], named: dict[str, Any]) -> Any:
+        """An operator on plain values and numbers; NotImplemented where it makes a tensor."""
+        numbers = any(isinstance(each, Number) for each in values)
+        if base in ("to", "detach", "clone", "contiguous") and numbers:
+            return values[0]
+        if base in ("tensor", "as_tensor", "scalar_tensor") and values:
+            if not isinstance(values[0], (list, dict)):
+                return Number(_number(values[0]))
+            shape: list[int] = []
+            part: Any = values[0]
+            while isinstance(part, list):
+                shape.append(len(part))
+                part = part[0] if part else 0.0
+            kind = {bool: "bool", int: "int64"}.get(type(_number(part)), "float32")
+            dtype = named.get("dtype")
+            tensor = Described(tuple(shape), row_major(shape), kind if dtype is None else SCALAR_TYPES[dtype])
+            return self.builder.made("", tensor, "const")
+        if base not in PLAIN or (named and base != "div"):
+            return NotImplemented
+        found = self._plainly(base, [*values, *named.values()])
+        return Number(found) if numbers and base not in _UNWRAPS else found
 
     def _emitted(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
         """An operator in the graph, and its results."""
+        parts = fused().get(name)
+        if parts is not None:
+            return self._function(parts, "opcost", values, named)
         found = None
         for spelled in (_number, self._as_tensor):  # a size stands for itself, or for a tensor that holds it
             given, kept = [spelled(each) for each in values], {key: spelled(each) for key, each in named.items()}
@@ -355,8 +395,9 @@ class Run:
             if found is not None:
                 break
         if found is None:
-            raise self.refuse(f"nobody knows the operator {name} with such arguments")
+            raise self.refuse(f"the operator {name} is not known with such arguments")
         schema, bound = found
+        self._step(OPERATOR_STEPS)
         self.builder.modules.enter(tuple(self.stack), len(self.builder.ops))
         which = operator_named(schema.name, schema.overload)
         plan = which.plan
@@ -369,6 +410,7 @@ class Run:
             return None
         made = {argument.name: value for argument, value in zip(schema.arguments, given, strict=False)} | kept
         arguments = {key: self._again(bound[key], made.get(key)) for key in bound}
+        self.weights.read(call, which, arguments)
         emitter = Emitter(self.builder, self.stack[-1].path if self.stack else "")
         results = emitter.plain(which, arguments, {str(place): out for place, out in enumerate(outs)})  # type: ignore[misc]
         return results if len(schema.returns) > 1 or "[]" in schema.returns[0].type else results[0]
@@ -387,15 +429,9 @@ class Run:
         return bound
 
 
-_QUESTIONS: dict[str, Callable[..., Any]] = {
-    "size": lambda x, axis=None: list(x.shape) if axis is None else x.shape[axis], "dim": lambda x: x.dim(),
-    "numel": lambda x: x.numel(), "is_floating_point": lambda x: x.dtype.startswith(("float", "bfloat")),
-    "len": lambda x: x.shape[0], "stride": lambda x, axis=None: list(x.stride()) if axis is None else x.stride()[axis],
-    "is_contiguous": lambda x, *_: x.stride() == row_major(x.shape),
-    "_shape_as_tensor": lambda x: [Number(n) for n in x.shape], "is_complex": lambda x: x.dtype.startswith("complex"),
-    "__isnot__": lambda _, other: other is None, "__is__": lambda *_: False,
-}  # fmt: skip
-"""What the code asks of a tensor."""
+def _identity(value: Any) -> Any:
+    """What `is` compares."""
+    return value.tensor if isinstance(value, Made) else value.held.attributes if isinstance(value, Part) else value
 
 
 def _number(value: Any) -> Any:
@@ -407,9 +443,8 @@ def _number(value: Any) -> Any:
 
 def _dotted(node: ast.expr) -> list[str]:
     """The names of `torch.add`; an empty list: it is something else."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    if isinstance(node, ast.Attribute):
-        inner = _dotted(node.value)
-        return [*inner, node.attr] if inner else []
-    return []
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []

@@ -105,12 +105,15 @@ def _turned(call: Call) -> bool:
     "miopen_convolution", "miopen_depthwise_convolution", "mkldnn_convolution", "convolution", "_convolution",
     "convolution_overrideable", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "slow_conv_transpose2d",
     "slow_conv_transpose3d", "cudnn_convolution_transpose", "miopen_convolution_transpose", "cudnn_convolution_relu",
-    "cudnn_convolution_add_relu", "miopen_convolution_relu", "miopen_convolution_add_relu",
+    "cudnn_convolution_add_relu", "miopen_convolution_relu", "miopen_convolution_add_relu", "_convolution_mode",
 )  # fmt: skip
 def _convolution(call: Call) -> tuple[Described, ...]:
     x, weight = call.get("input", "self"), call["weight"]
     axes = weight.dim() - 2
-    padding, stride = _list(call, "padding", axes, 0), _list(call, "stride", axes, 1)
+    if call.args.get("padding") == "same":
+        return (made((*x.shape[: -axes - 1], weight.shape[0], *x.shape[-axes:]), type_name(x)),)
+    valid = call.args.get("padding") == "valid"
+    padding, stride = (0,) * axes if valid else _list(call, "padding", axes, 0), _list(call, "stride", axes, 1)
     dilation = _list(call, "dilation", axes, 1)
     sizes = zip(x.shape[-axes:], weight.shape[2:], stride, padding, dilation, strict=True)
     if _turned(call):
@@ -121,6 +124,12 @@ def _convolution(call: Call) -> tuple[Described, ...]:
         spatial = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]
         channels = weight.shape[0]
     return (made((*x.shape[: -axes - 1], channels, *spatial), type_name(x)),)
+
+
+@on("bilinear")
+def _bilinear(call: Call) -> tuple[Described, ...]:
+    x = call["input1"]
+    return (made((*x.shape[:-1], call["weight"].shape[0]), type_name(x)),)
 
 
 @on("conv_tbc")

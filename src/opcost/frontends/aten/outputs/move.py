@@ -18,6 +18,16 @@ def _embedding(call: Call) -> tuple[Described, ...]:
     return (made((*indices.shape, *table.shape[1:]), type_name(table)),)
 
 
+@on("embedding_bag")
+def _embedding_bag(call: Call) -> tuple[Described, ...]:
+    """The bags, to which bag each index belongs, how many there are in each, and where the largest elements were."""
+    weight, bags = call["weight"], call["offsets"].shape[0] - bool(call["include_last_offset"])
+    kept = 0 if call["mode"] == 0 else call["indices"].numel()
+    y = made((bags, weight.shape[1]), type_name(weight))
+    largest = made(y.shape if call["mode"] == 2 else (bags,), "int64")
+    return (y, made((kept,), "int64"), made((bags,), "int64"), largest)
+
+
 @on("embedding_dense_backward")
 def _embedding_backward(call: Call) -> tuple[Described, ...]:
     grad = call["grad_output"]

@@ -179,5 +179,5 @@ def test_pages_that_lead_to_one_another_again_and_again_are_not_followed_for_eve
         for place in (8, *places):
             content[page + place : page + place + 4] = child.to_bytes(4, "big")
     path.write_bytes(content)
-    with pytest.raises(SourceError, match="more rows than its bytes can hold"):
+    with pytest.raises(SourceError, match="more rows, or longer texts, than its bytes can hold"):
         opcost.read_profile(path)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -137,6 +138,27 @@ def test_a_broken_cache_is_made_anew(folder: Path, caches: Path) -> None:
     for kept in caches.iterdir():
         kept.write_bytes(b"PAR1 and nothing more")
     assert reduce_ranks([path]).frame.equals(first)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda kept: kept.drop("stream"),
+        lambda kept: kept.with_columns(more=pl.lit(1)),
+        lambda kept: kept.with_columns(rank=pl.lit("0")),
+        lambda kept: kept.with_columns(type=pl.lit(7)),
+        lambda kept: kept.with_columns(host_ns=pl.lit(0.5)),
+        lambda _: pl.DataFrame({"x": [1]}),
+    ],
+    ids=["a column less", "one more", "a text for a number", "a number for a text", "a fraction", "another table"],
+)
+def test_a_cache_with_other_columns_or_types_is_made_anew(folder: Path, caches: Path, changed: Any) -> None:
+    wanted = reduce_ranks([folder / "worker9.json"], workers=1).collectives()
+    (kept,) = caches.iterdir()
+    whole = pl.read_parquet(kept)
+    changed(whole).write_parquet(kept)
+    assert reduce_ranks([folder / "worker9.json"], workers=1).collectives().equals(wanted)
+    assert pl.read_parquet(kept).equals(whole)
 
 
 def test_caches_lie_where_the_user_wants_them_or_nowhere(folder: Path, caches: Path, tmp_path: Path) -> None:

@@ -105,6 +105,11 @@ def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return BROKEN_PIPE
+    except MemoryError:
+        if debug:
+            raise
+        hint = "a damaged file may ask for any amount; give the process more memory if the file is sound"
+        return _fail(f"there is not enough memory for this\n  hint: {hint}", OpcostError.exit_code)
     except Exception as exc:
         if debug:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from reprlib import Repr
 from typing import Any, Literal, TypeVar, overload
 
 LARGEST = 2**128
@@ -49,11 +50,14 @@ def objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def short(value: object) -> str:
-    """The value as text that fits into a message."""
-    text = repr(value)
+    """The value as text that fits into a message; of what is large or nested only a part is looked at."""
+    text = _SHORT.repr(value)
     return text if len(text) <= 40 else text[:39] + "…"
 
 
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 4, 60, 60, 60
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = _SHORT.maxfrozenset = 12
 _WORDS: dict[type, str] = {
     dict: "an object",
     list: "a list",

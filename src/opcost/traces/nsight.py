@@ -66,7 +66,9 @@ class _Export:
         self._strings = {
             number: text for number, text in tables.rows("StringIds", "id", "value") if isinstance(text, str)
         }
-        self._memories = dict(tables.rows("ENUM_CUDA_MEM_KIND", "id", "label"))
+        self._memories = {
+            number: text for number, text in tables.rows("ENUM_CUDA_MEM_KIND", "id", "label") if isinstance(text, str)
+        }
         self._unordered = 0
         """Ranges that begin and end anywhere."""
         self._open = 0

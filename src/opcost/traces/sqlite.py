@@ -1,7 +1,8 @@
 """Tables of an SQLite file that somebody else wrote: only read, never believed, nothing in it is carried out.
 
 Whatever a file calls a table must be one: no view, no virtual table, no function and no recursion is asked. A damaged tree of
-pages may lead in circles, so no more rows are taken than so many bytes can hold.
+pages may lead in circles, and rows may share their pages, so no more rows and no longer texts are taken than the bytes of the
+file can hold.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection, file: TraceFile, size: int) -> None:
         self._connection = connection
         self._file = file
+        self._size = size
         self._rows_left = max(size // SMALLEST_ROW, 1)
         with self._readable():
             found = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
@@ -59,10 +61,14 @@ class Tables:
         return frozenset(row[1] for row in self._counted(self._connection.execute(f'PRAGMA table_info("{name}")')))
 
     def _counted(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        bytes_left = self._size
         for row in rows:
             self._rows_left -= 1
-            if self._rows_left < 0:
-                raise SourceError(f"{self._file.path} has more rows than its bytes can hold", hint=_REPAIR)
+            bytes_left -= sum(len(each) for each in row if isinstance(each, (str, bytes)))
+            if self._rows_left < 0 or bytes_left < 0:
+                raise SourceError(
+                    f"{self._file.path} has more rows, or longer texts, than its bytes can hold", hint=_REPAIR
+                )
             yield row
 
     @contextmanager

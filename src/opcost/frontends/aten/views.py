@@ -12,6 +12,9 @@ from opcost.frontends.aten.strides import row_major, seen_as
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 from opcost.frontends.aten.told import NotTold
 
+MOST_PIECES = 1 << 14
+"""Tensors that one operator makes."""
+
 View: TypeAlias = "Callable[[Call], Sequence[Tensor]]"
 VIEWS: dict[str, View] = {}
 
@@ -198,6 +201,8 @@ def _pieces(call: Call) -> Sequence[Tensor]:
         told = max(-(-extent // told), 1)
     if call.base == "tensor_split":
         raise NotTold("pieces of tensor_split")
+    if isinstance(told, int) and told * MOST_PIECES < extent:
+        raise NotTold("so many pieces")
     sizes = (
         told if isinstance(told, (list, tuple)) else [min(told, extent - at) for at in range(0, max(extent, 1), told)]
     )
@@ -208,7 +213,7 @@ def _pieces(call: Call) -> Sequence[Tensor]:
 def _unbind(call: Call) -> Sequence[Tensor]:
     x = call["self"]
     axis = axis_of(x, call["dim"])
-    if x.shape[axis] > 1 << 16:
+    if x.shape[axis] > MOST_PIECES:
         raise NotTold("so many pieces")
     one = (*x.shape[:axis], *x.shape[axis + 1 :]), (*x.stride()[:axis], *x.stride()[axis + 1 :])
     return [_with(x, *one) for _ in range(x.shape[axis])]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any, NamedTuple, TypeAlias
 
+from opcost.core.checked import short
 from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
 from opcost.frontends.pickles import OBJECT_STEPS, BadPickle, Limits, check_steps
 from opcost.wording import shortened
@@ -201,7 +202,7 @@ def _tensor(storage: object, offset: object, size: object, dtype: str | None = N
     if not isinstance(storage, Storage) or not isinstance(offset, int) or not isinstance(size, tuple):
         raise BadPickle("it makes a tensor of something else than data, offset and size")
     if len(size) > MOST_AXES or any(type(extent) is not int or not 0 <= extent <= LARGEST_EXTENT for extent in size):
-        raise BadPickle(f"it holds a tensor of the size {shortened(str(size))}")
+        raise BadPickle(f"it holds a tensor of the size {short(size)}")
     return Tensor(storage, offset, size, dtype or storage.dtype)
 
 

@@ -21,6 +21,8 @@ def strides(shape: Sequence[int]) -> list[int]:
 
 def _at(content: Content, shape: tuple[int, ...], steps: Sequence[int], origin: int = 0) -> Content:
     """A tensor whose elements lie so far apart in another."""
+    if 0 in shape:  # its other extents may be any
+        return Content(shape, ())
     items = [content.items[origin + sum(map(operator.mul, at, steps))] for at in places(*map(range, shape))]
     return Content(shape, tuple(items))
 
@@ -40,8 +42,13 @@ def stretched(content: Content, shape: tuple[int, ...]) -> Content:
     return _at(content, shape, steps)
 
 
-def taken(content: Content, axis: int, indices: Sequence[int]) -> Content:
-    """The elements at some places along an axis."""
+def taken(content: Content, axis: int, indices: Sequence[int]) -> Content | None:
+    """The elements at some places along an axis; None: there are too many."""
+    shape = (*content.shape[:axis], len(indices), *content.shape[axis + 1 :])
+    if 0 in shape:
+        return Content(shape, ())
+    if prod(shape) > MOST_CONTENT:
+        return None
     before, extent, after = prod(content.shape[:axis]), content.shape[axis], prod(content.shape[axis + 1 :])
     chosen = [at % extent if extent else at for at in indices]
     items: list[Number] = []
@@ -49,7 +56,7 @@ def taken(content: Content, axis: int, indices: Sequence[int]) -> Content:
         for at in chosen:
             begin = (block * extent + at) * after
             items += content.items[begin : begin + after]
-    return Content((*content.shape[:axis], len(indices), *content.shape[axis + 1 :]), tuple(items))
+    return Content(shape, tuple(items))
 
 
 def joined(parts: Iterable[Content], axis: int) -> Content:
@@ -58,7 +65,7 @@ def joined(parts: Iterable[Content], axis: int) -> Content:
     shape = several[0].shape
     before = prod(shape[:axis])
     items: list[Number] = []
-    for block in range(before):
+    for block in range(before if any(part.items for part in several) else 0):
         for part in several:
             size = len(part.items) // before if before else 0
             items += part.items[block * size : (block + 1) * size]

@@ -38,8 +38,14 @@ def _divide(a: Any, b: Any) -> Any:
     return a / b
 
 
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 64:
+        raise OverflowError("the power has more than 64 bits")
+    return a**b
+
+
 COMPUTED: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _divide, "mod": operator.mod, "pow": operator.pow,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _divide, "mod": operator.mod, "pow": _power,
     "floordiv": operator.floordiv, "min": min, "max": max, "neg": operator.neg, "abs": abs,
     "ceil": lambda x: float(math.ceil(x)), "floor": lambda x: float(math.floor(x)), "round": lambda x: float(round(x)),
     "sqrt": math.sqrt, "equal": operator.eq, "notequal": operator.ne, "greater": operator.gt, "less": operator.lt,
@@ -184,7 +190,8 @@ def picked(x: Made, indices: Made, axis: int) -> Meaning:
     shape = gathered(x.dims, indices.dims, axis)
     found = None
     if x.content and indices.content and None not in indices.numbers:
-        found = fitting(shape, content.taken(x.content, axis, indices.integers).items)
+        chosen = content.taken(x.content, axis, indices.integers)
+        found = fitting(shape, chosen.items if chosen else None)
     if x.stored and axis == 0 and len(x.dims) > 1:  # a table of weights
         return Meaning("embedding", NO_ATTRS, [Out(shape, x.dtype)], [x, indices])
     return Meaning("gather", NO_ATTRS, [Out(shape, x.dtype, found)], [x, indices])

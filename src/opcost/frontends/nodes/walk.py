@@ -12,12 +12,14 @@ from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder, check_extents
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, Table
 from opcost.frontends.nodes.loops import first_of, turns_of, without_changes
-from opcost.frontends.nodes.model import MOST_AXES, Node, NodeGraph, Stored, known_shape, plain
+from opcost.frontends.nodes.model import MOST_AXES, Content, Node, NodeGraph, Stored, known_shape, plain
 from opcost.frontends.nodes.scopes import Scopes
 from opcost.wording import some
 
 MOST_STEPS = 1 << 16
 """Nodes that are walked beside 64 times those that there are: graphs that run graphs may do so without an end in sight."""
+MOST_KNOWN = 1 << 20
+"""Elements of all small tensors that are worked out; a model computes some thousand sizes."""
 
 _FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
 
@@ -41,7 +43,7 @@ class Walk:
         self.trusted = trusted
         """Declared shapes hold: the inputs are as the file declares them."""
         self.repeat = 1
-        self._steps = 0
+        self._steps = self._known = 0
         self._walked: set[tuple[str, ...]] = set()
         self._possible: set[Shape] = set()
         """Shapes that were found to be those of a tensor; a model has few."""
@@ -179,11 +181,23 @@ class Walk:
                 self._possible.add(shape)
             spec = maker.spec(shape, plain(dtype))
             value = maker.value(name, spec, home=None if home is None else home.value)
-            made.append(Made(value, shape, spec.dtype, content, items))
+            made.append(Made(value, shape, spec.dtype, *self._bounded(content, items)))
         inputs = [each.value for each in reads if each is not None]
         raw = f"{node.domain or self.format}::{node.op}"
         maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
         return made
+
+    def _bounded(self, content: Content | None, items: list[Made] | None) -> tuple[Content | None, list[Made] | None]:
+        """What is known of a result: integers have 64 bits, and where nodes compute very many numbers, no more are kept."""
+        if content is None and items is None:
+            return None, None
+        self._known += len(content.items) if content else len(items or ())
+        if self._known > MOST_KNOWN:
+            return None, None
+        if content and any(isinstance(n, int) and not -(1 << 63) <= n < 1 << 64 for n in content.items):
+            wide = [n if not isinstance(n, int) or -(1 << 63) <= n < 1 << 64 else None for n in content.items]
+            content = Content(content.shape, tuple(wide))
+        return content, items
 
     # -- graphs inside nodes --------------------------------------------------------------------------------------------
 
@@ -225,6 +239,8 @@ class Walk:
         """All that a loop's body gives; what it hands to its next turn stands behind so many other results."""
         while True:  # until no shape changes from turn to turn; every time round, less is taken to be known
             mark = self.mark()
+            if self.repeat * turns >= 1 << 63:
+                raise SourceError(f"{node}: with the loops around it, it would turn more than 2**63 times")
             before, self.repeat = self.repeat, self.repeat * turns
             try:
                 results = body(start)

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from opcost.core.graph import Role
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.building import GraphBuilder
+from opcost.frontends.building import GraphBuilder, check_extents
 from opcost.frontends.programs.modules import Modules
+
+MOST_AXES = 64
 
 
 class Made(NamedTuple):
@@ -25,6 +27,7 @@ class Builder(GraphBuilder):
         super().__init__()
         self.symbols = symbols or {}
         self.modules = Modules()
+        self._possible: set[tuple[int | None, ...]] = set()
 
     def made(
         self,
@@ -36,7 +39,11 @@ class Builder(GraphBuilder):
         trainable: bool = False,
     ) -> Made:
         """A new value for a tensor."""
-        spec = self.spec(tuple(tensor.shape), tensor.dtype)
+        shape = tuple(tensor.shape)
+        if shape not in self._possible:
+            check_extents(shape, name or "a result", MOST_AXES)
+            self._possible.add(shape)
+        spec = self.spec(shape, tensor.dtype)
         return Made(tensor, self.value(name, spec, role, home=home, trainable=trainable))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import struct
 import warnings
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
@@ -20,6 +22,9 @@ LARGEST_CODE = 4 << 20
 """Bytes of one file of code; those of the largest models have some hundred thousand."""
 MOST_CODE = 64 << 20
 """Bytes of all of them."""
+MOST_WORDS = 250_000
+"""Names, numbers and signs of the code that is parsed: each takes some hundred bytes then."""
+_WORD = re.compile(r"\w+|[^\w\s]")
 _FORMS = {"int64": "q", "int32": "i", "float32": "f", "float64": "d", "bool": "?", "int16": "h", "uint8": "B"}
 
 
@@ -56,6 +61,7 @@ class Script:
         self.texts, self.root, self.constants = texts, root, constants
         self.frozen = "training" not in root.attributes
         """Whether `torch.jit.freeze` made its weights constants, or attributes that no class calls parameters."""
+        self._words = 0
         self._parsed: dict[str, tuple[dict[str, Class], dict[str, ast.FunctionDef]]] = {}
 
     def class_of(self, kind: str) -> Class:
@@ -83,6 +89,9 @@ class Script:
     def _file(self, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:
         if module not in self._parsed:
             text = self.texts.get(module.replace(".", "/") + ".py")
+            self._words += sum(1 for _ in islice(_WORD.finditer(text or ""), MOST_WORDS + 1))
+            if self._words > MOST_WORDS:
+                raise Bad(f"its code has more than {MOST_WORDS:,} words")
             self._parsed[module] = ({}, {}) if text is None else _definitions(text, module)
         return self._parsed[module]
 
@@ -104,7 +113,7 @@ def read_script(path: Path) -> Script:
                     if size > MOST_CODE:
                         raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
                     texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
-            root = _plain(described(BytesIO(_member(archive, roots[0], LARGEST_PICKLE))), 0)
+            root = _Plain()(described(BytesIO(_member(archive, roots[0], LARGEST_PICKLE))))
             constants: list[Any] = []
             if f"{top}constants.pkl" in names:
                 found = described(BytesIO(_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
@@ -127,7 +136,7 @@ def _member(archive: ZipFile, name: str, most: int) -> bytes:
 
 def _constant(archive: ZipFile, top: str, found: object) -> Any:
     if not isinstance(found, Tensor):
-        return _plain(found, 0)
+        return _Plain()(found)
     form = _FORMS.get(found.dtype)
     if found.storage is None or form is None or found.shape not in ((), (1,)):
         return Constant(found, None)
@@ -140,22 +149,33 @@ def _constant(archive: ZipFile, top: str, found: object) -> Any:
     return Constant(found, number)
 
 
-def _plain(found: Any, depth: int) -> Any:
-    """What was unpickled, with objects by their class and attributes."""
-    if depth > 64:
-        raise Bad("its modules lie more than 64 deep in one another")
-    if isinstance(found, Tensor):
+class _Plain:
+    """What was unpickled, with objects by their class and attributes; what the pickle shares stays shared."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}
+
+    def __call__(self, found: Any, depth: int = 0) -> Any:
+        if depth > 64:
+            raise Bad("its modules are nested more than 64 deep")
+        if isinstance(found, Tensor) or id(found) in self._seen:
+            return self._seen.get(id(found), found)
+        state = getattr(found, "state", None)
+        if isinstance(state, list):
+            held = next((each for each in state if isinstance(each, dict)), {})
+            made = self._seen[id(found)] = Object(str(getattr(type(found), "asked", "")), {})
+            made.attributes.update({str(key): self(value, depth + 1) for key, value in held.items()})
+            return made
+        if isinstance(found, dict):
+            entries = self._seen[id(found)] = {}
+            entries.update({key: self(value, depth + 1) for key, value in found.items()})
+            return entries
+        if isinstance(found, (list, tuple)):
+            parts: list[Any] = []
+            self._seen[id(found)] = parts
+            parts.extend(self(value, depth + 1) for value in found)
+            return parts
         return found
-    state = getattr(found, "state", None)
-    if isinstance(state, list):
-        held = next((each for each in state if isinstance(each, dict)), {})
-        kind = str(getattr(type(found), "asked", ""))
-        return Object(kind, {str(key): _plain(value, depth + 1) for key, value in held.items()})
-    if isinstance(found, dict):
-        return {key: _plain(value, depth + 1) for key, value in found.items()}
-    if isinstance(found, (list, tuple)):
-        return [_plain(value, depth + 1) for value in found]
-    return found
 
 
 def _definitions(text: str, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:

@@ -52,6 +52,7 @@ def graph_of(script: Script, options: CountOptions, source: str) -> Graph:
         given.append(builder.made(name, tensor, "input"))
     run.weights.declare()
     results = run.module(script.root, "", forward.name, given, {})
+    run.holds(results)
     run.weights.finish()
     builder.modules.leave(len(builder.ops))
     return builder.graph(

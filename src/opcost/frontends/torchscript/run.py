@@ -12,7 +12,8 @@ from opcost.frontends.aten.call import Call
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
 from opcost.frontends.aten.told import NotTold
-from opcost.frontends.programs.builder import Builder, Made
+from opcost.frontends.building import check_extents
+from opcost.frontends.programs.builder import MOST_AXES, Builder, Made
 from opcost.frontends.programs.modules import Entry
 from opcost.frontends.programs.operators import Emitter, operator_named, tensors_of
 from opcost.frontends.torchscript.archive import Object, Script
@@ -116,7 +117,7 @@ class Run:
 
     def _line(self) -> str:
         file, line = self._where
-        return f"{file.replace('.', '/')}.py, line {line} of the archive's code"
+        return f"{file.replace('.', '/')}.py, line {line} of the archive's code" if line else "the archive's code"
 
     def _step(self, number: int = 1) -> None:
         self._steps += number
@@ -233,7 +234,7 @@ class Run:
         value = part.held.attributes[name]
         if isinstance(value, Object):
             return Part(value, full)
-        self._holds(value)
+        self.holds(value)
         return self.weights.attribute(part.held, name, full)
 
     # -- calls ----------------------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ class Run:
         file, found = self.script.function(name)
         return self._function(found, file, values, named)
 
-    def _holds(self, value: Any, *kinds: type) -> bool:
+    def holds(self, value: Any, *kinds: type) -> bool:
         """Whether there is something of a kind in a value, which must not be too large, counting what it shares each time."""
         waiting, seen, found = [value], 0, False
         while waiting:
@@ -301,7 +302,7 @@ class Run:
     def _plainly(self, name: str, values: Sequence[Any]) -> Any:
         """What plain numbers, texts, lists and dicts make together."""
         plain = [each.value if isinstance(each, Number) else each for each in values]
-        if name not in HOLDS and self._holds(plain, Made):
+        if name not in HOLDS and self.holds(plain, Made):
             raise self.refuse("a number depends on data")
         try:
             found = PLAIN[name](*plain)
@@ -336,7 +337,7 @@ class Run:
             return ANSWERS[base]
         if base in ("__is__", "__isnot__") and len(values) == 2:
             return (_identity(values[0]) is _identity(values[1])) == (base == "__is__")
-        tensors = self._holds([*values, *named.values()], Made)
+        tensors = self.holds([*values, *named.values()], Made)
         try:
             if base in QUESTIONS and isinstance(first, Made):
                 return QUESTIONS[base](first.tensor, *values[1:])
@@ -406,6 +407,8 @@ class Run:
             outs = results_of(which, call)
         except (NotTold, *_FLAWS) as exc:
             raise self.refuse(f"what {name} makes cannot be told from the text ({exc})") from exc
+        for out in outs:
+            check_extents(tuple(out.shape), f"{self._line()}, {name}", MOST_AXES)
         if not outs:
             return None
         made = {argument.name: value for argument, value in zip(schema.arguments, given, strict=False)} | kept

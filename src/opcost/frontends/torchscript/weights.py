@@ -17,7 +17,7 @@ from opcost.frontends.torchscript.archive import Constant, Object, Script
 from opcost.frontends.torchscript.plain import Number
 from opcost.wording import counted
 
-MOST = 100_000
+MOST = 60_000
 """Attributes of modules, counting those of a shared module each time."""
 _COMPARISONS = frozenset("eq ne lt le gt ge masked_fill masked_fill_ where logical_not".split())
 """What reads a table that is no weight: a mask."""

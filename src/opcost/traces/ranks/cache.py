@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.reading import opened
 from opcost.core.writing import write_bytes
 from opcost.errors import SourceError, WriteError
-from opcost.traces.ranks.columns import CACHE_VERSION
+from opcost.traces.ranks.columns import CACHE_VERSION, NUMBERS, TEXTS
 from opcost.version import __version__
 
 if TYPE_CHECKING:
@@ -60,11 +60,13 @@ class Kept:
         self._path = Path(folder) / f"{_key(file, reader)}{SUFFIX}"
 
     def read(self, pl: Any) -> pl.DataFrame | None:
-        """The table, if it is there and whole."""
+        """The table, if it is there and whole; one that is broken or has other columns or types is made anew."""
         try:
             found: pl.DataFrame | None = pl.read_parquet(self._path)
         except (pl.exceptions.PolarsError, OSError):
-            return None  # not there, or broken: it is made anew
+            return None
+        if not _has_columns(found, pl):
+            return None
         with suppress(OSError):
             os.utime(self._path)
         return found
@@ -89,6 +91,16 @@ def tidy(folder: Path) -> None:
             room -= told.st_size
             if room < 0:
                 path.unlink(missing_ok=True)
+
+
+def _has_columns(table: Any, pl: Any) -> bool:
+    """Whether the columns are those that are written, with their types."""
+    kinds = table.schema
+    return (
+        list(kinds) == [*TEXTS, *NUMBERS]
+        and all(kinds[name] == (pl.String if table.height else pl.Null) for name in TEXTS)
+        and all(kinds[name].is_integer() or kinds[name] == pl.Null for name in NUMBERS)
+    )
 
 
 def _key(file: Path, reader: str | None) -> str:

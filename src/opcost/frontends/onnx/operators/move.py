@@ -122,7 +122,8 @@ def _split(call: Call) -> Meaning:
         count = call.whole("num_outputs", count)
         extent = x.dims[axis]
         size = None if extent is None else -(-extent // count)
-        lengths = [None] * count if size is None else [min(size, extent - at * size) for at in range(count)]  # type: ignore[operator]
+        pieces = range(min(count, len(call.node.outputs)))
+        lengths = [None for _ in pieces] if size is None else [min(size, extent - at * size) for at in pieces]  # type: ignore[operator]
     return divided(x, axis, lengths)
 
 
@@ -290,19 +291,22 @@ def _make_sequence(call: Call) -> Meaning:
     return _sequence(call, call.given)
 
 
+_MOST_PIECES = 4096
+
+
 def _pieces(call: Call) -> list[Made]:
     x = call[0]
     axis = axis_of(call.whole("axis"), len(x.dims))
     extent = known(x.dims[axis : axis + 1])[0]
     given = call.at(1)
     if given is None:
-        lengths = [1] * extent
+        lengths = [1] * min(extent, _MOST_PIECES + 1)
     elif given.dims:
         lengths = list(given.integers)
     else:
         size = given.integers[0]
-        lengths = [min(size, extent - begin) for begin in range(0, extent, size)]
-    if len(lengths) > 4096:
+        lengths = [min(size, extent - begin) for begin in range(0, extent, size)[: _MOST_PIECES + 1]]
+    if len(lengths) > _MOST_PIECES:
         raise Unknown
     shapes = [replaced(x.dims, axis, length) for length in lengths]
     if given is None and not call.flag("keepdims", 1):

@@ -1,0 +1,526 @@
+"""Small files whose meaning is large, and a process that reads them one by one and says what each took.
+
+Random changes do not find these: each is written by hand. A file is read in a child of this process, so that what one of them
+takes is seen alone: `python tests/fuzz/explosions.py FOLDER` reads names from its input and answers with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import resource
+import sqlite3
+import struct
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+FILES: dict[str, Callable[[Path], list[str]]] = {}
+"""What writes a file into a folder and says with which words `opcost` reads it."""
+
+
+def explosion(make: Callable[[Path], list[str]]) -> Callable[[Path], list[str]]:
+    FILES[make.__name__] = make
+    return make
+
+
+def doubled(times: int = 60) -> Any:
+    found: Any = [1]
+    for _ in range(times):
+        found = [found, found]
+    return found
+
+
+# -- TorchScript -----------------------------------------------------------------------------------------------------------
+
+_ROOT = b"\x80\x02c__torch__\nN\n)\x81}X\x08\x00\x00\x00training\x89sb."
+
+
+def script(
+    folder: Path, body: str, *, more: str = "", data: bytes = _ROOT, constants: bytes | None = None
+) -> list[str]:
+    code = "class N(Module):\n  __parameters__ = []\n  __buffers__ = []\n  def forward(self, x: Tensor) -> Tensor:\n"
+    code += "".join(f"    {line}\n" for line in body.split("\n")) + more
+    with zipfile.ZipFile(folder / "net.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/data.pkl", data)
+        archive.writestr("net/code/__torch__.py", code)
+        if constants is not None:
+            archive.writestr("net/constants.pkl", constants)
+    return ["count", "net.pt", "--input", "x:2x4"]
+
+
+def scripted(name: str, body: str, **more: Any) -> None:
+    FILES[f"script_{name}"] = lambda folder: script(folder, body, **more)
+
+
+_TWICE = "y = (x, x)\n" + "y = (y, y)\n" * 60
+scripted("tuple_that_is_returned", _TWICE + "return y")
+scripted("tuple_that_is_joined", _TWICE + "return torch.cat(y)")
+scripted("tuple_that_is_printed", "y = (1, 1)\n" + "y = (y, y)\n" * 60 + 'z = torch.format("{}", y)\nreturn x')
+scripted(
+    "tuples_that_are_compared",
+    "y = (1, 1)\nz = (1, 1)\n" + "y = (y, y)\nz = (z, z)\n" * 60 + "z = torch.eq(y, z)\nreturn x",
+)
+scripted("dict_in_dicts", "y = {1: 1}\n" + "y = {1: y, 2: y}\n" * 60 + "z = torch.str(y)\nreturn x")
+scripted("list_that_holds_itself", "y = [1]\nz = torch.append(y, y)\nz = torch.str(y)\nreturn x")
+scripted("list_that_grows_by_itself", "y = [1]\n" + "z = torch.extend(y, y)\n" * 60 + "return x")
+scripted("long_loop", "for i in range(1000000000000):\n  pass\nreturn x")
+scripted("endless_loop", "while True:\n  pass\nreturn x")
+scripted("loop_of_operators", "y = x\nfor i in range(1000000000000):\n  y = torch.relu(y)\nreturn y")
+scripted("loop_that_appends", "y = [1]\nfor i in range(1000000000000):\n  z = torch.append(y, 1)\nreturn x")
+scripted(
+    "loop_of_sums_of_lists",
+    "y = torch.rangelist(20000)\nfor i in range(1000000000000):\n  z = torch.add(y, [1])\nreturn x",
+)
+scripted("list_of_many", "y = torch.mul([0], 1000000000000)\nreturn x")
+scripted("range_of_many", "y = torch.rangelist(1000000000000)\nreturn x")
+scripted("text_that_doubles", 'y = "ab"\n' + "y = torch.add(y, y)\n" * 60 + "return x")
+scripted("squares", "y = 3\n" + "y = torch.mul(y, y)\n" * 60 + "return x")
+scripted("powers", "y = 9\n" + "y = torch.pow(y, y)\n" * 9 + "return x")
+scripted("shift_by_infix", "y = 9\n" + "y = (y * y) * (y * y)\n" * 60 + "return x")
+scripted("tensors_that_are_unbound", "y = torch.unbind(torch.zeros([1000000000]))\nreturn x")
+scripted("tensors_that_are_split", "y = torch.split(torch.zeros([1000000000]), 1)\nreturn x")
+scripted("tensors_that_are_chunked", "y = torch.chunk(torch.zeros([1000000000]), 1000000000)\nreturn x")
+scripted("tensor_that_doubles", "y = x\n" + "y = torch.cat([y, y])\n" * 2000 + "return y")
+scripted("tensor_of_many_axes", "y = x\n" + "y = torch.unsqueeze(y, 0)\n" * 3000 + "return y")
+scripted("deep_brackets", "return " + "(" * 3000 + "x" + ")" * 3000)
+scripted("much_code", "y = [" + "1," * 2_000_000 + "]\nreturn x")
+scripted("constants_that_are_shared", "z = torch.str(CONSTANTS.c0)\nreturn x", constants=pickle.dumps([doubled()], 2))
+scripted(
+    "functions_that_call_twice",
+    "return (self).f0(x)",
+    more="".join(
+        f"  def f{i}(self, x):\n    y = (self).f{i + 1}(x)\n    return (self).f{i + 1}(y)\n" for i in range(60)
+    )
+    + "  def f60(self, x):\n    return x\n",
+)
+scripted(
+    "functions_that_call_twice_without_end",
+    "return (self).forward((self).forward(x))",
+)
+
+
+@explosion
+def script_modules_that_are_shared(folder: Path) -> list[str]:
+    """Each module has the next one twice, so that there are 2 ** 50 paths."""
+    steps = b""
+    for place in range(50):  # c N, made and remembered; its attributes are the one before, twice
+        steps += b"c__torch__\nN\n)\x81"
+        steps += b"}" + (b"X\x01\x00\x00\x00ah\x00sX\x01\x00\x00\x00bh\x00s" if place else b"") + b"bq\x000"
+    return script(folder, "return x", data=b"\x80\x02" + steps + b"h\x00.")
+
+
+# -- ONNX ------------------------------------------------------------------------------------------------------------------
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    number &= (1 << 64) - 1
+    while number >= 0x80:
+        found += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return found + bytes([number])
+
+
+def field(number: int, value: int | bytes | str) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    content = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def tensor(name: str, numbers: list[int], shape: list[int] | None = None, floats: bool = False) -> bytes:
+    dims = b"".join(field(1, n) for n in ([len(numbers)] if shape is None else shape))
+    raw = struct.pack(f"<{len(numbers)}{'f' if floats else 'q'}", *numbers)
+    return dims + field(2, 1 if floats else 7) + field(8, name) + field(9, raw)
+
+
+def attribute(name: str, value: int | bytes) -> bytes:
+    return field(1, name) + (
+        field(3, value) + field(20, 2) if isinstance(value, int) else field(6, value) + field(20, 5)
+    )
+
+
+def node(op: str, ins: str, outs: str, domain: str = "", **attrs: int | bytes) -> bytes:
+    found = b"".join(field(1, name) for name in ins.split()) + b"".join(field(2, name) for name in outs.split())
+    found += field(4, op) + b"".join(field(5, attribute(*pair)) for pair in attrs.items())
+    return found + (field(7, domain) if domain else b"")
+
+
+def value(name: str, shape: list[int], kind: int = 1) -> bytes:
+    dims = b"".join(field(1, field(1, n)) for n in shape)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
+
+
+def graph(nodes: list[bytes], stored: list[bytes] = (), ins: list[bytes] = (), outs: list[bytes] = ()) -> bytes:  # type: ignore[assignment]
+    found = b"".join(field(1, each) for each in nodes) + field(2, "g") + b"".join(field(5, each) for each in stored)
+    return found + b"".join(field(11, each) for each in ins) + b"".join(field(12, each) for each in outs)
+
+
+def onnx(name: str, nodes: list[bytes], stored: list[bytes], out: str, functions: list[bytes] = ()) -> None:  # type: ignore[assignment]
+    def make(folder: Path) -> list[str]:
+        nets = graph(nodes, stored, [value("x", [2, 4])], [value(out, [2, 4])])
+        opsets = field(8, field(1, "") + field(2, 18)) + field(8, field(1, "own") + field(2, 1))
+        content = field(1, 8) + field(7, nets) + opsets + b"".join(field(25, each) for each in functions)
+        (folder / "net.onnx").write_bytes(content)
+        return ["count", "net.onnx"]
+
+    FILES[f"onnx_{name}"] = make
+
+
+def chain(op: str, times: int, **attrs: int) -> list[bytes]:
+    """c0 and itself make c1, and so on."""
+    return [node(op, f"c{i} c{i}", f"c{i + 1}", **attrs) for i in range(times)]
+
+
+_SMALL, _LARGE = [tensor("c0", [3])], [tensor("c0", list(range(1024)))]
+onnx("squares", [*chain("Mul", 60), node("Expand", "x c60", "y")], _SMALL, "y")
+onnx("many_squares", [*chain("Mul", 3000), node("Expand", "x c3000", "y")], _SMALL, "y")
+onnx("powers", [*chain("Pow", 9), node("Expand", "x c9", "y")], [tensor("c0", [9])], "y")
+onnx("powers_of_floats", [*chain("Pow", 9), node("Expand", "x c9", "y")], [tensor("c0", [9], floats=True)], "y")
+onnx("sums", [*chain("Add", 3000), node("Expand", "x c3000", "y")], _SMALL, "y")
+onnx("sums_of_many", [*chain("Add", 3000), node("Expand", "x c3000", "y")], _LARGE, "y")
+onnx(
+    "copies_of_many",
+    [node("Concat", f"c{i}", f"c{i + 1}", axis=0) for i in range(5000)],
+    [tensor("c0", list(range(4096)))],
+    "c5000",
+)
+onnx("split_into_many", [node("Split", "x", "a b", axis=0, num_outputs=10**9)], [], "a")
+onnx("split_by_lengths", [node("Split", "c0 s", "a b", axis=0)], [tensor("c0", [3, 4]), tensor("s", [10**9, 1])], "a")
+onnx(
+    "sequence_of_many",
+    [node("Expand", "x s", "z"), node("SplitToSequence", "z", "a", axis=0)],
+    [tensor("s", [10**9, 1, 1])],
+    "a",
+)
+onnx(
+    "sequence_that_grows",
+    [node("SequenceConstruct", "x", "c0"), *(node("SequenceInsert", f"c{i} x", f"c{i + 1}") for i in range(5000))],
+    [],
+    "c5000",
+)
+onnx("doubling", [*chain("Concat", 60, axis=0), node("Concat", "x x", "y", axis=0)], _SMALL, "y")
+onnx("doubling_inputs", [node("Concat", "x x", "c0", axis=0), *chain("Concat", 3000, axis=0)], [], "c3000")
+onnx(
+    "nothing_that_is_large",
+    [node("Expand", "e s", "c0"), *chain("Concat", 3, axis=1), *chain("Add", 3), node("Transpose", "c3", "y")],
+    [tensor("e", [], [1, 0]), tensor("s", [10**9, 0])],
+    "y",
+)
+onnx("shape_of_many_axes", [node("ConstantOfShape", "s", "y")], [tensor("s", [1] * 4096)], "y")
+onnx(
+    "range_of_many",
+    [node("Range", "a b s", "y")],
+    [tensor("a", [0], []), tensor("b", [1 << 62], []), tensor("s", [1], [])],
+    "y",
+)
+onnx("tiles", [node("Tile", "x s", "y")], [tensor("s", [1 << 62, 1 << 62])], "y")
+
+
+def loops(depth: int, turns: str) -> bytes:
+    inner = loops(depth - 1, turns) if depth else node("Relu", "x", "r")
+    body = graph(
+        [node("Identity", "k", "k2"), node("Identity", "v", "v2"), inner],
+        [],
+        [value("i", [], 7), value("k", [], 9), value("v", [2, 4])],
+        [value("k2", [], 9), value("v2", [2, 4])],
+    )
+    return node("Loop", f"{turns} t x", f"o{depth}", body=body)
+
+
+onnx(
+    "loops_in_loops",
+    [loops(28, "n")],
+    [tensor("n", [1 << 39], []), field(2, 9) + field(8, "t") + field(9, b"\1")],
+    "o28",
+)
+onnx(
+    "functions_that_call_twice",
+    [node("f0", "x", "y", domain="own")],
+    [],
+    "y",
+    [
+        field(1, f"f{i}") + field(4, "a") + field(5, "c") + field(10, "own")
+        + field(7, node(f"f{i + 1}", "a", "b", domain="own")) + field(7, node(f"f{i + 1}", "b", "c", domain="own"))
+        for i in range(50)
+    ] + [field(1, "f50") + field(4, "a") + field(5, "c") + field(10, "own") + field(7, node("Relu", "a", "c"))],
+)  # fmt: skip
+onnx(
+    "functions_that_add_twice",
+    [node("f0", "c0", "y", domain="own")],
+    _LARGE,
+    "y",
+    [
+        field(1, f"f{i}") + field(4, "a") + field(5, "c") + field(10, "own")
+        + field(7, node(f"f{i + 1}", "a", "b", domain="own")) + field(7, node(f"f{i + 1}", "b", "c", domain="own"))
+        for i in range(50)
+    ] + [field(1, "f50") + field(4, "a") + field(5, "c") + field(10, "own") + field(7, node("Add", "a a", "c"))],
+)  # fmt: skip
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------------
+
+
+@explosion
+def pickle_size_that_is_shared(folder: Path) -> list[str]:
+    """A tensor whose size is lists in lists."""
+    storage = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
+    size = pickle.dumps(doubled(), 2)[2:-1]
+    call = (
+        b"ctorch._utils\n_rebuild_tensor_v2\n("
+        + storage
+        + b"K\x00"
+        + size
+        + b"\x85)\x89ccollections\nOrderedDict\n)RtR"
+    )
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("net/data.pkl", b"\x80\x02}X\x01\x00\x00\x00w" + call + b"s.")
+        archive.writestr("net/version", "3\n")
+    (folder / "net.pth").write_bytes(content.getvalue())
+    return ["scan", "net.pth"]
+
+
+def pickled(name: str, found: Any) -> None:
+    def make(folder: Path) -> list[str]:
+        with zipfile.ZipFile(folder / "net.pth", "w") as archive:
+            archive.writestr("net/data.pkl", pickle.dumps(found, 2))
+            archive.writestr("net/version", "3\n")
+        return ["scan", "net.pth"]
+
+    FILES[f"pickle_{name}"] = make
+
+
+pickled("lists_that_are_shared", {"a": doubled()})
+_DICT: Any = {"w": 1}
+for _ in range(60):
+    _DICT = {"a" * 60: _DICT, "b" * 60: _DICT}
+pickled("dicts_that_are_shared", _DICT)
+
+
+def safetensors(name: str, header: str) -> None:
+    def make(folder: Path) -> list[str]:
+        (folder / "net.safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(8))
+        return ["scan", "net.safetensors"]
+
+    FILES[f"safetensors_{name}"] = make
+
+
+def entry(shape: str) -> str:
+    return '{"w":{"dtype":"F32","shape":' + shape + ',"data_offsets":[0,8]}}'
+
+
+safetensors("of_many_axes", entry("[" + ",".join(["2"] * 100_000) + "]"))
+safetensors("large_extents", entry("[" + ",".join([str(1 << 62)] * 60) + "]"))
+safetensors("long_number", entry("[" + "9" * 100_000 + "]"))
+safetensors("deep_lists", entry("[" * 50_000 + "]" * 50_000))
+safetensors("float_number", entry("[1e999]"))
+
+
+def text(word: str) -> bytes:
+    return struct.pack("<Q", len(word)) + word.encode()
+
+
+def gguf(name: str, tensors: int, pairs: int, content: bytes) -> None:
+    def make(folder: Path) -> list[str]:
+        (folder / "net.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors, pairs) + content)
+        return ["scan", "net.gguf"]
+
+    FILES[f"gguf_{name}"] = make
+
+
+_ARRAY = struct.pack("<IIQ", 9, 9, 1)
+gguf("many_tensors", 1 << 60, 0, b"")
+gguf("many_pairs", 0, 1 << 60, b"")
+gguf("arrays_in_arrays", 0, 1, text("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 100_000)
+gguf("array_of_nothing", 0, 1, text("a") + struct.pack("<IIQ", 9, 9, 1 << 40))
+gguf("array_of_texts", 0, 1, text("a") + struct.pack("<IIQ", 9, 8, 1 << 40) + bytes(8) * 100)
+gguf("large_extents", 1, 0, text("w") + struct.pack("<I4QIQ", 4, *[1 << 62] * 4, 0, 0))
+
+
+# -- MXNet, exported programs -----------------------------------------------------------------------------------------------
+
+
+def mxnet(name: str, op: str, *, times: int = 1, twice: bool = False, **attrs: str) -> None:
+    def make(folder: Path) -> list[str]:
+        nodes: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
+        for place in range(times):
+            inputs = [[place, 0, 0], [place, 0, 0]] if twice else [[place, 0, 0]]
+            nodes.append({"op": op, "name": f"n{place}", "attrs": attrs, "inputs": inputs})
+        found = {"nodes": nodes, "arg_nodes": [0], "heads": [[times, 0, 0]], "attrs": {"mxnet_version": ["int", 10900]}}
+        (folder / "net-symbol.json").write_text(json.dumps(found))
+        return ["count", "net-symbol.json", "--input", "data:2x4"]
+
+    FILES[f"mxnet_{name}"] = make
+
+
+mxnet("split_into_many", "SliceChannel", num_outputs="1000000000", axis="0")
+mxnet("split_by_sections", "_split_v2", sections="1000000000", axis="0", indices="()")
+mxnet("doubling", "Concat", times=2000, twice=True, num_args="2", dim="0")
+mxnet("tiles", "tile", reps="(" + "1000000000, " * 1000 + ")")
+mxnet("more_axes", "expand_dims", times=3000, axis="0")
+mxnet("deep_brackets", "transpose", axes="(" * 5000 + ")" * 5000)
+mxnet("powers", "reshape", shape="(9**9**9**9,)")
+mxnet("long_number", "reshape", shape="(" + "9" * 100_000 + ",)")
+mxnet("repeats", "repeat", times=70, repeats="1000000000", axis="0")
+
+
+def exported(name: str, size: str) -> None:
+    """A symbolic size of an exported program, which is worked out alone: a whole program is long."""
+    FILES[f"pt2_{name}"] = lambda _folder: ["size", size]
+
+
+exported("powers", "9**9**9**9")
+exported("tower_of_symbols", "s0**s0**s0**s0**s0")
+exported("deep_brackets", "(" * 50_000 + "s0" + ")" * 50_000)
+exported("long_number", "9" * 100_000)
+exported("many_products", "*".join(["s0"] * 20_000))
+exported("functions_in_functions", "Max(s0, " * 5_000 + "s0" + ")" * 5_000)
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------------
+
+
+@explosion
+def nsight_rows_that_share_pages(folder: Path) -> list[str]:
+    """4,000 texts of 900 kB whose bytes are the same pages."""
+    path, page = folder / "net.sqlite", 4096
+    length = 489 + 220 * (page - 4) - 4
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA page_size = {page}")
+        database.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+        database.execute("CREATE TABLE NVTX_EVENTS (start, end, text, textId, eventType, globalTid)")
+        database.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, shortName)")
+        database.execute("INSERT INTO StringIds VALUES (1, ?)", ("x" * length,))
+    database.close()
+    content = bytearray(path.read_bytes())
+    root = 1  # pages from 0; the first table's is the second
+    leaf = content[root * page : (root + 1) * page]
+    (at,) = struct.unpack_from(">H", leaf, 8)
+    cell = bytes(leaf[at:])[: len(leaf) - at]
+    head = cell.index(b"\x01", 3)  # behind the length comes the number of the row
+    children, per_leaf, rows = 500, 8, 0
+    pages = []
+    for _ in range(children):
+        body, places, end = bytearray(page), [], page
+        for _ in range(per_leaf):
+            rows += 1
+            own = cell[:head] + varint_of_sqlite(rows) + cell[head + 1 :]
+            end -= len(own)
+            body[end : end + len(own)] = own
+            places.append(end)
+        body[:8] = struct.pack(">BHHHB", 13, 0, per_leaf, end, 0)
+        body[8 : 8 + 2 * per_leaf] = struct.pack(f">{per_leaf}H", *places)
+        pages.append(bytes(body))
+    first = len(content) // page + 1
+    body, places, end = bytearray(page), [], page
+    for place in range(children - 1):
+        own = struct.pack(">I", first + place) + varint_of_sqlite((place + 1) * per_leaf)
+        end -= len(own)
+        body[end : end + len(own)] = own
+        places.append(end)
+    body[:12] = struct.pack(">BHHHBI", 5, 0, children - 1, end, 0, first + children - 1)
+    body[12 : 12 + 2 * len(places)] = struct.pack(f">{len(places)}H", *places)
+    content[root * page : (root + 1) * page] = body
+    content += b"".join(pages)
+    struct.pack_into(">I", content, 28, len(content) // page)
+    path.write_bytes(content)
+    return ["analyze", "net.sqlite"]
+
+
+@explosion
+def nsight_labels_that_are_no_texts(folder: Path) -> list[str]:
+    with sqlite3.connect(folder / "labels.sqlite") as database:
+        database.execute("CREATE TABLE StringIds (id, value)")
+        database.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)", [(1, 7), (2, b"\xff"), (b"\xff", "x"), (None, None)]
+        )
+        database.execute("CREATE TABLE ENUM_CUDA_MEM_KIND (id, label)")
+        database.executemany("INSERT INTO ENUM_CUDA_MEM_KIND VALUES (?, ?)", [(1, 7), (2, b"\xff"), (b"\xff", 1.5)])
+        columns = "start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind, srcKind, dstKind"
+        database.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY ({columns})")
+        row = (0, 10, b"\xff", "x", b"\xff", b"\xff", "y", b"\xff", 1, 2)
+        database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end, deviceId, graphId)")
+        database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (0, 10, 0, ?)", (b"\xff",))
+        database.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, demangledName)")
+        database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0, 10, 0, 1)")
+    database.close()
+    return ["analyze", "labels.sqlite"]
+
+
+def varint_of_sqlite(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number >> 7 | 0x80, number & 0x7F])
+
+
+# -- the process that reads -------------------------------------------------------------------------------------------------
+
+
+def reading(folder: Path, name: str) -> dict[str, Any]:
+    """Read a file in a child: its exit code, what it said, and what it took."""
+    from peak_memory import _told
+
+    words = FILES[name](folder)
+    read, write = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(write)
+        with os.fdopen(read) as stream:
+            told = stream.read()
+        status = os.waitpid(child, 0)[1]
+        return {"status": status, **(json.loads(told) if told else {})}
+    os.close(read)
+    resource.setrlimit(resource.RLIMIT_CPU, (8, 9))
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + (2 << 30), mapped + (2 << 30)))
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before, began = _told("VmRSS:"), time.process_time()
+    os.chdir(folder)
+    from opcost.cli.main import run
+
+    said = io.StringIO()
+    sys.stdout, sys.stderr = io.StringIO(), said
+    try:
+        code: Any = run(words) if words[0] != "size" else sized(words[1])
+    except BaseException as exc:  # noqa: BLE001 - whatever it is, it is told
+        code = repr(exc)
+    spent, grown = time.process_time() - began, _told("VmHWM:") - before
+    told = json.dumps({"code": code, "said": said.getvalue()[-600:], "seconds": spent, "bytes": grown})
+    os.write(write, told.encode())
+    os._exit(0)
+
+
+def sized(text: str) -> int:
+    from opcost.core.checked import Bad
+    from opcost.frontends.pt2.sizes import evaluate
+
+    try:
+        evaluate(text, {"s0": 1 << 40})
+    except Bad as exc:
+        print(exc, file=sys.stderr)
+        return 2
+    return 0
+
+
+def main(folder: Path) -> None:
+    from opcost.cli.main import run
+
+    os.chdir(folder)
+    kept = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+    for each in ("onnx_tiles", "script_squares", "safetensors_large_extents", "gguf_many_pairs", "mxnet_tiles"):
+        run(FILES[each](folder))  # what reading loads is loaded here, and not by each child
+    sys.stdout, sys.stderr = kept
+    for line in sys.stdin:
+        print(json.dumps(reading(folder, line.strip())), flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
+    main(Path(sys.argv[1]).resolve())

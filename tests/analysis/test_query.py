@@ -436,3 +436,10 @@ def test_columns_are_those_of_every_format(profile: Profile) -> None:
     assert lines[0] == {"role": "row", "name": "b.fc", "time": 50000, "share": 0.4, "in_shapes": ["16x32", "32x8"]}
     assert [line["role"] for line in lines] == ["row", "row", "rest", "unattributed", "total"]
     assert "\n| name | device time | % | input |\n" in answer.render("md", columns=wanted)
+
+
+@pytest.mark.parametrize("wish", [{"top": "5"}, {"top": 2.5}, {"top": True}, {"depth": "1"}])
+def test_what_is_no_number_is_refused_by_name(profile: Profile, wish: dict[str, object]) -> None:
+    (name,) = wish
+    with pytest.raises(OpcostError, match=f"{name} .*not a whole number"):
+        query(profile, **wish)  # type: ignore[arg-type]

@@ -162,3 +162,20 @@ def test_pytorch_without_numpy_counts_without_a_warning(tmp_path: Path, resnet: 
     done = subprocess.run([sys.executable, "-c", search + ENTRY, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the streams")
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("show - <&-", 2, "cannot be read"),
+        ("show - <&- >&-", 2, "cannot be read"),
+        ("show nothing.json 2>/dev/full", 2, ""),
+        ("show nothing.json 2>&-", 2, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(words: str, code: int, told: str) -> None:
+    command = f"exec {sys.executable} -m opcost {words}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr

@@ -182,3 +182,14 @@ def test_the_action_installs_what_it_is_told(here: Path) -> None:
         steps()["install"], here, INSTALL="opcost 'torch; rm x'", PATH=f"{here}{os.pathsep}{os.environ['PATH']}"
     )
     assert done.stdout == "-m|pip|install|opcost|'torch;|rm|x'|", done.stderr
+
+
+def test_the_action_takes_all_lines(here: Path) -> None:
+    (here / "python").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    (here / "python").chmod(0o755)
+    path = f"{here}{os.pathsep}{os.environ['PATH']}"
+    done = play(steps()["install"], here, INSTALL="opcost\ntorch timm\n", PATH=path)
+    assert done.stdout == "-m|pip|install|opcost|torch|timm|", done.stderr
+    done = play(steps()["check"], here, MODELS="net\nnte\n")
+    assert done.returncode == 2
+    assert "did you mean 'net'" in done.stderr

@@ -365,3 +365,13 @@ def test_a_reader_that_goes_away_is_no_fault_of_the_file() -> None:
             write_bytes(f"/dev/fd/{writing_end}", b"x")
     finally:
         os.close(writing_end)
+
+
+def test_what_a_killed_run_left_is_removed_and_what_is_being_written_is_not(target: Path) -> None:
+    old, fresh, other = (target.with_name(UNFINISHED + end) for end in ("0" * 16, "1" * 16, "of-another"))
+    for path in (old, fresh, other):
+        path.write_text("half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    write_text(target, NEW)
+    assert sorted(names(target.parent)) == sorted([target.name, fresh.name, other.name])

@@ -84,8 +84,10 @@ class Question:
         for percent in self.percentiles:
             if not 0 <= percent <= 100:
                 raise OpcostError(f"{percent:g} is not a percentile; they go from 0 to 100")
-        if self.depth is not None and self.depth < 1:
-            raise OpcostError(f"depth {self.depth} is not a whole number of at least 1")
+        if self.depth is not None and (type(self.depth) is not int or self.depth < 1):
+            raise OpcostError(f"depth {self.depth!r} is not a whole number of at least 1")
+        if type(self.top) is not int:
+            raise OpcostError(f"top is {self.top!r}, which is not a whole number", hint="give the number itself: top=5")
 
     @property
     def filters(self) -> bool:

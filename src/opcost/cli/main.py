@@ -67,8 +67,7 @@ COMPLETION = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
-    if sys.stdout is None:  # closed by who started this process
-        sys.stdout = StringIO()
+    _open_standard_streams()
     escape_unknown()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave)
@@ -77,6 +76,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         interrupts.watch()
     sys.exit(run(words, interrupts))
+
+
+def _open_standard_streams() -> None:
+    """Where the caller closed one, nothing is read or written there: else the next file or pipe would take its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stdout is None:
+        sys.stdout = StringIO()
+    if sys.stderr is None:
+        sys.stderr = StringIO()
 
 
 def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:

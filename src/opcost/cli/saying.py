@@ -32,7 +32,12 @@ def put(text: str, view: str = "table") -> None:
 def warn(text: str) -> None:
     """What else there is to know, on stderr; lines of the text stay lines, and none fills the terminal."""
     short = "\n".join(shortened(line, LONG_LINE) for line in text.split("\n"))
-    print(spelled_for(sys.stderr, printable(f"opcost: {short}", keep="\n")), file=sys.stderr)
+    try:
+        print(spelled_for(sys.stderr, printable(f"opcost: {short}", keep="\n")), file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:  # a full disk; the exit code still says what happened, and Python must not fail to flush at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def wants_color(stream: Any) -> bool:

@@ -17,6 +17,9 @@ from opcost.errors import InputError, OpcostError
 HOST = "127.0.0.1"
 PAUSE = 0.5
 """Seconds between two looks at the files."""
+MOST_CLIENTS = 16
+ANSWERED_WITHIN = 5
+"""Seconds that a client may say or take nothing."""
 Stamp = tuple[tuple[str, int, int], ...]
 
 
@@ -78,7 +81,7 @@ def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
     if wrong := watched.refresh():
         raise OpcostError(wrong.removeprefix("opcost: "))
     try:
-        server = ThreadingHTTPServer((HOST, port), _handler(watched))
+        server = _Server((HOST, port), _handler(watched))
     except (OSError, OverflowError) as exc:
         raise InputError(f"port {port} cannot be used: {exc}", hint="--port 0 takes any that is free") from exc
     say(f"http://{HOST}:{server.server_port}/  (Ctrl-C ends it)")
@@ -96,9 +99,33 @@ def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
         server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    """Answers so many clients at a time; others wait until one of them is answered or gave up."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._free = threading.BoundedSemaphore(MOST_CLIENTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._free.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
 def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """Answers two questions: the page, and which version of it there is."""
+
+        timeout = ANSWERED_WITHIN
 
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").partition(":")[0]

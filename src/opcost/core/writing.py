@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -23,7 +24,10 @@ Target: TypeAlias = "str | os.PathLike[str]"
 UNFINISHED = ".opcost-unfinished-"
 """What the name of the new file begins with, should a kill leave it behind. It has no suffix by which anybody would read it,
 and it is short, however long the target's name is."""
+ABANDONED_AFTER = 3600
+"""Seconds after which such a file is one that a killed run left."""
 
+_ABANDONED = re.compile(re.escape(UNFINISHED) + "[0-9a-f]{16}")
 _OPEN_ALREADY = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _MOST_LINKS = 40
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -85,6 +89,7 @@ def check_writable(path: Target) -> None:
 def _replace(target: Path, data: bytes) -> None:
     old = _stat(target)
     _ask_leave(target, old)
+    _remove_abandoned(target.parent)
     unfinished = target.with_name(UNFINISHED + os.urandom(8).hex())
     try:
         with unfinished.open("xb") as file:
@@ -98,6 +103,16 @@ def _replace(target: Path, data: bytes) -> None:
         with suppress(OSError):
             unfinished.unlink()
         raise
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what runs that were killed left behind; one that still writes touched its file a moment ago."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _ABANDONED.fullmatch(entry.name):
+                with suppress(OSError):
+                    if entry.is_file(follow_symlinks=False) and time.time() - entry.stat().st_mtime > ABANDONED_AFTER:
+                        os.unlink(entry.path)  # noqa: PTH108 - an entry of scandir
 
 
 def _real(path: Target) -> Path:

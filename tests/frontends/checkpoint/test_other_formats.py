@@ -108,6 +108,20 @@ def test_data_outside_must_be_there_and_in_the_folder(tmp_path: Path, place: dic
         opcost.scan(onnx_model(tmp_path, **place))
 
 
+def test_data_outside_may_not_be_a_link_that_leads_out_of_the_folder(tmp_path: Path) -> None:
+    folder, other = tmp_path / "model", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    path = onnx_model(folder)
+    (folder / "weights.bin").rename(other / "weights.bin")
+    (folder / "weights.bin").symlink_to(other / "weights.bin")
+    with pytest.raises(SourceError, match="is a link that leads out of the folder"):
+        opcost.scan(path)
+    path.rename(other / "m.onnx")  # as in the cache of a hub: model and data are links to one folder
+    path.symlink_to(other / "m.onnx")
+    assert opcost.scan(path).totals.params == 4 + 4 * 3
+
+
 # -- Keras ----------------------------------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,10 @@ def _outside(parts: Parts, name: str, needed: int, path: Path, files: dict[str, 
         found = path.parent / target
         if not os.path.isfile(found):  # noqa: PTH113 - a name that cannot be is not there
             raise Bad(f"there is no file {shortened(place)} beside it, where the data of {shortened(name)} should lie")
-        files[place] = found.stat().st_size
+        real = found.resolve()  # a link may lead elsewhere; the cache of a hub links model and data to one folder
+        if not any(real.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
+            raise Bad(f"the data of {shortened(name)} at {shortened(place)!r} is a link that leads out of the folder")
+        files[place] = real.stat().st_size
     numbers = {key: told.get(key, "") for key in ("offset", "length")}
     if any(value and not (value.isdecimal() and len(value) < 20) for value in numbers.values()):
         raise Bad(f"the place of {shortened(name)} in {shortened(place)} is said to be {shortened(str(numbers))}")

@@ -235,8 +235,6 @@ def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
         yield f"it does not run at 1{below}: {counts.refused[1]}"
     if following in counts.refused:
         yield f"it does not run at {following:,}, so that memory is not what ends it: {counts.refused[following]}"
-    if counts.vary == "cache" and counts.varied.told((lowest,)).get("static") is None:
-        yield "a cache that grows is told twice, old and new; PyTorch lets the old one go layer by layer, and static=N has one"
     sizes = sorted(counts.found)
     if any(counts.samples[a].peak_bytes > counts.samples[b].peak_bytes for a, b in pairwise(sizes)):
         yield "memory does not rise with every size, so that a larger one than told may fit as well"

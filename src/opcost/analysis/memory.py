@@ -78,8 +78,12 @@ def _lives(
     """What an allocator is asked for, libraries first, and which storages these are: what lasts, inputs, what operators make."""
     held = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
     given = held & {graph.values[i].storage for i in graph.inputs}
-    lasting, inputs = sorted(held - given), sorted(given)
-    made = sorted((step, storage) for storage, step in enumerate(born) if step != NEVER and sizes[storage])
+    lasting, inputs = sorted(held - given), sorted(given - graph.released)
+    made = sorted(
+        (max(step, 0), storage)
+        for storage, step in enumerate(born)
+        if (step != NEVER or storage in graph.released) and sizes[storage]
+    )
     lives = Lives(
         lasting=[LIBRARIES, *(sizes[storage] for storage in lasting)],
         inputs=[sizes[storage] for storage in inputs],
@@ -133,6 +137,8 @@ def follow(
             size = sizes[storage]
             changes[step] += size
             changes[max(gone[storage], step + 1)] -= size
+    for storage in graph.released:
+        changes[gone[storage]] -= sizes[storage]
     curve = packed(islice(accumulate(changes, initial=begun), 1, len(ops) + 1), most)
     for step, size in enumerate(workspaces):
         curve[step] += size
@@ -140,12 +146,13 @@ def follow(
     alive = [
         storage for storage, step in enumerate(born) if step != NEVER and step <= at < max(gone[storage], step + 1)
     ]
+    there = [storage for storage in held if storage not in graph.released or gone[storage] > at]
     return Memory(
         peak_bytes=max(curve, default=base),
         base_bytes=base,
         at=at,
         how="last reader" if graph.lifetimes is None else "lifetimes",
-        parts=_parts(graph, sizes, held, alive, born, gone, workspaces[at] if workspaces else 0),
+        parts=_parts(graph, sizes, there, alive, born, gone, workspaces[at] if workspaces else 0),
         holders=_holders(ops, sizes, alive, born),
         curve=curve,
         layers=_layers(graph, sizes, born, gone, most) if len(ops) <= LONG_RUN else {},
@@ -213,6 +220,11 @@ def _layers(
         changes.setdefault("gradients", packed([0], most) * (steps + 1))[0] += sum(
             sizes[storage] for storage in graph.lifetimes.carried
         )
+    if graph.released and steps:
+        changes["inputs"] = packed([0], most) * (steps + 1)
+        changes["inputs"][0] = sum(sizes[storage] for storage in {graph.values[i].storage for i in graph.inputs})
+        for storage in graph.released:
+            changes["inputs"][gone[storage]] -= sizes[storage]
     parts = list(changes)  # one after another, so that only one is there twice
     return {part: packed(islice(accumulate(changes.pop(part)), steps), most) for part in parts}
 

@@ -183,6 +183,8 @@ class Graph:
     """Branches of which one is taken, as the operators from one index up to another; what lies inside comes before."""
     lifetimes: Lifetimes | None = None
     """When a run let its memory go; None of a model that did not run, where the last reader of a tensor frees it."""
+    released: frozenset[int] = frozenset()
+    """Storages of inputs that the run freed: a cache puts a longer tensor in the place of the one that it was given."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
 

@@ -20,8 +20,10 @@ class Layers(NamedTuple):
 
 def layers_of(memory: Memory) -> Layers:
     """The curve by its parts; where those are known at the peak alone, all that the pass adds is one: "added"."""
-    standing = {part: memory.parts[part] for part in STANDING if memory.parts.get(part)}
     passing: dict[str, Sequence[int]] = {part: memory.layers[part] for part in PARTS if part in memory.layers}
+    standing = {part: memory.parts[part] for part in STANDING if memory.parts.get(part) and part not in passing}
+    if memory.curve and sum(standing.values()) > min(memory.curve):  # inputs that the run freed, and no curve of theirs
+        standing.pop("inputs", None)
     base = sum(standing.values())
     rest = [whole - base - sum(held) for whole, *held in zip(memory.curve, *passing.values(), strict=True)]
     if any(rest):

@@ -17,7 +17,18 @@ class Live(TorchDispatchMode):
         super().__init__()
         self.ops: list[tuple[Any, ...]] = []
         self.now = self.peak = 0
+        self.curve: list[int] = []
+        """What is held while each operator runs."""
         self._sizes: dict[int, tuple[int, Any]] = {}
+
+    def hold(self, tensor: torch.Tensor) -> None:
+        """Count the memory of a tensor from now on, unless it is counted already."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self._sizes:
+            gone = weakref.ref(storage, lambda _: self._gone(key))
+            self._sizes[key] = storage.nbytes(), gone
+            self.now += storage.nbytes()
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key)[0]
@@ -29,13 +40,9 @@ class Live(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.ops.append((func._schema.name, read))
         for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                storage = tensor.untyped_storage()
-                key = storage._cdata
-                if key not in known and key not in self._sizes:
-                    gone = weakref.ref(storage, lambda _, key=key: self._gone(key))
-                    self._sizes[key] = storage.nbytes(), gone
-                    self.now += storage.nbytes()
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in known:
+                self.hold(tensor)
+        self.curve.append(self.now)
         self.peak = max(self.peak, self.now)
         return result
 

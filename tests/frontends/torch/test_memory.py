@@ -12,6 +12,7 @@ from torch import nn
 
 import opcost
 from opcost.errors import InputError, OpcostError
+from opcost.views.memory_layers import layers_of
 
 MIB = 2**20
 
@@ -187,3 +188,71 @@ def test_a_memory_account_that_fails_leaves_the_counts(
         opcost.check(report, peak_bytes="<1GiB")
     with pytest.raises(OpcostError, match="a tensor that is not there"):
         report.render("memory")
+
+
+class Kept:
+    """An object that holds a tensor, as a cache does."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class Growing(nn.Module):
+    def forward(self, kept: Kept | tuple[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        if isinstance(kept, Kept):
+            kept.tensor = torch.cat([kept.tensor, x])
+            return x.sin()
+        longer = torch.cat([kept[0], x])
+        return longer[-1].sin()
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_what_an_input_object_holds_is_freed_when_the_run_replaces_it(real: bool) -> None:
+    old, new = torch.zeros(1000, 4), torch.zeros(1, 4)
+    given = 1000 * 4 * 4 + 4 * 4
+    memory = opcost.count(Growing(), (Kept(old), new), real=real).memory
+    assert (memory.base_bytes, memory.peak_bytes) == (given, given + 1001 * 4 * 4)
+    assert list(memory.curve) == [memory.peak_bytes, 4 * 4 + 1001 * 4 * 4 + 4 * 4]  # the old tensor is gone
+    assert old.shape == (1000, 4)
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_a_tensor_that_is_passed_itself_stays_the_callers(real: bool) -> None:
+    old, new = torch.zeros(1000, 4), torch.zeros(1, 4)
+    given = 1000 * 4 * 4 + 4 * 4
+    memory = opcost.count(Growing(), ((old,), new), real=real).memory
+    assert (memory.base_bytes, memory.peak_bytes) == (given, given + 1001 * 4 * 4 + 4 * 4)
+
+
+def test_a_tensor_that_two_inputs_share_is_freed_with_the_last_of_them() -> None:
+    old, new = torch.zeros(1000, 4), torch.zeros(1, 4)
+    both = opcost.count(lambda first, second, x: Growing()(first, x), (Kept(old), Kept(old[:10]), new)).memory
+    assert both.curve[-1] == 1000 * 4 * 4 + 1001 * 4 * 4 + 2 * 4 * 4
+
+
+def test_a_graph_shows_inputs_that_the_run_frees_as_a_curve_of_their_own() -> None:
+    memory = opcost.count(Growing(), (Kept(torch.zeros(1000, 4)), torch.zeros(1, 4))).memory
+    for shown in (memory, replace(memory, layers={})):
+        standing, passing = layers_of(shown)
+        whole = [sum(standing.values()) + sum(held) for held in zip(*passing.values(), strict=True)]
+        assert whole == list(memory.curve)
+        assert all(size >= 0 for curve in passing.values() for size in curve)
+
+
+def test_a_long_run_frees_what_it_replaces_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opcost.frontends.torch.recording import recorder
+
+    kept = [Kept(torch.zeros(1000, 4)) for _ in range(20)]
+    grow = Growing()
+
+    def forward(caches: list[Kept], x: torch.Tensor) -> torch.Tensor:
+        for cache in caches:
+            x = grow(cache, x)
+        return x
+
+    short = opcost.count(forward, (kept, torch.zeros(1, 4))).memory
+    monkeypatch.setattr(recorder, "REPLAYS_AFTER", 4)
+    long = opcost.count(forward, (kept, torch.zeros(1, 4))).memory
+    assert long.how == "last reader"
+    assert short.peak_bytes - short.base_bytes < 2 * 1000 * 4 * 4
+    assert long.peak_bytes - long.base_bytes < 2 * 1000 * 4 * 4

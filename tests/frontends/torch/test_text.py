@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_live import Live
 
 import opcost
 from opcost.errors import InputError
@@ -141,6 +142,59 @@ def test_latent_attention_keeps_the_compressed_form() -> None:
     report = opcost.count(transformers.DeepseekV3ForCausalLM(config), decode=1, cache=50)
     each = 2 * (24 + 8) * 4  # in each layer the latent and the one rotated key that all heads share
     assert held(report) == (51 * each, each)
+
+
+def filled(model: Any, tokens: int) -> Any:
+    """A cache as a real model leaves it, each tensor in memory of its own."""
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(input_ids=torch.ones(1, tokens, dtype=torch.int64), past_key_values=cache, use_cache=True)
+    for layer in cache.layers:
+        layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
+    return cache
+
+
+def test_the_cache_of_a_layer_is_freed_when_a_longer_one_takes_its_place() -> None:
+    tokens, model = 500, llama()
+    each = KV_HEADS * HEAD * 4  # keys or values of one token in one layer
+    cache, live, ids = filled(model, tokens), Live(), torch.ones(1, 1, dtype=torch.int64)
+    for layer in cache.layers:
+        live.hold(layer.keys)
+        live.hold(layer.values)
+    assert live.now == LAYERS * 2 * tokens * each
+    before = live.now
+    with torch.no_grad(), live:
+        model(input_ids=ids, past_key_values=cache, use_cache=True)
+
+    report = opcost.count(model, decode=1, cache=tokens)
+    memory = report.memory
+    assert [row.op.raw for row in report.rows] == [name for name, _ in live.ops]
+    assert [held - memory.base_bytes for held in memory.curve] == [held - before for held in live.curve]
+    grown = [at for at, row in enumerate(report.rows) if row.outs[0].shape[-2:] == (tokens + 1, HEAD)]
+    assert len(grown) == 2 * LAYERS
+    for keys, values in zip(grown[::2], grown[1::2], strict=True):
+        assert memory.curve[values] - memory.curve[keys] == each  # the old keys are gone, the new values are there
+    assert memory.peak_bytes - memory.base_bytes < 2 * tokens * each
+    assert memory.parts["inputs"] == 8 + tokens * each  # a token, and what is left of the last layer
+
+
+def test_the_longest_cache_is_found_by_what_one_step_adds() -> None:
+    weights = sum(tensor.nbytes for tensor in (*llama().parameters(), *llama().buffers()))
+    each = KV_HEADS * HEAD * 4
+    cache = 8 << 20
+    found = opcost.fit(llama(), memory=weights + cache, vary="cache", decode=1, advise=False)
+    # All layers hold keys and values of each token, and one of them also the new keys; besides, a few kilobytes.
+    most = cache // ((2 * LAYERS + 1) * each)
+    assert most - 100 < found.largest <= most
+    assert not found.notes
+
+
+def test_a_cache_that_is_given_as_an_object_is_counted_as_the_run_leaves_it() -> None:
+    tokens, model = 50, llama()
+    given = {"input_ids": torch.ones(1, 1, dtype=torch.int64), "past_key_values": filled(model, tokens)}
+    own, made = opcost.count(model, kwargs=given), opcost.count(model, decode=1, cache=tokens)
+    assert (own.memory.peak_bytes, own.memory.base_bytes) == (made.memory.peak_bytes, made.memory.base_bytes)
+    assert given["past_key_values"].get_seq_length() == tokens
 
 
 def test_positions_that_a_model_does_not_have_are_refused() -> None:

@@ -171,8 +171,15 @@ class Ledger(TorchDispatchMode):
             self.leaf(alias, name, "input")
             return alias.requires_grad_() if tensor.requires_grad else alias
         leaf = self.leaf(tensor, name, "input")
-        stand_in = recorded(leaf.sig, leaf.vid, self.mark, None, leaf.content)
+        stand_in = recorded(leaf.sig, leaf.vid, self.mark, Held(self.lives, leaf.vid), leaf.content)
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
+
+    def released(self) -> frozenset[int]:
+        """The storages of inputs of which no tensor is left."""
+        inputs = {vid for vid, (_, role, _) in self.leaves.items() if role == "input"}
+        freed = inputs.intersection(self.lives.storages)
+        kept = {self.storages[vid] for vid in self.leaves if vid not in freed}
+        return frozenset(self.storages[vid] for vid in freed) - kept
 
     def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
         """A sparse result. It has memory, because there are no sparse tensors without."""

@@ -67,7 +67,14 @@ class RealRecorder(Recorder):
             copy = torch.randn(tensor.shape, dtype=tensor.dtype, generator=self._generator).to(self.device)
         else:
             copy = torch.zeros(tensor.shape, dtype=tensor.dtype, device=self.device)
-        self.leaf(copy, name, "input")
+        if copy.layout is torch.strided:  # in memory of its own, which the run may free
+            sig = self.signatures.of(copy, copy.device)
+            vid = self.new_value(sig.spec)
+            self.leaves[vid] = (name, "input", False)
+            self._seen[id(copy)] = _Seen(copy, sig, vid)
+            self.lives.watch(copy, vid)
+        else:
+            self.leaf(copy, name, "input")
         return copy.requires_grad_() if tensor.requires_grad else copy
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -400,6 +400,7 @@ class Run:
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
             lifetimes=self._training.lifetimes(),
+            released=recorder.released(),
             notes=tuple(recorder.notes),
             meta={
                 "version": torch.__version__,

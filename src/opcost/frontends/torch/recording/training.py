@@ -161,11 +161,9 @@ class Training:
         lives = recorder.lives
         if isinstance(recorder.ops, Journal):
             return None
-        if not self._seeds:
-            return Lifetimes(lives.storages[:], lives.times[:])  # what is let go from here on is held to the end
-        gone = dict(zip(lives.storages, lives.times, strict=True))
+        gone = {recorder.storages[vid]: time for vid, time in zip(lives.storages, lives.times, strict=True)}
         # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
-        for index, record in enumerate(recorder.ops):
+        for index, record in enumerate(recorder.ops if self._seeds else ()):
             for vid in record.inputs:
                 if (storage := recorder.storages[vid]) in self._seeds:
                     gone[storage] = index + 1

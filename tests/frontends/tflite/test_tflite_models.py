@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tflite_making import Net, Op, Tensor, model, weight
 
 import opcost
 from opcost.errors import InputError, UnknownName
@@ -84,6 +85,36 @@ def test_modules_are_the_scopes_in_the_names(tmp_path: Path) -> None:
     assert own["stem_1"] == 8 * 8 * 8 * 3 * 3 * 3
     assert own["dw_1"] == 8 * 8 * 8 * 3 * 3
     assert own["head_1"] == 8 * 10
+
+
+def test_weights_in_float16_leave_the_modules_as_they_are(tmp_path: Path) -> None:
+    plain, half = (opcost.count(unpacked(tmp_path, f"keras_cnn_{how}")) for how in ("float", "float16"))
+    told = [[(m.path, m.type, m.own.macs, m.own.params) for m in report.modules] for report in (plain, half)]
+    assert told[0] == told[1]
+    assert half.totals.param_bytes * 2 == plain.totals.param_bytes
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [("float16", ()), ("int8", (0.5,))])
+def test_a_layer_is_named_by_the_weight_that_is_widened_for_it(
+    tmp_path: Path, dtype: str, scale: tuple[float, ...]
+) -> None:
+    tensors = [
+        Tensor("x", (1, 6)),
+        weight("net/first/MatMul", 5, 6, dtype=dtype, scale=scale), Tensor("tfl.dequantize", (5, 6)),
+        weight("net/second/MatMul", 4, 5, dtype=dtype, scale=scale), Tensor("tfl.dequantize1", (4, 5)),
+        weight("arith.constant", 5, dtype="float16"), Tensor("tfl.dequantize2", (5,)),
+        Tensor("call:0", (1, 5)), Tensor("call:1", (1, 4)),
+    ]  # fmt: skip
+    ops = [
+        Op("DEQUANTIZE", (3,), (4,)), Op("DEQUANTIZE", (1,), (2,)), Op("DEQUANTIZE", (5,), (6,)),
+        Op("FULLY_CONNECTED", (0, 2, 6), (7,)), Op("FULLY_CONNECTED", (7, 4, -1), (8,)),
+    ]  # fmt: skip
+    path = tmp_path / "half.tflite"
+    path.write_bytes(model(Net(tensors, ops, (0,), (8,))))
+    modules = {m.path: (m.type, m.own.macs, m.own.params) for m in opcost.count(path).modules}
+    assert [*modules] == ["", "net", "net.first", "net.second"]
+    assert modules["net.first"] == ("FULLY_CONNECTED", 5 * 6, 5 * 6 + 5)
+    assert modules["net.second"] == ("FULLY_CONNECTED", 4 * 5, 4 * 5)
 
 
 def test_an_open_size_is_one_unless_it_is_given_by_name(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -109,7 +109,29 @@ def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffe
         if 0 in tensor.now and name not in made:  # nothing is stored of a tensor without elements
             stored[name] = Stored(name, tensor.now, tensor.dtype, Content(tensor.now, ()))
     kept = {name: tensor for name, tensor in stored.items() if name not in made}
-    return LiteGraph(NodeGraph(table.text(4), nodes, kept, ends[0], ends[1], declared), tensors, order)
+    return LiteGraph(
+        NodeGraph(table.text(4), _named_by_readers(nodes, kept), kept, ends[0], ends[1], declared), tensors, order
+    )
+
+
+def _named_by_readers(nodes: Sequence[Node], stored: Mapping[str, Stored]) -> tuple[Node, ...]:
+    """Nodes, where those that widen a stored weight have the name that tells the layer which reads it."""
+    widened = {node.outputs[0]: node.inputs[0] for node in nodes if _widens(node, stored)}
+    readers = {name: node for node in reversed(nodes) for name in node.inputs if name in widened}
+
+    def name_of(node: Node) -> str:
+        reader = readers.get(node.outputs[0]) if _widens(node, stored) else None
+        if reader is None:
+            return node.name
+        read = (widened.get(name, name) for name in reader.inputs)
+        names = (reader.name, *(name for name in read if name in stored))
+        return next((name for name in names if "/" in name), node.name)
+
+    return tuple(node._replace(name=name_of(node)) if node.op == "DEQUANTIZE" else node for node in nodes)
+
+
+def _widens(node: Node, stored: Mapping[str, Stored]) -> bool:
+    return node.op == "DEQUANTIZE" and bool(node.inputs and node.outputs) and node.inputs[0] in stored
 
 
 def _whole_shape(tensor: Tensor) -> tuple[int, ...]:

@@ -154,6 +154,8 @@ def test_settings_reach_the_code_that_makes_a_model(opcost_command: Callable, he
             "models.net.limits.macs: 'much' is not a count",
         ),
         ("[models.net]\nsource = 'net.onnx'\nlimits = { macs = true }\n", "True is not a limit of macs"),
+        ("[models.net]\nsource = 'net.onnx'\nlimits = { peak_bytes = 200 }\n", "200 GiB or 200 bytes?"),
+        ("[models.net]\nsource = 'net.onnx'\nlimits = { bytes = '200' }\n", "200 GiB or 200 bytes?"),
         ("[models.net]\nsource = 'net.onnx'\nlimits = { macs = '<+1%' }\n", "there is no baseline"),
         ("baseline = 3\n[models.net]\nsource = 'net.onnx'\n", "baseline: 3 stands where a text belongs"),
     ],
@@ -193,6 +195,8 @@ def _named(path: Path) -> Path:
         (("--max-macs", str(MACS)), 0),
         (("--max-macs", str(MACS - 1)), 1),
         (("--max-macs", f"<{MACS}"), 1),
+        (("--max-peak-bytes", "4KiB"), 0),
+        (("--max-param-bytes", f"{4 * PARAMS - 1}B"), 1),
         (("--limit", f"macs>={MACS}"), 0),
         (("--limit", f"macs>{MACS}"), 1),
         (("--limit", "ops<=2", "--max-params", str(PARAMS)), 0),
@@ -203,6 +207,18 @@ def test_limits_are_typed(opcost_command: Callable, here: Path, words: tuple[str
     done = opcost_command("check", "net.onnx", "--dim", f"batch={ROWS}", *words, "-q")
     assert done.code == code, done.err
     assert ("EXCEEDED" in done.out) == bool(code)
+
+
+def test_a_typed_size_needs_a_unit_and_one_from_python_is_bytes(opcost_command: Callable, here: Path) -> None:
+    done = opcost_command("check", "net.onnx", "--dim", f"batch={ROWS}", "--max-peak-bytes", "200", "-q")
+    assert done.code == 2
+    assert "200 GiB or 200 bytes?" in done.err
+    assert "write 200GiB, 200GB or 200B" in done.err
+    assert opcost.check("net.onnx", shapes=(ROWS, WIDTH), param_bytes=4 * PARAMS)
+    with pytest.raises(BudgetExceeded):
+        opcost.check("net.onnx", shapes=(ROWS, WIDTH), param_bytes=4 * PARAMS - 1)
+    with pytest.raises(OpcostError, match="200 GiB or 200 bytes"):
+        opcost.check("net.onnx", shapes=(ROWS, WIDTH), param_bytes="200")
 
 
 def test_what_has_no_price_is_unknown_and_does_not_pass(opcost_command: Callable, here: Path) -> None:

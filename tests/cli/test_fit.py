@@ -211,6 +211,7 @@ def test_where_nothing_can_vary_that_is_said() -> None:
     [
         ({}, InputError, "how much memory"),
         ({"memory": "24G"}, opcost.OpcostError, "unit"),
+        ({"memory": "24"}, opcost.OpcostError, "24 GiB or 24 bytes"),
         ({"memory": -1}, InputError, "above zero"),
         ({"memory": "1GiB", "vary": "btach"}, UnknownName, "did you mean 'batch'"),
         ({"memory": "1GiB", "vary": "x=0"}, UnknownName, "known: input"),

@@ -71,6 +71,8 @@ def test_a_percentage_is_exact_where_a_float_would_round() -> None:
         ("macs>+1%%", "is not a limit"),
         ("macs>much", "'much' is not a count"),
         ("peak_bytes>1G", "unit of a size in bytes 'G'"),
+        ("peak_bytes>200", "200 GiB or 200 bytes"),
+        ("peak_bytes>+10", "10 GiB or 10 bytes"),
         ("macs>+1e400%", "not a number of percent"),
     ],
 )

@@ -145,7 +145,8 @@ def test_counts_are_read_as_people_write_them(text: str, number: int) -> None:
 
 
 def test_sizes_and_times_are_read_in_every_spelling() -> None:
-    assert parse_bytes("512") == 512
+    assert parse_bytes("512 B") == 512
+    assert parse_bytes("0") == 0
     assert parse_bytes("1.5GB") == 1_500_000_000
     assert parse_bytes("4 KiB") == 4096
     assert parse_time("1.5 ms") == parse_time("1500us") == parse_time("1500 µs") == 1_500_000
@@ -155,6 +156,15 @@ def test_sizes_and_times_are_read_in_every_spelling() -> None:
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(OpcostError):
         parse_count(text)
+
+
+@pytest.mark.parametrize("text", ["24", " 24 ", "1,024", "1.5e3"])
+def test_a_size_without_a_unit_is_refused_with_both_that_may_be_meant(text: str) -> None:
+    number = text.strip()
+    with pytest.raises(OpcostError, match=f"{number} GiB or {number} bytes\\?") as caught:
+        parse_bytes(text)
+    assert caught.value.hint == f"write {number}GiB, {number}GB or {number}B"
+    assert parse_bytes(f"{number}GiB") == parse_bytes(f"{number}B") << 30
 
 
 def test_an_unclear_unit_is_refused_with_the_ones_that_are_meant() -> None:

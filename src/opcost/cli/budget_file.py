@@ -124,7 +124,8 @@ def _model(name: str, table: Mapping[str, Any], path: Path, place: str) -> Budge
     limits = []
     for quantity, limit in _table(entries.get("limits", {})).items():
         with _in(path, f"{place}.limits.{quantity}"):
-            limits.append(parse_limit(quantity, limit, HELD))
+            # In a file a number alone may be meant in any unit, as in a text.
+            limits.append(parse_limit(quantity, str(limit) if type(limit) is int else limit, HELD))
     own = {option: _option(entries[option]) for option in _own_options() if option in entries}
     told = {}
     for key, read in (*_MODEL.items(), *_COUNTING.items(), *_PLACE.items()):

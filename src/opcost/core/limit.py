@@ -58,11 +58,11 @@ class Limit:
 
 
 def parse_limit(name: str, limit: str | float, known: Mapping[str, Quantity] | None = None) -> Limit:
-    """What a quantity may be: `"<4.2G"`, `"4.2G"` (at most), a whole number (at most), `"<+1%"`."""
+    """What a quantity may be: `"<4.2G"`, `"4.2G"` (at most), a whole number (at most; of bytes), `"<+1%"`."""
     quantity = _quantity(name, known)
     if isinstance(limit, bool) or not isinstance(limit, (str, int, float)) or not _is_whole(limit):
         raise OpcostError(f"{shortened(repr(limit))} is not a limit of {quantity.name}", hint=HINT)
-    text = limit if isinstance(limit, str) else str(int(limit))
+    text = limit if isinstance(limit, str) else f"{int(limit)}{'B' if quantity.unit == 'bytes' else ''}"
     return _limit(quantity, text, text)
 
 

@@ -42,8 +42,15 @@ def parse_count(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """`512`, `4 KiB`, `1.5GB`; a bare `G` is refused, for nobody knows which of the two is meant."""
-    return _parse(text, text, {"": 1} | BINARY | DECIMAL, "size in bytes")
+    """`512 B`, `4 KiB`, `1.5GB`; a bare `G` is refused, for it may be either, and so is a number without a unit but zero."""
+    size = _parse(text, text, {"": 1} | BINARY | DECIMAL, "size in bytes")
+    number = text.strip()
+    if size and not number[-1].isalpha():
+        raise OpcostError(
+            f"{text!r} is a size without a unit: {number} GiB or {number} bytes?",
+            hint=f"write {number}GiB, {number}GB or {number}B",
+        )
+    return size
 
 
 def parse_time(text: str) -> int:

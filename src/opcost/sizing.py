@@ -83,6 +83,7 @@ def fit(
             source=counts.source,
             vary=vary,
             largest=answer.largest,
+            inputs=counts.inputs[answer.largest],
             peak_bytes=at.peak_bytes,
             next_peak_bytes=None if following is None else following.peak_bytes,
             reserved_bytes=counts.reserved(answer.largest),
@@ -155,6 +156,7 @@ class _Counts:
         self.source = ""
         self.modules: tuple[ModuleCost, ...] = ()
         self.found: dict[int, Memory] = {}
+        self.inputs: dict[int, str] = {}
         self.samples: dict[int, Sample] = {}
         self.refused: dict[int, str] = {}
         self.varied: Varied = Varied(dict(told), (vary,), lambda asked: count(model, **asked).inputs)
@@ -176,6 +178,7 @@ class _Counts:
         self.source = report.meta.get("source", "the model")
         self.modules = report.modules
         self.found[size] = memory = report.known_memory()
+        self.inputs[size] = report.run_on
         needed = memory.peak_bytes
         if memory.lives is not None:
             needed = max(needed, least_capacity(memory.lives, self.limit, needed))

@@ -43,7 +43,8 @@ def mfu(
     training = not (inference or choice.prefill or choice.decode)
     report = report_of(source, replace(choice, backward=True) if training else choice, quiet=quiet, runs_on=known.name)
     say(
-        f"{report.meta['source']}, {'a training step' if training else 'a forward pass'} of {format_time(seconds * 1e9)}"
+        f"{report.meta['source']}, {'a training step' if training else 'a forward pass'} of {format_time(seconds * 1e9)}, "
+        f"on {report.run_on}"
     )
     for name, meaning in CONVENTIONS.items():
         try:

@@ -40,6 +40,8 @@ class Fit(Shown):
     vary: str
     """What varies: batch, tokens, ..., or NAME=DIMENSION of an input."""
     largest: int
+    inputs: str = ""
+    """What the model was run on at the largest size: its inputs, how many tokens those are, and of training the loss."""
     peak_bytes: int
     """At the largest size."""
     next_peak_bytes: int | None

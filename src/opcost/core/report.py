@@ -15,9 +15,12 @@ from opcost.core.plugin import VIEWS
 from opcost.core.shown import Shown
 from opcost.core.units import format_count
 from opcost.errors import OpcostError, UnknownName
+from opcost.wording import counted, some
 
 NO_MEMORY = "no-memory"
 """The code of the note that says why the memory of a report is unknown."""
+FEW_INPUTS = 5
+"""Inputs that one line names."""
 
 
 class Row(NamedTuple):
@@ -255,6 +258,17 @@ class Report(Shown):
             counts[name] = counts.get(name, 0) + 1
             found.setdefault(name, []).append(row)
         return _ranked({name: stats_of(rows) for name, rows in found.items()}, counts)
+
+    @property
+    def run_on(self) -> str:
+        """The inputs, how many tokens those are, and of training the loss, in words."""
+        said = ", ".join(some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)) or "no inputs"
+        texts = [spec for name, spec in self.inputs if name in ("input_ids", "tokens") and spec.known]
+        if texts:
+            said += f" ({counted(texts[0].numel, 'token')})"
+        if "backward" in self.phases:
+            said += f"; loss: {self.meta.get('loss', 'none, gradients begin at every output')}"
+        return said
 
     @property
     def peak_bytes(self) -> int | None:

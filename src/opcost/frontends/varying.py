@@ -103,6 +103,12 @@ class Varied:
                     "them is known by its name",
                     hint="give inputs by their names: shapes={name: shape}",
                 )
+        if "labels" in called and not _leaves(told):  # labels that are made with the inputs grow with them
+            alike = {name for name, shape in zip(called, given, strict=True) if shape == given[called.index("labels")]}
+            places = [
+                (*wanted, *(Place("labels", place.dim) for place in wanted if place.name in alike - {"labels"}))
+                for wanted in places
+            ]
         self._extents = [
             _named_extents(wanted, called, given) if wanted else _batch_extents(name, given)
             for name, wanted in zip(names, places, strict=True)

@@ -18,6 +18,8 @@ MANY_SAID = 64
 def answer_page(answer: Answer, options: AnswerOptions) -> Page:
     """The lines, where they are from, and what they must be seen against."""
     heading = f"{answer.meta.get('source', 'profile')} ({answer.meta.get('format', 'opcost')}){runs_text(answer)}"
+    if "inputs" in answer.meta:
+        heading += shortened(f" on {answer.meta['inputs']}", LONG_LINE)
     summary = Summary(
         heading=(heading, *verdict_lines(answer)),
         seen_against=tuple(summary_lines(answer)),

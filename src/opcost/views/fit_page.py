@@ -18,8 +18,9 @@ def fit_page(fit: Fit, options: ComparisonOptions) -> Page:
     """The answer with the size after it, then each option with which more fits."""
     asked = ", ".join(f"{name}={value}" for name, value in fit.asked.items())
     held = f" as {fit.device} holds it" if fit.device else ""
+    answer = f"{fit.source}: {fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{held}"
     heading = (
-        f"{fit.source}: {fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{held}",
+        f"{answer}, on {shortened(fit.inputs, LONG_LINE)}" if fit.inputs else answer,
         *((shortened(asked, LONG_LINE),) if asked else ()),
     )
     parts = sorted(fit.parts.items(), key=lambda part: -part[1])
@@ -100,6 +101,7 @@ def fit_data(fit: Fit) -> dict[str, Any]:
         "source": fit.source,
         "vary": fit.vary,
         "largest": fit.largest,
+        "inputs": fit.inputs,
         "peak_bytes": fit.peak_bytes,
         "next_peak_bytes": fit.next_peak_bytes,
         "reserved_bytes": fit.reserved_bytes,

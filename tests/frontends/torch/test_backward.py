@@ -296,6 +296,26 @@ def test_a_loss_computed_by_the_model_is_differentiated(count: Any) -> None:
 
     report = count(Loss(), t(N, K), torch.zeros(N, dtype=torch.int64), backward=True)
     assert (macs(report, "forward"), macs(report)) == (N * K * C, N * K * C)
+    assert report.meta["loss"] == "its own"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_gradients_begin_at_the_loss_and_not_at_what_is_returned_beside_it(count: Any, named: bool) -> None:
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.other = nn.Linear(K, C), nn.Linear(K, M)
+
+        def forward(self, x: Tensor, labels: Tensor | None = None) -> Any:
+            found, beside = self.head(x), self.other(x)
+            loss = F.cross_entropy(found, labels)
+            return {"loss": loss, "beside": beside} if named else (beside, loss)
+
+    labels = torch.zeros(N, dtype=torch.int64)
+    report = opcost.count(Loss(), kwargs={"x": t(N, K), "labels": labels}, backward=True)
+    assert macs(report, "forward") == N * K * (C + M)
+    assert macs(report) == N * K * C  # the weight of the head alone
+    assert report.meta["loss"] == "its own, from labels"
 
 
 # -- the update ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_live import Live
+from helpers_live import Live, work
 
 import opcost
 from opcost.errors import InputError
@@ -231,3 +231,87 @@ def test_a_model_without_a_cache_is_refused() -> None:
     t5 = transformers.T5Config(d_model=32, d_ff=64, num_layers=1, num_heads=2, d_kv=16, vocab_size=100)
     with pytest.raises(InputError, match="writes another"):
         opcost.count(transformers.T5ForConditionalGeneration(t5), prefill=8)
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_language_model_is_trained_on_labels_and_its_own_loss() -> None:
+    tokens, model = 24, llama().train()
+    ids = torch.zeros(2, tokens, dtype=torch.int64)
+    with Live() as live:
+        made = model(input_ids=ids, labels=ids)  # what it returns is held to the end, as in a count
+        made.loss.backward()
+    model.zero_grad()
+
+    report = opcost.count(model, backward=True, batch=2, tokens=tokens)
+    assert [name for name, _ in report.inputs] == ["input_ids", "labels"]
+    assert report.meta["loss"] == "its own, from labels"
+    assert [name for name, _ in work(report)] == [name for name, _ in live.work]
+    held = report.memory.peak_bytes - report.memory.base_bytes
+    assert live.peak - held in (0, 4)  # a loss begins with one number, which a count lets go when it was read
+    # The loss keeps the logarithm of a share for every word and token, beside the words themselves.
+    given = opcost.count(model, kwargs={"input_ids": ids}, backward=True)
+    assert "loss" not in given.meta
+    assert report.run_on == "input_ids 2x24 int64, labels 2x24 int64 (48 tokens); loss: its own, from labels"
+    assert given.run_on.endswith("loss: none, gradients begin at every output")
+
+
+def test_inference_takes_no_labels() -> None:
+    report = opcost.count(llama(), tokens=8)
+    assert [name for name, _ in report.inputs] == ["input_ids"]
+    assert report.run_on == "input_ids 1x8 int64 (8 tokens)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [("ForSequenceClassification", (3,)), ("ForTokenClassification", (3, 8)), ("ForMaskedLM", (3, 8))],
+)  # fmt: skip
+def test_labels_have_the_form_of_the_models_kind(kind: str, labels: tuple[int, ...]) -> None:
+    config = transformers.BertConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=100, num_labels=4
+    )
+    model = getattr(transformers, f"Bert{kind}")(config)
+    report = opcost.count(model, optimizer="sgd", batch=3, tokens=8)
+    assert dict(report.inputs)["labels"].shape == labels
+    assert report.meta["loss"] == "its own, from labels"
+
+
+def test_what_makes_no_loss_of_labels_is_counted_without_and_says_so() -> None:
+    class Deaf(transformers.LlamaForCausalLM):  # type: ignore[misc,name-defined]
+        def forward(self, input_ids: Any = None, labels: Any = None, **more: Any) -> Any:
+            return super().forward(input_ids=input_ids, **more)
+
+    model = Deaf(llama().config)
+    report = opcost.count(model, backward=True, tokens=8)
+    assert [name for name, _ in report.inputs] == ["input_ids"]
+    assert "loss" not in report.meta
+    (said,) = [note.text for note in report.notes if note.code == "no-loss"]
+    assert "makes no loss of them" in said
+
+
+def test_what_fits_is_found_with_the_loss() -> None:
+    memory, model = 8 << 20, llama(num_hidden_layers=1)
+    found = opcost.fit(model, memory=memory, optimizer="adamw", tokens=64, advise=False)
+
+    def peak(batch: int) -> int:
+        ids = torch.zeros(batch, 64, dtype=torch.int64)
+        return opcost.count(model, kwargs={"input_ids": ids, "labels": ids}, optimizer="adamw").memory.peak_bytes
+
+    assert peak(found.largest) <= memory < peak(found.largest + 1)
+    n = found.largest
+    said = f"input_ids {n}x64 int64, labels {n}x64 int64 ({64 * n:,} tokens); loss: its own, from labels"
+    assert found.inputs == said
+    for view in ("table", "md", "json", "html"):
+        assert said in " ".join(found.render(view).replace("\\_", "_").split())
+
+
+@pytest.mark.parametrize("words", [["predict", "--backward", "--top", "1"], ["mfu", "--step-time", "1s"]])
+def test_the_first_line_says_which_inputs_and_which_loss(opcost_command: Any, tmp_path: Any, words: list[str]) -> None:
+    config = llama(num_hidden_layers=1).config
+    config.architectures = ["LlamaForCausalLM"]
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    command, *more = words
+    done = opcost_command(command, f"hf:{tmp_path / 'config.json'}", *more, "--device", "h200", "--tokens", "8", "-q")
+    said = "on input_ids 1x8 int64, labels 1x8 int64 (8 tokens); loss: its own, from labels"
+    assert said in " ".join(done.out.partition("\n\n")[0].split()), done.err

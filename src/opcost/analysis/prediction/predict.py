@@ -96,7 +96,9 @@ def foretell(
     estimated = () if calibrated else _estimated(report, speeds)
     notes = (*report.notes, *_notes(report, guessed), *unchecked, *estimated)
     return Foretold(
-        Profile(meta={**report.meta, **meta, "format": "prediction"}, rows=tuple(rows), notes=notes),
+        Profile(
+            meta={**report.meta, **meta, "inputs": report.run_on, "format": "prediction"}, rows=tuple(rows), notes=notes
+        ),
         latency,
         max(0, work - gaps),
         (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure))),

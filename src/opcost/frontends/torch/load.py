@@ -19,7 +19,7 @@ from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import Inputs, as_dtype, in_type, make_inputs
+from opcost.frontends.torch.models.inputs import Inputs, as_dtype, in_type, make_inputs, with_labels
 from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.optimizers import optimizer_of
 from opcost.frontends.torch.models.read import told_of_guess
@@ -80,13 +80,21 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         inputs = inputs._replace(args=args, kwargs=kwargs)
     if (dtype := as_dtype(options.precision.dtype)) is not None:
         inputs = in_type(inputs, dtype)
-    attempts = (inputs, *inputs.others)
+    attempts = [inputs, *inputs.others]
+    if options.trains:
+        attempts = [each for plain in attempts for each in (*with_labels(model, plain), plain)]
     fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
+    no_loss = ""
     for attempt in attempts:
         try:
             graph = _ran(model, attempt, options, device, real=real)
-            break
+            if not attempt.on_trial or "loss" in graph.meta:
+                break
+            no_loss = no_loss or "it makes no loss of them"
         except ForwardError as exc:
+            if attempt.on_trial:
+                no_loss = no_loss or shortened(exc.message)
+                continue
             if isinstance(exc, DataDependent) and (real or not obstacle(unwrap(source), options)):
                 raise
             fault = fault or (exc.message, exc.hint, exc.module)
@@ -100,6 +108,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if fault is not None and attempt.note:
         guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
     notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
+    if no_loss and "loss" not in graph.meta:
+        notes = (*notes, Note("no-loss", f"no loss is counted: with labels as they could be made, {no_loss}"))
     if options.precision.autocast is not None:
         notes = (*notes, _told_of_autocast(options.precision, device))
     if options.step.accumulate > 1:

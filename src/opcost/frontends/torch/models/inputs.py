@@ -31,6 +31,31 @@ class Inputs(NamedTuple):
     """What was guessed too, to be tried in this order where the model fails with the first."""
     note: str = ""
     """What is less about them than about the first, if anything."""
+    on_trial: bool = False
+    """With labels of which the model may make no loss: then others follow without them."""
+
+
+def with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
+    """Guessed inputs with labels, in the forms in which a model may take them, the likeliest first."""
+    given = inputs.kwargs
+    if not inputs.guessed or "labels" in given or "labels" not in argument_names(model):
+        return []
+    name = type(model).__name__
+    tokens = given.get("decoder_input_ids", given.get("input_ids"))
+    batch = next((tensor.shape[:1] for tensor in tensors_in((inputs.args, given)) if tensor.dim()), None)
+    image = given.get("pixel_values")
+    shapes = [None if tokens is None else tokens.shape, batch]
+    if ("Classification" in name and "Token" not in name) or "Choice" in name:
+        shapes.reverse()
+    if "Segmentation" in name and image is not None:
+        shapes.insert(0, torch.Size((*image.shape[:1], *image.shape[-2:])))
+    made = []
+    for shape in dict.fromkeys(shape for shape in shapes if shape is not None):
+        kwargs = {**given, "labels": torch.zeros(shape, dtype=torch.int64)}
+        made.append(
+            inputs._replace(kwargs=kwargs, names=input_names(model, inputs.args, kwargs), others=(), on_trial=True)
+        )
+    return made
 
 
 def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Probe) -> Inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from threading import current_thread
@@ -68,6 +68,8 @@ class Run:
         self.failed: Place | None = None
         self.again = False
         """An assumed index ended the run early, and the recorder knows now which to avoid."""
+        self._loss = ""
+        """What the model itself computed as a loss, in words."""
         self._forward = 0
         """Operators of the forward pass, once that is over."""
         self._registered: dict[str, _Held] = {}
@@ -295,15 +297,21 @@ class Run:
         if self._checkpoints is not None:
             self._checkpoints.check()
         if self.options.backward:
-            self._backward(result, tensors_in((args, kwargs)), shards)
+            self._backward(result, tensors_in((args, kwargs)), shards, labelled=kwargs.get("labels") is not None)
         return result
 
-    def _backward(self, result: Any, given: list[torch.Tensor], shards: list[nn.Parameter] | None) -> None:
+    def _backward(
+        self, result: Any, given: list[torch.Tensor], shards: list[nn.Parameter] | None, *, labelled: bool
+    ) -> None:
         """Gradients of all parameters and inputs that ask for one, without touching any `.grad`.
 
+        They begin at the loss where the model computes one, else at every output.
         `shards` are the parameters of a fully sharded model before it gathered them.
         """
         outputs = [t for t in tensors_in(result) if t.requires_grad]
+        if (loss := _loss_of(result, labelled=labelled)) is not None:
+            self._loss = "its own, from labels" if labelled else "its own"
+            outputs = [loss]
         named = self.model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
         weights = {name: parameter for name, parameter in named if parameter.requires_grad}
         leaves = [*weights.values(), *(t for t in given if t.requires_grad)]
@@ -406,6 +414,7 @@ class Run:
                 "version": torch.__version__,
                 "device": str(recorder.device),
                 "mode": "train" if getattr(self.model, "training", False) else "eval",
+                **({"loss": self._loss} if self._loss else {}),
                 **({"accumulate": str(passes)} if (passes := self.options.step.accumulate) > 1 else {}),
             },
         )
@@ -454,6 +463,14 @@ def _listed(recorder: Recorder) -> tuple[tuple[Value, ...], tuple[Op, ...]]:
         ]
     )
     return values, ops
+
+
+def _loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:
+    """The loss in what a model returns: called so, or the one number beside other tensors where it was given labels."""
+    named = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
+    numbers = [t for t in tensors_in(result) if t.dim() == 0] if named is None and labelled else [named]
+    loss = numbers[0] if len(numbers) == 1 else None
+    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad else None
 
 
 def _settled(module: nn.Module) -> int:

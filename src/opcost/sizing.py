@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.api import count, made_once
 from opcost.core.progress import Rounds, sharing
+from opcost.core.units import format_bytes
 
 if TYPE_CHECKING:
     from opcost.analysis.growth import Sample
@@ -51,7 +52,6 @@ def fit(
     """
     from opcost.analysis.growth import FARTHEST, largest
     from opcost.core.fit import Counted, Fit
-    from opcost.core.units import format_bytes
     from opcost.errors import BudgetExceeded, InputError
 
     limit, device_name = _limit(memory, device)
@@ -64,7 +64,7 @@ def fit(
         first = counts.found[lowest]
         if not counts.fits(lowest):
             raise BudgetExceeded(
-                f"{counts.source} does not fit into {format_bytes(limit)}: at {vary} {lowest} it takes {_made_of(first)}",
+                f"{counts.source} does not fit {counts.place(device_name, memory)}: {vary} {lowest} needs {counts.need(lowest)}",
                 hint=_way_out(told, counts, lowest) if advise else "",
             )
         answer = largest(counts.sample, limit, counts.samples, lowest)
@@ -105,7 +105,7 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
     """Bytes that there are, and the name of the device."""
     from opcost.core.devices import OUTSIDE
     from opcost.core.devices import device as find_device
-    from opcost.core.units import format_bytes, parse_bytes
+    from opcost.core.units import parse_bytes
     from opcost.errors import InputError
 
     known = None if device is None else find_device(device)
@@ -194,6 +194,18 @@ class _Counts:
         held = self.found.get(size)
         return None if held is None or held.lives is None else self.samples[size].peak_bytes
 
+    def place(self, device: str, memory: str | int | None) -> str:
+        """What it would have to fit, in words."""
+        limit = format_bytes(self.limit)
+        if not device:
+            return f"into {limit}"
+        return f"on {device} ({limit} usable)" if memory is None else f"into {limit} as {device} holds it"
+
+    def need(self, size: int) -> str:
+        """What a size needs; of a device that is what its allocator reserves, of which less is allocated at once."""
+        made_of, reserved = _made_of(self.found[size]), self.reserved(size)
+        return made_of if reserved is None else f"{format_bytes(reserved)} reserved, of which allocated {made_of}"
+
     def lowest(self) -> int:
         """The smallest size to begin with: one, unless the model does not run at it."""
         from opcost.errors import ForwardError, InputError
@@ -215,8 +227,6 @@ class _Counts:
 
 def _made_of(memory: Memory) -> str:
     """The peak, and what it is made of, in words."""
-    from opcost.core.units import format_bytes
-
     parts = sorted(memory.parts.items(), key=lambda part: -part[1])
     return f"{format_bytes(memory.peak_bytes)} ({', '.join(f'{part} {format_bytes(size)}' for part, size in parts)})"
 
@@ -303,14 +313,12 @@ def _advice(told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice
 
 
 def _way_out(told: Mapping[str, Any], before: _Counts, size: int) -> str:
-    """Under which other options it fits at least at this size."""
-    from opcost.core.units import format_bytes
-
+    """Under which other options it fits at least at this size, with what is compared with the limit."""
     fits = [
-        f"with {option}={value} ({format_bytes(counts.found[size].peak_bytes)})"
+        f"{option}={value} ({format_bytes(counts.samples[size].peak_bytes)})"
         for option, value, counts in _under_others(told, before, size)
     ]
-    return f"it fits {' or '.join(fits)}" if fits else "no other option alone makes it fit"
+    return f"options that would fit: {', '.join(fits)}" if fits else "no other option alone makes it fit"
 
 
 # -- many sizes --------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,10 @@ def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: 
 
 def test_where_nothing_fits_the_error_tells_what_one_takes(linear: nn.Linear) -> None:
     with pytest.raises(
-        BudgetExceeded, match=r"at batch 1 it takes 16\.33 KiB \(weights 15\.78 KiB, inputs 400 B"
+        BudgetExceeded, match=r"into 10\.00 KiB: batch 1 needs 16\.33 KiB \(weights 15\.78 KiB, inputs 400 B"
     ) as caught:
         opcost.fit(linear, shapes=(3, INS), memory="10KiB")
-    assert "it fits with" in caught.value.hint
+    assert "options that would fit: precision=bfloat16 (8.16 KiB)" in caught.value.hint
     with pytest.raises(BudgetExceeded) as caught:
         opcost.fit(linear, shapes=(3, INS), memory="1KiB")
     assert "no other option" in caught.value.hint
@@ -237,6 +238,23 @@ def test_a_device_is_a_limit_of_its_own(linear: nn.Linear) -> None:
     assert found.peak_bytes <= found.reserved_bytes <= found.limit_bytes < found.next_reserved_bytes
     assert "reserved for it" in str(found)
     assert opcost.fit(linear, shapes=(3, INS), device="t4", memory="1GiB", advise=False).limit_bytes == 1 << 30
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
+    monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Two tensors of 9 MiB share a segment of 20: as tensors they are below the limit, and the segment is above it."""
+    limit = 2 * MIB + 34 * MIB + 2 * 9 * MIB  # the weight's segment, what a library keeps, input and output
+    small = replace(DEVICES["t4"], memory=OUTSIDE + limit)
+    monkeypatch.setattr("opcost.core.devices.device", lambda _: small)
+    with pytest.raises(BudgetExceeded) as caught:
+        opcost.fit(
+            nn.Linear(1, 1, bias=False), shapes=(1, 9 * MIB // 4, 1), device="t4", memory=None if alone else limit,
+            vary="input=0", advise=False,
+        )  # fmt: skip
+    where = "on t4 (54.00 MiB usable)" if alone else "into 54.00 MiB as t4 holds it"
+    assert f"Linear does not fit {where}: input=0 1 needs 56.00 MiB reserved, of which allocated " in str(caught.value)
 
 
 MEASURED = {("vit_b_16", False): 2332, ("resnet50", True): 289}

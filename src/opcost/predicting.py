@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
+from opcost.core.graph import Note
 from opcost.core.units import format_bytes, format_time
 from opcost.profiles import Profile
 
@@ -42,6 +43,8 @@ class Prediction(Profile):
     """The memory of the pass or step as the device would hold it; of a text that is written, that of its largest step."""
     text: TextTimes | None = None
     """Of a language model what prefill, decode or generate take."""
+    fits: bool | None = None
+    """Whether the memory of the device is enough; None where that is not known."""
 
     def _said(self) -> list[str]:
         low, high = map(format_time, self.band_ns)
@@ -76,6 +79,9 @@ class Prediction(Profile):
         ]
         if self.memory is not None:
             lines.append(f"memory       {_memory_words(self.memory)}")
+        if self.fits is False:  # no tokens are written per second of what does not run
+            lines.insert(0, f"DOES NOT FIT on {self.meta['device']}: times are those with enough memory")
+            return lines if self.text is None else [*lines, *self.text.lines[1:]]
         return lines if self.text is None else [*lines, *self.text.lines]
 
     def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
@@ -290,7 +296,23 @@ def _held(found: Foretold, memory: Memory | None, text: TextTimes | None) -> Pre
             for row in found.profile.rows
         )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
-    return Prediction(**profile, **sums, memory=memory, text=text)
+    fitting = _fits(found.profile.meta["device"], memory)
+    if fitting is not None and not fitting[0]:
+        profile["notes"] = (*profile["notes"], Note("does-not-fit", fitting[1]))
+    return Prediction(**profile, **sums, memory=memory, text=text, fits=None if fitting is None else fitting[0])
+
+
+def _fits(name: str, memory: Memory) -> tuple[bool, str] | None:
+    """Whether a device has enough memory, and a sentence on what is missing; None where that is not known."""
+    from opcost.core.devices import HOST
+    from opcost.core.devices import device as find_device
+    from opcost.devices.allocator import fits
+
+    usable = None if name == HOST else find_device(name).usable
+    if usable is None:
+        return None
+    needed = f"{_memory_words(memory)}, and {format_bytes(usable)} of {name} are usable"
+    return fits(memory, usable), f"it does not fit on {name}: {needed}; times are those with enough memory"
 
 
 def _memory_words(memory: Memory) -> str:

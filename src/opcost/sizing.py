@@ -103,7 +103,6 @@ def fit(
 
 def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
     """Bytes that there are, and the name of the device."""
-    from opcost.core.devices import OUTSIDE
     from opcost.core.devices import device as find_device
     from opcost.core.units import parse_bytes
     from opcost.errors import InputError
@@ -119,12 +118,12 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
             "nothing says how much memory there is",
             hint='give memory="24GiB" or device="h100" (on the command line --memory 24GiB, --device h100)',
         )
-    if known.memory is None:
+    if known.usable is None:
         raise InputError(
             f"how much memory {known.name} has is not in the table of devices",
             hint=f'give both: device="{known.name}", memory="{format_bytes(16 << 30)}"',
         )
-    return known.memory - OUTSIDE, known.name
+    return known.usable, known.name
 
 
 @contextmanager
@@ -373,6 +372,11 @@ def sweep(
         else:  # what a kernel takes is no polynomial
             grid = ((sizes, points.count(sizes)) for sizes in product(*axes.values()))
         found = tuple(points.point(sizes, numbers) for sizes, numbers in grid)
+    if over := sum(point.fits is False for point in found):
+        points.notes.insert(
+            0,
+            f"{over:,} of {len(found):,} points do not fit on {points.device}: their latency is that with enough memory",
+        )
     if not any(point.amounts for point in found):
         raise InputError(f"{points.source} runs at none of these sizes: {points.notes[0]}")
     return Sweep(
@@ -440,4 +444,4 @@ class _Points:
         if not self.device:
             self.device = found.meta["device"]
             self.notes.append(f"latency: {found.meta['execution']}; calibration: {found.meta['calibration']}")
-        return point._replace(latency_ns=found.latency_ns, band_ns=found.band_ns)
+        return point._replace(latency_ns=found.latency_ns, band_ns=found.band_ns, fits=found.fits)

@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import opcost
 from opcost.cli.main import run
+from opcost.core.devices import DEVICES, OUTSIDE
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured, dumps
 
@@ -49,6 +51,44 @@ def test_a_prediction_tells_the_memory_of_a_count_on_its_device() -> None:
     assert found.memory.reserved_bytes == (2 + 34) << 20  # all of it is small; libraries take 34 MiB
     assert "memory       peak" in "\n".join(found.lines)
     assert opcost.predict(opcost.count(model, x), device="h200").memory == opcost.count(model, x).memory
+
+
+@pytest.mark.parametrize(("outs", "fits"), [(50_000, True), (100_000, False)])
+def test_what_does_not_fit_the_device_is_marked_everywhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, outs: int, fits: bool
+) -> None:
+    """Weights of 50,000 by 50,000 numbers are 9.3 GiB, which a T4 of 15 GiB has, and twice as many are not."""
+    (tmp_path / "wide.py").write_text(
+        f"from torch import nn\n\ndef wide(): return nn.Linear(50_000, {outs}, bias=False)\n"
+    )
+    marked = f"does not fit on t4: peak {4 * 50_000 * outs / 2**30:.2f} GiB"
+    source = f"{tmp_path / 'wide.py'}:wide"
+    assert run(["predict", source, "--input", "1x50000", "--device", "t4"]) == 0
+    said = capsys.readouterr().out
+    assert ("DOES NOT FIT on t4" in said) == (not fits)
+    assert (marked in " ".join(said.split())) == (not fits)
+    found = opcost.predict(source, shapes=(1, 50_000), device="t4")
+    assert found.fits == fits
+    for suffix in ("json", "md", "html"):
+        found.save(tmp_path / f"found.{suffix}")
+        assert (marked in (tmp_path / f"found.{suffix}").read_text()) == (not fits)
+
+
+@pytest.mark.zoo
+def test_what_does_not_fit_writes_no_tokens_per_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"prefill": 16, "device": "h200"}
+    source = llama(tmp_path)
+    found = opcost.predict(source, **asked)
+    assert found.fits
+    assert "tokens/s" in str(found)
+    small = replace(DEVICES["h200"], memory=OUTSIDE + (1 << 20))
+    monkeypatch.setattr("opcost.core.devices.device", lambda _: small)
+    over = opcost.predict(source, **asked)
+    assert over.fits is False
+    assert over.latency_ns == found.latency_ns
+    assert "tokens/s" not in str(over)
+    assert "first token" in str(over)
+    assert "DOES NOT FIT" in over._repr_html_()
 
 
 def test_a_device_that_nobody_knows_is_an_error_that_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:

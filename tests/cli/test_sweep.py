@@ -82,6 +82,30 @@ def test_with_a_device_every_point_has_its_latency_and_band(linear: nn.Linear) -
     assert any("calibration: NVIDIA H200" in note for note in found.notes)
 
 
+class Adds(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def test_points_that_do_not_fit_the_device_are_marked_in_every_form() -> None:
+    """Input and output are 1 GiB each for one of the batch, and a T4 has 15 GiB: 8 of the batch are too many."""
+    asked: Any = {"shapes": (1, 1 << 28), "vary": "batch=1,2,4,8"}
+    found = opcost.sweep(Adds(), **asked, device="t4")
+    assert [point.fits for point in found.points] == [True, True, True, False]
+    assert all(point.latency_ns for point in found.points)
+    assert found.notes[0] == "1 of 4 points do not fit on t4: their latency is that with enough memory"
+    for view in ("table", "md", "html"):
+        shown = found.render(view)
+        assert "fits on t4" in shown
+        assert "1 of 4 points do not fit on t4" in " ".join(shown.split())
+    assert [point["fits"] for point in json.loads(found.render("json"))["points"]] == [True, True, True, False]
+    lines = list(csv.DictReader(io.StringIO(found.render("csv"))))
+    assert [line["fits"] for line in lines] == ["yes", "yes", "yes", "no"]
+    plain = opcost.sweep(Adds(), **asked)
+    assert {point.fits for point in plain.points} == {None}
+    assert "fits on" not in str(plain)
+
+
 @pytest.mark.parametrize(
     ("vary", "error", "said"),
     [

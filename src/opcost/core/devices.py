@@ -42,6 +42,11 @@ class Device:
     halved: bool = False
     """The document prints rates of matrix units with sparsity, twice those here."""
 
+    @property
+    def usable(self) -> int | None:
+        """Bytes of its memory that tensors may get."""
+        return None if self.memory is None else self.memory - OUTSIDE
+
     def peak_flops(self, dtype: str, *, tf32: bool = False) -> int | None:
         """The peak for products of elements of this type; None where the maker prints none."""
         name = _SAME_UNITS.get(dtype, dtype)

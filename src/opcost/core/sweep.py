@@ -23,6 +23,8 @@ class Point(NamedTuple):
     """As predicted of the device."""
     band_ns: tuple[int, int] | None = None
     """Four of five models that were measured lie inside such a band."""
+    fits: bool | None = None
+    """Whether the memory of the device is enough; None without a device, or where its size is not known."""
 
     def __repr__(self) -> str:
         return brief_record(self)

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from opcost.core.memory import Lives
+from opcost.core.memory import Lives, Memory
 
 BLOCK = 512
 SMALL = 1 << 20
@@ -147,6 +147,13 @@ def reserved(lives: Lives, capacity: int | None = None) -> int | None:
         return handed_out(lives, capacity).reserved
     except OutOfMemory:
         return None
+
+
+def fits(memory: Memory, limit: int) -> bool:
+    """Whether a device has enough memory; where its allocator was not followed, tensors alone tell."""
+    if memory.lives is None or memory.peak_bytes > limit:
+        return memory.peak_bytes <= limit
+    return (memory.reserved_bytes or 0) <= limit or reserved(memory.lives, limit) is not None
 
 
 def _held(allocator: Allocator, sizes: Iterable[int]) -> list[_Block]:

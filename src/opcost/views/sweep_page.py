@@ -40,7 +40,7 @@ def sweep_page(sweep: Sweep, options: ComparisonOptions) -> Page:
     notes = Section("notes", tuple(some([shortened(note, LONG_LINE) for note in sweep.notes])))
     summary = Summary(heading=heading, sections=tuple(section for section in (*sections, notes) if section.lines))
     listing = listed(_columns(sweep), sweep.points, remarks=(remark,) if remark else ())
-    ranked = (*sweep.variables, "peak_bytes", LATENCY.name, "band", "flops", "macs", "bytes")
+    ranked = (*sweep.variables, "peak_bytes", LATENCY.name, "fits", "band", "flops", "macs", "bytes")
     return Page(limited(replace(listing, ranked=ranked), options.top), summary)
 
 
@@ -59,7 +59,13 @@ def _columns(sweep: Sweep) -> list[Column]:
         plain_column(each.name, each.title, unit="number", of=lambda point, each=each: _cell(point, each))  # type: ignore[misc]
         for each in shown
     ]
-    return [*sizes, *amounts, *band]
+    over = any(point.fits is False for point in sweep.points)
+    fits = [plain_column("fits", f"fits on {sweep.device}", of=_fits)] if over else []
+    return [*sizes, *amounts, *fits, *band]
+
+
+def _fits(point: Point) -> str:
+    return "" if point.fits is None else "yes" if point.fits else "no"
 
 
 def _band(point: Point) -> str:
@@ -135,6 +141,7 @@ def sweep_records(sweep: Sweep) -> Listing:
         plain_column("latency_low_ns", unit="number", of=lambda point: point.band_ns and point.band_ns[0]),
         plain_column("latency_high_ns", unit="number", of=lambda point: point.band_ns and point.band_ns[1]),
         plain_column("counted", of=lambda point: "yes" if point.counted else "no"),
+        plain_column("fits", of=_fits),
     ]
     return listed(columns, sweep.points)
 
@@ -154,6 +161,7 @@ def sweep_data(sweep: Sweep) -> dict[str, Any]:
                 "amounts": dict(point.amounts),
                 "latency_ns": point.latency_ns,
                 "band_ns": None if point.band_ns is None else list(point.band_ns),
+                "fits": point.fits,
             }
             for point in sweep.points
         ],

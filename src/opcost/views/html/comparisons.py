@@ -91,5 +91,6 @@ def _sweep(sweep: Sweep) -> Told:
         "variables": list(map(printable, sweep.variables)),
         "sizes": [point.sizes for point in points],
         "counted": [point.counted for point in points],
+        "fits": [point.fits for point in points],
         "quantities": quantities,
     }

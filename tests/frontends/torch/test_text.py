@@ -315,3 +315,14 @@ def test_the_first_line_says_which_inputs_and_which_loss(opcost_command: Any, tm
     done = opcost_command(command, f"hf:{tmp_path / 'config.json'}", *more, "--device", "h200", "--tokens", "8", "-q")
     said = "on input_ids 1x8 int64, labels 1x8 int64 (8 tokens); loss: its own, from labels"
     assert said in " ".join(done.out.partition("\n\n")[0].split()), done.err
+
+
+def test_a_measured_training_step_has_the_loss_that_is_counted() -> None:
+    model = llama(num_hidden_layers=1).train()
+    profile = opcost.profile(model, backward=True, tokens=8, warmup=0, repeat=1)
+    counted = opcost.count(model, backward=True, tokens=8)
+    assert {row.op.raw for row in counted.rows if "nll_loss" in row.op.raw} == {
+        "aten::nll_loss_forward",
+        "aten::nll_loss_backward",
+    }
+    assert sum(row.cost.flops for row in profile.rows if row.cost) == counted.totals.flops

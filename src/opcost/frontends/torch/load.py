@@ -19,7 +19,7 @@ from opcost.frontends.options import CountOptions, Precision
 from opcost.frontends.torch.guessing.guess import features_in
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import Inputs, as_dtype, in_type, make_inputs, with_labels
+from opcost.frontends.torch.models.inputs import Inputs, as_dtype, attempts_of, in_type, make_inputs
 from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.optimizers import optimizer_of
 from opcost.frontends.torch.models.read import told_of_guess
@@ -80,9 +80,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         inputs = inputs._replace(args=args, kwargs=kwargs)
     if (dtype := as_dtype(options.precision.dtype)) is not None:
         inputs = in_type(inputs, dtype)
-    attempts = [inputs, *inputs.others]
-    if options.trains:
-        attempts = [each for plain in attempts for each in (*with_labels(model, plain), plain)]
+    attempts = attempts_of(model, inputs, training=options.trains)
     fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
     no_loss = ""
     for attempt in attempts:

@@ -68,7 +68,7 @@ def _map_object(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int
         base = list if issubclass(kind, list) else deque
         base.clear(result)
         base.extend(result, [_map(item, change, done) for item in base.__iter__(tree)])
-    for name, value in _attributes(tree).items():
+    for name, value in vars_of(tree).items():
         object.__setattr__(result, name, _map(value, change, done))
     return result
 
@@ -78,7 +78,7 @@ ABSENT: Any = object()
 _type_attribute = type.__getattribute__
 
 
-def _attributes(tree: Any) -> dict[str, Any]:
+def vars_of(tree: Any) -> dict[str, Any]:
     """What an object holds, in its dictionary and in its slots."""
     slots = {
         name: held for name, slot in slots_of(type(tree)).items() if (held := slot_value(slot, tree)) is not ABSENT
@@ -154,7 +154,7 @@ def _find(tree: Any, found: list[torch.Tensor], seen: set[int]) -> None:
     for item in _items(tree):
         _find(item, found, seen)
     if type(tree) not in (list, tuple, dict):
-        for item in _attributes(tree).values():
+        for item in vars_of(tree).values():
             _find(item, found, seen)
 
 

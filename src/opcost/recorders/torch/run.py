@@ -15,7 +15,7 @@ from opcost.core.interrupts import held_back, let_through
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
-from opcost.frontends.torch.models.inputs import as_dtype, make_inputs
+from opcost.frontends.torch.models.inputs import as_dtype, attempts_of, make_inputs
 from opcost.frontends.torch.models.lazy import is_waiting, settled_apart
 from opcost.frontends.torch.models.recognise import is_exported
 from opcost.frontends.torch.models.retype import retyped
@@ -23,6 +23,7 @@ from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.recording.failure import forward_error
 from opcost.frontends.torch.recording.quiet import checkpoints_for_grad
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.training import loss_of
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.frontends.torch.unchanged.runs import real_runs
 from opcost.recorders.options import ProfileOptions
@@ -64,10 +65,13 @@ class Runner:
                 )
         made = make_inputs(inner, options, self.device, shapes_returned)
         generator = torch.Generator().manual_seed(0)
-        self.args, self.kwargs, self._others = map_tensors(
-            (made.args, made.kwargs, [other.kwargs for other in made.others]),
-            lambda tensor: self._own(tensor, generator),
+        attempts = attempts_of(inner, made, training=options.backward)
+        self.args, given = map_tensors(
+            (made.args, [attempt.kwargs for attempt in attempts]), lambda tensor: self._own(tensor, generator)
         )
+        self.kwargs, *self._others = given
+        self._on_trial = [attempt.on_trial for attempt in attempts]
+        """Whether labels among each of these must give a loss."""
 
     def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
@@ -101,6 +105,7 @@ class Runner:
                 if not self._others:
                     raise
                 self.kwargs = self._others.pop(0)
+                self._on_trial.pop(0)
 
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
         """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
@@ -124,6 +129,10 @@ class Runner:
         if not self._options.backward:
             return result
         outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+        loss = loss_of(result, labelled=self.kwargs.get("labels") is not None)
+        if loss is None and self._on_trial[0]:
+            raise ForwardError("the model makes no loss of the labels")
+        outputs = outputs if loss is None else [loss]
         leaves = [p for p in self.inner.parameters() if p.requires_grad]
         leaves += [tensor for tensor in tensors_in((self.args, self.kwargs)) if tensor.requires_grad]
         if not outputs or not leaves:

@@ -35,7 +35,13 @@ class Inputs(NamedTuple):
     """With labels of which the model may make no loss: then others follow without them."""
 
 
-def with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
+def attempts_of(model: nn.Module, inputs: Inputs, *, training: bool) -> list[Inputs]:
+    """All that may be tried in turn until the model takes it; in training with labels before those without."""
+    plain = (inputs, *inputs.others)
+    return [each for one in plain for each in (*(_with_labels(model, one) if training else ()), one)]
+
+
+def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
     """Guessed inputs with labels, in the forms in which a model may take them, the likeliest first."""
     given = inputs.kwargs
     if not inputs.guessed or "labels" in given or "labels" not in argument_names(model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from threading import current_thread
@@ -38,7 +38,7 @@ from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Here, Paths, Threads, intercept_calls
 from opcost.frontends.torch.recording.scripted import marked, markers
 from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
-from opcost.frontends.torch.recording.training import RunOptions, Training
+from opcost.frontends.torch.recording.training import RunOptions, Training, loss_of
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.replaced import replaced
@@ -309,7 +309,7 @@ class Run:
         `shards` are the parameters of a fully sharded model before it gathered them.
         """
         outputs = [t for t in tensors_in(result) if t.requires_grad]
-        if (loss := _loss_of(result, labelled=labelled)) is not None:
+        if (loss := loss_of(result, labelled=labelled)) is not None:
             self._loss = "its own, from labels" if labelled else "its own"
             outputs = [loss]
         named = self.model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
@@ -463,14 +463,6 @@ def _listed(recorder: Recorder) -> tuple[tuple[Value, ...], tuple[Op, ...]]:
         ]
     )
     return values, ops
-
-
-def _loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:
-    """The loss in what a model returns: called so, or the one number beside other tensors where it was given labels."""
-    named = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
-    numbers = [t for t in tensors_in(result) if t.dim() == 0] if named is None and labelled else [named]
-    loss = numbers[0] if len(numbers) == 1 else None
-    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad else None
 
 
 def _settled(module: nn.Module) -> int:

@@ -19,7 +19,7 @@ from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.subclass import parts
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.sharded import shared_gradients
-from opcost.frontends.torch.tree import tensors_in
+from opcost.frontends.torch.tree import tensors_in, vars_of
 
 Where = Callable[[], str]
 """Tells the path of the module that runs."""
@@ -38,6 +38,18 @@ class RunOptions:
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Makes the region in which forward runs."""
     step: Step = dataclasses.field(default_factory=Step)
+
+
+def loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:
+    """The loss in what a model returns: called so, or the one number beside other tensors where it was given labels."""
+    if isinstance(result, Mapping):
+        loss = result.get("loss")
+    else:
+        loss = getattr(result, "loss", None) if hasattr(result, "_fields") else vars_of(result).get("loss")
+    if loss is None and labelled:
+        numbers = [tensor for tensor in tensors_in(result) if tensor.dim() == 0]
+        loss = numbers[0] if len(numbers) == 1 else None
+    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad else None
 
 
 class Training:

@@ -71,6 +71,8 @@ class ForwardError(OpcostError):
     def __init__(self, message: str, *, hint: str = "", module: str = "") -> None:
         super().__init__(message, hint=hint)
         self.module = module
+        self.received: tuple[object, ...] = ()
+        """The shapes that the module received."""
 
 
 class DataDependent(ForwardError):

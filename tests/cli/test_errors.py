@@ -36,7 +36,7 @@ def resnet(root: Path) -> str:
         (["count", "RESNET", "-i", "imgae:1x3x64x64"], "'image'"),
         (["count", "RESNET", "-i", "1x3x64x64", "--optimizer", "adma"], "Adam"),
         (["count", "RESNET", "-i", "image:1x3x8x8", "-i", "1x3"], "name all of them"),
-        (["count", "RESNET"], "--input"),
+        (["count", "torch.nn:Identity"], "--input"),
         (["count", "RESNET", "--set", "classes"], "name=value"),
         (["rules", "cnov"], "'conv'"),
         (["show", "no-such-report.json"], "no file"),

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import opcost
+from opcost.errors import UnknownSource
+from opcost.frontends import zoo
 from opcost.frontends.zoo import repaired
 
 OUT = 3
@@ -65,3 +68,21 @@ def test_another_failure_is_not_tried_again(fault: Exception) -> None:
     with pytest.raises(type(fault), match=str(fault)):
         repaired(fails)
     assert calls == [1]
+
+
+def test_a_file_without_a_name_lists_its_names_although_its_import_fails_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo, "_declared", [])
+    monkeypatch.setattr(zoo, "declare_torchvision_operators", (tmp_path / "declared").touch)
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    path = tmp_path / "unfit_net.py"
+    path.write_text(
+        "from pathlib import Path\n"
+        "if not (Path(__file__).parent / 'declared').exists():\n"
+        "    raise RuntimeError('operator torchvision::nms does not exist')\n"
+        "class Seg: ...\n"
+    )
+    with pytest.raises(UnknownSource, match="which of its names makes the model") as caught:
+        opcost.count(str(path))
+    assert f"{path}:Seg" in caught.value.hint

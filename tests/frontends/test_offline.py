@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pickle
 import socket
+import sys
 import threading
+from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
-from opcost.errors import Refused
+import opcost
+from opcost.errors import Refused, SourceError
 from opcost.frontends.offline import offline
 
 
@@ -64,3 +69,55 @@ def test_a_library_that_hides_the_refusal_does_not_hide_what_was_asked_for() -> 
 
     with pytest.raises(Refused, match=r"example\.org"), offline("timm:net"):
         fetch()
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+def net():
+    model = nn.Linear(4, 3, bias=False)
+    if "timm.models._builder" in __import__("sys").modules:
+        __import__("sys").modules["timm.models._builder"].load_pretrained(model)
+    state = torch.hub.load_state_dict_from_url("https://example.invalid/weights.pth")["model"]
+    state.pop("head.weight")
+    model.load_state_dict({name.removeprefix("module."): value for name, value in state.items()})
+    return model
+
+def own():
+    model = nn.Linear(4, 3, bias=False)
+    model.load_state_dict({"weight": torch.ones(3, 5)})
+    return model
+"""
+
+
+@pytest.fixture
+def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    def never(*args: object, **kwargs: object) -> None:
+        raise AssertionError("weights are fetched")
+
+    builder = ModuleType("timm.models._builder")
+    builder.load_pretrained = never  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm.models._builder", builder)
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", never)
+    path = tmp_path / "pretrained_net.py"
+    path.write_text(FACTORY)
+    return str(path)
+
+
+def test_a_count_goes_without_pretrained_weights_and_says_so(factory: str) -> None:
+    before = (torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict)
+    report = opcost.count(f"{factory}:net", shapes=(2, 4))
+    assert report.totals.macs == 2 * 4 * 3
+    assert "pretrained weights were not loaded: a count needs only their shapes" in [note.text for note in report.notes]
+    assert (torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict) == before
+
+
+def test_weights_that_need_not_be_fetched_are_loaded_as_ever(factory: str) -> None:
+    with pytest.raises(SourceError, match="size mismatch for weight"):
+        opcost.count(f"{factory}:own", shapes=(2, 4))
+
+
+def test_a_model_that_is_made_with_its_weights_fetches_them(factory: str) -> None:
+    with pytest.raises(SourceError, match="weights are fetched"):
+        opcost.count(f"{factory}:net", shapes=(2, 4), real=True)

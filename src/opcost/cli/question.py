@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcost.cli.analyze_options import AnalyzeChoice
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, UnknownName
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -69,7 +69,11 @@ def _device(choice: AnalyzeChoice) -> Device | None:
     from opcost.core.units import parse_bytes, parse_count
 
     if choice.peak_flops is None and choice.peak_bandwidth is None:
-        return device(choice.device) if choice.device else None
+        try:
+            return device(choice.device) if choice.device else None
+        except UnknownName as exc:
+            exc.hint += "; measured peaks can be given instead: --peak-flops, --peak-bandwidth"
+            raise
     if choice.device:
         raise OpcostError("both --device and measured peaks are given", hint="name one of them")
     flops = None if choice.peak_flops is None else parse_count(choice.peak_flops)

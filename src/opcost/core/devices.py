@@ -118,7 +118,7 @@ def device(name: str) -> Device:
         "device",
         name,
         DEVICES,
-        hint=f"known devices: {', '.join(DEVICES)}; measured peaks can be given instead: --peak-flops, --peak-bandwidth",
+        hint=f"known devices: {', '.join(DEVICES)}",
     )
 
 

@@ -40,17 +40,21 @@ _BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
     (8, b"mgv2", Identity("a MegEngine dump", _MEGENGINE)),
     (4, b"TFL3", Identity("a TensorFlow Lite model", _NO_READER)),
     (0, b"\x7fELF", Identity("a compiled program", _COUNT_THE_CODE)),
-    (0, b"\x1f\x8b", Identity("a gzip archive", "unpack it first")),
+    (
+        0,
+        b"\x1f\x8b",
+        Identity("a gzip archive", "`opcost analyze` reads a trace that is packed so; unpack anything else first"),
+    ),
     (
         0,
         b"\x80",
-        Identity("a Python pickle, which opcost never opens, because opening one runs its code", _COUNT_THE_CODE),
+        Identity("a Python pickle, which opcost never opens, because opening one runs its code", _WEIGHTS_ONLY),
     ),
 )
 
 _JSON_KEYS: tuple[tuple[str, Identity], ...] = (
     ("nbformat", Identity("a Jupyter notebook", _COUNT_THE_CODE)),
-    ("traceEvents", Identity("a profiler trace", "a trace is measured time, not a model")),
+    ("traceEvents", Identity("a profiler trace", "`opcost analyze` reads it: a trace is measured time, not a model")),
     ("weight_map", Identity("the index of a sharded checkpoint", _WEIGHTS_ONLY)),
     ("nodes", Identity("a graph as JSON (MXNet's symbols look like this)", _NO_READER)),
 )
@@ -65,7 +69,7 @@ _OWN: dict[str, Identity] = {
         "what `opcost scan` found in a checkpoint", "`opcost scan` takes the checkpoint", is_own=True
     ),
     "opcost.baseline": Identity("a baseline of opcost", "`opcost check --baseline` takes it", is_own=True),
-    "opcost.calibration": Identity("a calibration of opcost", "`opcost predict --device` takes it", is_own=True),
+    "opcost.calibration": Identity("a calibration of opcost", "`opcost predict --calibration` takes it", is_own=True),
 }
 """By the schema that the file names, without its version."""
 
@@ -114,7 +118,7 @@ def _identify_zip(path: Path) -> Identity:
         return Identity("an exported PyTorch program", _NO_READER)
     if any(name.endswith("data.pkl") for name in names):
         what = "a PyTorch checkpoint: a pickle, which opcost never opens, because opening one runs its code"
-        return Identity(what, _COUNT_THE_CODE)
+        return Identity(what, _WEIGHTS_ONLY)
     if names and all(name.endswith(".npy") for name in names):
         return Identity("NumPy arrays", _COUNT_THE_CODE)
     return Identity("a zip archive", "unpack it first")

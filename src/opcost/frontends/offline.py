@@ -46,8 +46,16 @@ _DOORS = (
     _Door("pickle", "", "loads", 0, "a pickle of"),
 )
 
+_WEIGHTS = (
+    _Door("timm.models._builder", "", "load_pretrained", 0, ""),
+    _Door("torchvision.models._api", "WeightsEnum", "get_state_dict", 0, ""),
+    _Door("torch.hub", "", "load_state_dict_from_url", 0, ""),
+    _Door("torch.nn", "Module", "load_state_dict", 0, ""),
+)
+"""Functions that fetch or load pretrained weights."""
+
 _here = threading.local()
-"""`source` is what this thread makes or counts while it is kept offline."""
+"""`source` is what this thread makes or counts while it is kept offline; `skipped`: which weights it has gone without."""
 _lock = threading.Lock()
 _inside = 0
 _put_back: list[Callable[[], None]] = []
@@ -74,6 +82,33 @@ def offline(source: str) -> Iterator[None]:
         _open_doors()
 
 
+class NotFetched(dict[str, Any]):
+    """The weights that were not fetched: empty, and so is every part of them."""
+
+    def __missing__(self, key: str) -> NotFetched:
+        return NotFetched()
+
+    def pop(self, key: str, *default: Any) -> Any:
+        return default[0] if default else None
+
+
+@contextmanager
+def without_weights() -> Iterator[list[str]]:
+    """Go on without pretrained weights that a factory asks for: nothing is fetched, and nothing waits for a network.
+
+    Yields the names of the functions that were not run.
+    """
+    skipped: list[str] = []
+    outer = getattr(_here, "skipped", None)
+    _close_doors()
+    _here.skipped = skipped
+    try:
+        yield skipped
+    finally:
+        _here.skipped = outer
+        _open_doors()
+
+
 def _refusal_behind(exc: BaseException | None) -> Refused | None:
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
@@ -91,7 +126,7 @@ def _close_doors() -> None:
         _inside += 1
         if _inside > 1:
             return
-        for door in _DOORS:
+        for door in (*_DOORS, *_WEIGHTS):
             owner: Any = sys.modules.get(door.module)
             if door.owner:
                 owner = getattr(owner, door.owner, None)
@@ -113,8 +148,15 @@ def _guard(owner: Any, door: _Door) -> Callable[[], None]:
     inherited = door.name not in vars(owner)
 
     def guard(*args: Any, **kwargs: Any) -> Any:
-        source = getattr(_here, "source", None)
-        if source is None:
+        source, skipped = getattr(_here, "source", None), getattr(_here, "skipped", None)
+        if door in _WEIGHTS and skipped is not None:
+            if door.name != "load_state_dict":
+                skipped.append(door.name)
+                return NotFetched()
+            if skipped and not (args[1] if len(args) > 1 else kwargs.get("state_dict")):
+                return original(args[0], {}, strict=False)
+            return original(*args, **kwargs)
+        if source is None or door in _WEIGHTS:
             return original(*args, **kwargs)
         raise Refused(
             f"{shortened(source)} asks for {door.what} {_named(door, args, kwargs)}; a model is made and counted "

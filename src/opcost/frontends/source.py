@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from opcost.core.graph import Note
 from opcost.core.reading import head_of, is_nameless
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
-from opcost.frontends.offline import offline
+from opcost.frontends.offline import offline, without_weights
 from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, file_named, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS, repaired
@@ -81,11 +82,22 @@ class PythonModel:
                 f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
             )
         check_call(self.target, self.settings, self.label)
-        model = self._call(self.target if real else _weightless(self.target))
+        model = self._call(self.target) if real else self._call_without_weights(_weightless(self.target))
         if not _is_model(model):
             raise SourceError(
                 f"{self.label} returned {_article(type(model).__name__)}, which is not a model",
                 hint="name a class or a function that returns the model itself",
+            )
+        return model
+
+    def _call_without_weights(self, make: Callable[..., object]) -> object:
+        if self.from_collection:
+            return self._call(make)
+        with without_weights() as skipped:
+            model = self._call(make)
+        if skipped:
+            self.notes.append(
+                Note("weights-not-loaded", "pretrained weights were not loaded: a count needs only their shapes")
             )
         return model
 
@@ -154,9 +166,16 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
                 wanted = shortened(f"{near[0]}:{rest}")
                 raise UnknownSource(f"{shortened(repr(text))}: nothing is called {prefix!r}; did you mean {wanted!r}?")
             return _python(lambda: import_module(before), name, before, settings)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not path.suffix.isalpha():
+        hint = f"the model of this name in the local cache of Hugging Face is hf:{text}; a source is {FORMS}"
+        raise UnknownSource(f"there is no file {shortened(text)}", hint=hint)
     if "/" in text or "\\" in text or path.suffix:
         raise UnknownSource(f"there is no file {shortened(text)}", hint=f"a source is {FORMS}")
-    raise UnknownSource(f"{shortened(repr(text))} is not a source that opcost understands", hint=f"a source is {FORMS}")
+    named = f"a model of a collection is timm:{text} or torchvision:{text}; " if text.isidentifier() else ""
+    raise UnknownSource(
+        f"{shortened(repr(text))} is not a source that opcost understands",
+        hint=f"{shortened(named)}a source is {FORMS}",
+    )
 
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
@@ -166,7 +185,7 @@ def _file(path: Path, settings: Mapping[str, object]) -> Source:
         elif (frontend := reader(path)) is not None:
             found = ModelFile(path, frontend)
         elif path.suffix == ".py":
-            names = candidates(import_file(path))
+            names = candidates(repaired(lambda: import_file(path))[0])
             raise UnknownSource(
                 f"{path} is Python code; which of its names makes the model?",
                 hint=f"write one of {', '.join(some([f'{path}:{name}' for name in names]))}"

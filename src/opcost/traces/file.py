@@ -253,7 +253,7 @@ def _bytewise(member: Any, block: bytes) -> Iterator[bytes]:
             return
 
 
-TRUNCATED = "the file was cut off; --partial (partial=True) reports what stands before the damage"
+TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what stands before the damage"
 
 
 def advice(fault: str) -> str:
@@ -264,4 +264,4 @@ def advice(fault: str) -> str:
     return TRUNCATED if "truncated" in fault or "delimiter" in fault or "unterminated" in fault else REPAIR
 
 
-REPAIR = "write the trace again; --partial (partial=True) reports what stands before the damage"
+REPAIR = "write the trace again; `opcost analyze --partial` (partial=True) reports what stands before the damage"

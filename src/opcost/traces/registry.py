@@ -68,7 +68,7 @@ def claimant(file: TraceFile) -> Reader | None:
         names = [reader.name for reader in claims]
         raise AmbiguousSource(
             f"{' and '.join(names)} both claim the file {file.path}: it has {seen_in(file.head)}",
-            hint=f"say which of them reads it: --reader {names[0]} (reader={names[0]!r})",
+            hint=f"say which of them reads it: `opcost analyze --reader {names[0]}` (reader={names[0]!r})",
         )
     return None
 
@@ -106,7 +106,7 @@ def reader_of(file: TraceFile, name: str | None = None) -> Reader:
         f"{file.path} is not a trace that opcost reads: it is {told.what}{f', with {seen}' if seen else ''}",
         hint=told.hint
         if told.is_own
-        else f"readers: {', '.join(known)}; --reader NAME (reader=) takes one of them anyway",
+        else f"readers: {', '.join(known)}; `opcost analyze --reader NAME` (reader=) takes one of them anyway",
     )
 
 
@@ -131,7 +131,10 @@ def read(
 def _read_replayed(file: TraceFile, reader: str | None, capture: TraceFile, *, partial: bool) -> Profile:
     found = reader_of(file, reader)
     if not isinstance(found, Replays):
-        raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint="leave --capture out")
+        raise OpcostError(
+            f"{file.path}: traces of {found.name} have no captures",
+            hint="leave capture= (`opcost analyze --capture`) out",
+        )
     with answering_for(found, "reading a trace"):
         return found.read_replayed(file, capture, partial=partial)
 

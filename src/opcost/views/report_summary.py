@@ -39,6 +39,8 @@ def heading_of(report: Report) -> tuple[str, ...]:
     framework = " ".join(filter(None, (meta.get("framework", ""), meta.get("version", ""))))
     first = " · ".join(filter(None, (name, framework)))
     inputs = _some([f"{name} {_spec(spec)}".strip() for name, spec in report.inputs])
+    if inputs and any(note.code == "guessed-inputs" for note in report.notes):
+        inputs += " (generated)"
     outputs = _some(in_runs(map(_spec, report.outputs)))
     lines = [first, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
     return tuple(line for line in lines if line)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.errors import InputError, UnknownName
+from opcost.views.report_summary import heading_of
 
 D, OUT = 4, 3
 
@@ -37,6 +38,7 @@ def test_the_report_says_which_inputs_were_made_and_how_to_change_them() -> None
     assert report.totals.macs == 8 * 6 * 3 * OUT
     assert "input 1x3x8x6 float32, from its default_cfg" in said(report)
     assert "--batch" in said(report)
+    assert heading_of(report)[1] == "input   input 1x3x8x6 float32 (generated)"
 
 
 def test_inputs_that_were_given_are_not_spoken_of() -> None:
@@ -61,8 +63,6 @@ def test_a_size_that_nothing_has_is_refused(size: Any) -> None:
 
 
 def test_a_size_of_a_model_about_which_nothing_is_known_is_refused() -> None:
-    with pytest.raises(InputError, match="what Conv2d takes is not known"):
-        opcost.count(nn.Conv2d(3, OUT, 1), batch=2)
     with pytest.raises(InputError, match="what Bilinear takes is not known"):
         opcost.count(nn.Bilinear(D, D, OUT), batch=2)
 
@@ -104,6 +104,10 @@ def test_a_guess_that_leaves_most_parameters_unread_is_none() -> None:
             super().__init__()
             self.decoder = nn.Linear(100, 100)
 
+        def forward(self, input: Tensor, text: Tensor | None = None) -> Tensor:  # noqa: A002
+            y = super().forward(input)
+            return y if text is None else y + self.decoder(text).sum()
+
     own, unread = 3 * OUT + OUT, 100 * 100 + 100
     with pytest.raises(InputError, match=rf"leaves {unread / (own + unread):.0%} of the parameters.*in decoder"):
         opcost.count(Halves())
@@ -117,6 +121,281 @@ def test_a_small_part_that_is_not_read_is_told() -> None:
             self.head = nn.Linear(4, 1, bias=False)
 
     assert "4 parameters of head are not read" in said(opcost.count(Mostly()))
+
+
+# -- the layer that reads the inputs -----------------------------------------------------------------------------------
+
+
+class Wave(nn.Module):
+    """Adds the axis of channels itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(1, OUT, 400, 160, bias=False)
+
+    def forward(self, wav: Tensor) -> Tensor:
+        y: Tensor = self.layer(wav.unsqueeze(1))
+        assert wav.dim() == 2
+        return y
+
+
+class Later(nn.Module):
+    """Reads its image with the second of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time, self.image = nn.Linear(7, OUT, bias=False), nn.Conv2d(5, OUT, 1, bias=False)
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        y: Tensor = self.image(x) + self.time(t[:, None].expand(-1, 7))[..., None, None]
+        return y
+
+
+class Deep(nn.Module):
+    """Reads its image with a layer after many others, of which none reads an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(width, width, bias=False) for width in range(11, 31)])
+        self.stem = nn.Conv2d(3, 11, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.blocks[0](self.stem(x).mean((2, 3)))
+        return y
+
+
+class Cut(nn.Module):
+    """As a layer of einops."""
+
+    pattern = "b c (h p1) (w p2) -> b (h w) (p1 p2 c)"
+    axes_lengths = {"p1": 4, "p2": 4}  # noqa: RUF012
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.unfold(x, 4, stride=4).transpose(1, 2)
+
+
+class Patches(nn.Module):
+    """As the models of vit-pytorch: the size is that of the table of positions, the channels are in the layer of patches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Sequential(Cut(), nn.LayerNorm(4 * 4 * 2), nn.Linear(4 * 4 * 2, D, bias=False))
+        self.pos_embedding = nn.Parameter(torch.zeros(1, 5 * 5 + 1, D))
+
+    def forward(self, img: Tensor) -> Tensor:
+        y: Tensor = nn.functional.pad(self.patches(img), (0, 0, 1, 0)) + self.pos_embedding
+        return y
+
+
+class Sized(nn.Module):
+    """Has the size of its images as an attribute, and cuts patches in forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image_size, self.patch_size = 12, 4
+        self.layer = nn.Linear(4 * 4 * 3, D, bias=False)
+
+    def forward(self, img: Tensor) -> Tensor:
+        y: Tensor = self.layer(nn.functional.unfold(img, 4, stride=4).transpose(1, 2))
+        return y
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(9, D), nn.Embedding(6, D)
+        self.layer = nn.Linear(D, OUT, bias=False)
+        self.max_seq_len = 6
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> Tensor:
+        y: Tensor = self.layer(self.table(idx) + self.places(torch.arange(idx.shape[1])))
+        return y
+
+
+class Finds(nn.Module):
+    """As a detector of ultralytics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stride, self.layer = torch.tensor([8.0, 32.0]), nn.Conv2d(3, OUT, 32, 32, bias=False)
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        y: Tensor = self.layer(x)
+        return y
+
+
+class Shell(nn.Module):
+    """As `ultralytics.YOLO`, whose call is another thing than a run of its model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Finds()
+
+    def __call__(self, source: Any = None) -> Any:
+        raise AssertionError("this looks for images")
+
+
+class HandsOn(nn.Module):
+    """As peft without a type of task: names no argument."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.base_model = model
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.base_model(*args, **kwargs)
+
+
+class InPlace(HandsOn):
+    """Has no names for what it hands on."""
+
+    def forward(self, *args: Any) -> Any:  # type: ignore[override]
+        return self.base_model(*args)
+
+
+def flat(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "macs"),
+    [
+        (flat(nn.Linear(D, OUT, bias=False), nn.ReLU()), {"input": (1, D)}, D * OUT),
+        (flat(nn.Conv1d(1, OUT, 5, 5, bias=False)), {"input": (1, 1, 16_000)}, 16_000 // 5 * 5 * OUT),
+        (flat(nn.Conv1d(12, OUT, 1, bias=False)), {"input": (1, 12, 1024)}, 1024 * 12 * OUT),
+        (flat(nn.Conv3d(1, OUT, 8, 8, bias=False)), {"input": (1, 1, 96, 96, 96)}, 12**3 * 8**3 * OUT),
+        (flat(nn.Conv3d(3, OUT, 1, 8, bias=False)), {"input": (1, 3, 16, 112, 112)}, 2 * 14 * 14 * 3 * OUT),
+        (flat(nn.Embedding(9, D), nn.Linear(D, OUT, bias=False)), {"input": (1, 2048)}, 2048 * D * OUT),
+        (flat(nn.BatchNorm2d(3), nn.Conv2d(3, OUT, 1, 2, bias=False)), {"input": (1, 3, 224, 224)}, 112**2 * 3 * OUT),
+        (flat(nn.LayerNorm(D), nn.Linear(D, OUT, bias=False)), {"input": (1, 1024, D)}, 1024 * D * OUT),
+        (
+            flat(nn.Conv2d(1, 1, 1, bias=False), nn.Flatten(), nn.Linear(28 * 28, OUT, bias=False)),
+            {"input": (1, 1, 28, 28)},
+            28 * 28 * (1 + OUT),
+        ),
+        (flat(nn.Flatten(), nn.Linear(28 * 28, OUT, bias=False)), {"input": (1, 28 * 28)}, 28 * 28 * OUT),
+        (Wave(), {"wav": (1, 16_000)}, ((16_000 - 400) // 160 + 1) * 400 * OUT),
+        (Later(), {"x": (1, 5, 224, 224), "t": (1,)}, 224 * 224 * 5 * OUT + 7 * OUT),
+        (Deep(), {"x": (1, 3, 224, 224)}, 224 * 224 * 3 * 11 + 11 * 11),
+        (Patches(), {"img": (1, 2, 20, 20)}, 25 * 4 * 4 * 2 * D),
+        (Sized(), {"img": (1, 3, 12, 12)}, 9 * 4 * 4 * 3 * D),
+        (Words(), {"idx": (1, 6)}, 6 * D * OUT),
+        (Finds(), {"x": (1, 3, 640, 640)}, 20 * 20 * 32 * 32 * 3 * OUT),
+        (Shell(), {"x": (1, 3, 640, 640)}, 20 * 20 * 32 * 32 * 3 * OUT),
+        (HandsOn(HandsOn(Images())), {"input0": (1, 3, 8, 6)}, 8 * 6 * 3 * OUT),
+        (HandsOn(Words()), {"idx": (1, 6)}, 6 * D * OUT),
+        (InPlace(Words()), {"input0": (1, 6)}, 6 * D * OUT),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_inputs_are_what_the_layer_takes_that_reads_them(model: nn.Module, inputs: Any, macs: int) -> None:
+    report = opcost.count(model)
+    assert seen(report) == inputs
+    assert report.totals.macs == macs
+    assert "no inputs were given: " in said(report)
+
+
+def test_a_recurrent_layer_has_its_batch_where_it_reads_it() -> None:
+    assert seen(opcost.count(nn.LSTM(D, OUT), tokens=5, batch=2)) == {"input": (5, 2, D)}
+    assert seen(opcost.count(nn.LSTM(D, OUT, batch_first=True), tokens=5, batch=2)) == {"input": (2, 5, D)}
+
+
+def test_parameters_that_no_input_could_reach_are_no_reason_to_refuse() -> None:
+    """An encoder of which a decoder uses the first stages only, as in PSPNet."""
+
+    class Half(Images):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stage4 = nn.Linear(100, 100)
+
+    report = opcost.count(Half())
+    assert report.totals.macs == 8 * 6 * 3 * OUT
+    assert "10,100 parameters of stage4 are not read" in said(report)
+
+
+@pytest.mark.parametrize(
+    ("layer", "example"),
+    [
+        (nn.Conv2d(5, OUT, 1), "--input 1x5x224x224"),
+        (nn.Conv3d(1, OUT, 1), "--input 1x1x96x96x96"),
+        (nn.Conv1d(1, OUT, 1), "--input 1x1x16000"),
+        (nn.Embedding(9, D), "--input x:1x2048:int64"),
+        (nn.Linear(D, OUT), f"--input 1x{D}"),
+    ],
+)
+def test_where_nothing_fits_the_hint_is_of_the_kind_of_the_model(layer: nn.Module, example: str) -> None:
+    class Picky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor) -> Tensor:
+            raise ValueError("not of the size of 17")
+
+    with pytest.raises(InputError, match=r"Picky fails with those generated from its first layer, a .* 17") as caught:
+        opcost.count(Picky())
+    assert caught.value.hint.endswith(example)
+
+
+# -- forwards that need nothing ----------------------------------------------------------------------------------------
+
+
+class Anything(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = nn.Parameter(torch.ones(D, D))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] @ self.own if args else None
+
+
+class Nothing(Anything):
+    def forward(self, x: Tensor | None = None) -> Any:  # type: ignore[override]
+        return None if x is None else x @ self.own
+
+
+class Each(nn.Module):
+    """As HeteroConv of torch-geometric: the parts take what the names of keywords say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict({"a": nn.Linear(D, OUT)})
+
+    def forward(self, **kwargs: Any) -> Any:
+        return {name: part(kwargs[f"{name}_dict"]) for name, part in self.parts.items() if f"{name}_dict" in kwargs}
+
+
+@pytest.mark.parametrize(
+    ("model", "signature"),
+    [(Anything(), r"\*args: .*, \*\*kwargs"), (Nothing(), "x: .* = None"), (Each(), r"\*\*kwargs")],
+)
+def test_a_forward_that_runs_on_nothing_is_asked_for_inputs(model: nn.Module, signature: str) -> None:
+    with pytest.raises(InputError, match=rf"{type(model).__name__}\.forward\({signature}.*\) needs inputs") as caught:
+        opcost.count(model)
+    assert "inputs=" in caught.value.hint
+    assert "--input" in caught.value.hint
+
+
+def test_inputs_that_were_given_in_another_way_are_enough() -> None:
+    assert opcost.count(Each(), kwargs={"a_dict": torch.ones(2, D)}).totals.macs == 2 * D * OUT
+    assert opcost.count(Anything(), torch.ones(2, D)).totals.macs == 2 * D * D
+
+
+def test_a_model_that_takes_no_inputs_is_counted() -> None:
+    class Alone(Anything):
+        def forward(self) -> Any:  # type: ignore[override]
+            return self.own @ self.own
+
+    class Steps(Anything):
+        def forward(self, steps: int = 3) -> Any:  # type: ignore[override]
+            return [self.own @ self.own for _ in range(steps)]
+
+    alone = opcost.count(Alone())
+    assert alone.totals.macs == D**3
+    assert not alone.notes
+    steps = opcost.count(Steps())
+    assert steps.totals.macs == 3 * D**3
+    assert "nothing, from the defaults of its forward" in said(steps)
 
 
 # -- element types ----------------------------------------------------------------------------------------------------
@@ -162,7 +441,7 @@ def test_a_traced_module_without_inputs_is_told_what_it_needs() -> None:
         "torch.testing._internal.common_methods_invocations"
     )  # gives such methods a signature of anything
     traced = torch.jit.trace(nn.Linear(D, OUT), torch.rand(2, D))
-    with pytest.raises(InputError, match="forward needs input, and nothing was given"):
+    with pytest.raises(InputError, match="forward\\(input\\) needs inputs, and none were given"):
         opcost.count(traced)
     assert opcost.count(traced, shapes={"input": (2, D)}).totals.macs == 2 * D * OUT
 

@@ -339,9 +339,10 @@ def test_inputs_and_shapes_together_are_refused() -> None:
 
 
 def test_no_inputs_at_all_are_told_with_what_is_needed() -> None:
-    with pytest.raises(InputError, match=r"Linear\.forward needs input") as caught:
-        opcost.count(nn.Linear(D, OUT))
+    with pytest.raises(InputError, match=r"Identity\.forward\(input: .*\) needs inputs, and none were given") as caught:
+        opcost.count(nn.Identity())
     assert "shapes=" in caught.value.hint
+    assert "--input" in caught.value.hint
 
 
 def test_too_many_and_too_few_inputs_are_told() -> None:

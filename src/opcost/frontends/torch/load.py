@@ -14,12 +14,13 @@ from torch import nn
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
 from opcost.core.progress import sharing, working
+from opcost.core.shapes import text
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError
 from opcost.frontends.options import CountOptions, Precision
-from opcost.frontends.torch.guessing.guess import features_in
+from opcost.frontends.torch.guessing.guess import features_in, signature, takes_any
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import Inputs, as_dtype, attempts_of, in_type, make_inputs
+from opcost.frontends.torch.models.inputs import Inputs, as_dtype, attempts_of, from_guess, in_type, make_inputs
 from opcost.frontends.torch.models.lazy import countable
 from opcost.frontends.torch.models.optimizers import optimizer_of
 from opcost.frontends.torch.models.read import told_of_guess
@@ -35,7 +36,7 @@ from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.training import RunOptions
-from opcost.frontends.torch.tree import map_tensors
+from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
 from opcost.wording import shortened
 
@@ -78,44 +79,114 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if is_exported(source):
         args, kwargs = by_position(source, inputs.args, inputs.kwargs)
         inputs = inputs._replace(args=args, kwargs=kwargs)
-    if (dtype := as_dtype(options.precision.dtype)) is not None:
-        inputs = in_type(inputs, dtype)
-    attempts = attempts_of(model, inputs, training=options.trains)
-    fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
-    no_loss = ""
-    for attempt in attempts:
-        try:
-            graph = _ran(model, attempt, options, device, real=real)
-            if not attempt.on_trial or "loss" in graph.meta:
-                break
-            no_loss = no_loss or "it makes no loss of them"
-        except ForwardError as exc:
-            if attempt.on_trial:
-                no_loss = no_loss or shortened(exc.message)
-                continue
-            if isinstance(exc, DataDependent) and (real or not obstacle(unwrap(source), options)):
-                raise
-            fault = fault or (exc.message, exc.hint, exc.module)
-            if attempt is attempts[-1]:
-                exc.message, exc.hint, exc.module = fault
-                raise
+    in_dtype = _same if options.precision.dtype is None else partial(in_type, dtype=as_dtype(options.precision.dtype))
+    inputs = in_dtype(inputs)
+    graph = _with_first_that_fits(model, inputs, in_dtype, options, device, real=real)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
-    label = type_name(model)
-    guessed = inputs.guessed
-    if fault is not None and attempt.note:
-        guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
-    notes = (*graph.notes, told_of_guess(graph, guessed, label)) if guessed else graph.notes
-    if no_loss and "loss" not in graph.meta:
-        notes = (*notes, Note("no-loss", f"no loss is counted: with labels as they could be made, {no_loss}"))
+    notes = graph.notes
     if options.precision.autocast is not None:
         notes = (*notes, _told_of_autocast(options.precision, device))
     if options.step.accumulate > 1:
         notes = (*notes, Note("accumulate", _ACCUMULATED.format(options.step.accumulate)))
-    return dataclasses.replace(graph, source=label, notes=notes)
+    return dataclasses.replace(graph, source=type_name(model), notes=notes)
 
 
-def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.device, *, real: bool) -> Graph:
+def _with_first_that_fits(
+    model: nn.Module,
+    inputs: Inputs,
+    in_dtype: Callable[[Inputs], Inputs],
+    options: CountOptions,
+    device: torch.device,
+    *,
+    real: bool,
+) -> Graph:
+    """The graph of a run on these inputs or, where they were generated, on the first form that the model takes."""
+    attempts = attempts_of(model, inputs, training=options.trains)
+    fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
+    no_loss = ""
+    label = type_name(model)
+    notes: tuple[Note, ...] = ()
+    # The attempts that follow change once, where the layer is found that reads the inputs.
+    for place, attempt in enumerate(attempts):
+        try:
+            graph = _ran(model, attempt, options, device, real=real, tentative=attempt is not attempts[-1])
+            if attempt.on_trial and "loss" not in graph.meta:
+                no_loss = no_loss or "it makes no loss of them"
+                continue
+            guessed = attempt.guessed
+            if fault is not None and attempt.note:
+                guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
+            notes = graph.notes
+            if guessed:
+                takes_more = len(attempt.args) + len(attempt.kwargs) < len(signature(model)) or takes_any(model)
+                notes = (*notes, told_of_guess(graph, guessed, label, takes_more=takes_more))
+            break
+        except (ForwardError, InputError) as exc:
+            if attempt.on_trial:
+                no_loss = no_loss or shortened(exc.message)
+                continue
+            if isinstance(exc, DataDependent) and (real or not obstacle(model, options)):
+                raise
+            if inputs.hint and exc.hint and not exc.hint.startswith(_OF_INPUTS):
+                raise
+            if inputs.read_by is not None and isinstance(exc, ForwardError) and _unread(attempt, exc.received):
+                better = inputs.read_by(exc.module)
+                inputs = inputs._replace(read_by=None)
+                if better is not None:
+                    again = in_dtype(from_guess(model, better, options.kwargs))
+                    attempts[place + 1 :] = attempts_of(model, again, training=options.trains)
+            fault = fault or (exc.message, exc.hint, getattr(exc, "module", ""))
+            if attempt is not attempts[-1]:
+                continue
+            if inputs.hint:
+                raise _none_fit(label, attempts, fault[0], inputs.hint) from None
+            exc.message, exc.hint = fault[:2]
+            if isinstance(exc, ForwardError):
+                exc.module = fault[2]
+            raise
+    if no_loss and "loss" not in graph.meta:
+        notes = (*notes, Note("no-loss", f"no loss is counted: with labels as they could be made, {no_loss}"))
+    return dataclasses.replace(graph, notes=notes)
+
+
+_OF_INPUTS = ("check the", "the element types", "pass inputs", "--debug")
+"""How hints begin that other inputs may make superfluous."""
+
+
+def _same(inputs: Inputs) -> Inputs:
+    return inputs
+
+
+def _none_fit(label: str, attempts: list[Inputs], fault: str, hint: str) -> InputError:
+    """The error for a model that fails with all inputs that were generated for it."""
+    first = ", ".join(f"{name} {text(tensor.shape)}" for name, tensor in _named(attempts[0]))
+    more = f" and {len(attempts) - 1} other forms" if len(attempts) > 1 else ""
+    return InputError(
+        f"no inputs were given, and {label} fails with those generated from {attempts[0].guessed} ({first}{more}): "
+        f"{shortened(fault, 300)}",
+        hint=hint,
+    )
+
+
+def _unread(inputs: Inputs, received: tuple[object, ...]) -> bool:
+    """Whether what a module received is an input as it was given."""
+    return any(tuple(tensor.shape) in received for _, tensor in _named(inputs))
+
+
+def _named(inputs: Inputs) -> list[tuple[str, torch.Tensor]]:
+    return [(inputs.names.get(id(tensor), "input"), tensor) for tensor in tensors_in((inputs.args, inputs.kwargs))]
+
+
+def _ran(
+    model: nn.Module,
+    inputs: Inputs,
+    options: CountOptions,
+    device: torch.device,
+    *,
+    real: bool,
+    tentative: bool = False,
+) -> Graph:
     """One run of the model on these inputs, written down."""
     lower, like = as_dtype(options.precision.autocast), options.precision.like or device.type
     wanted = RunOptions(
@@ -123,6 +194,7 @@ def _ran(model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.
         optimizer=optimizer_of(options.optimizer, together=options.as_on_gpu),
         autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
         step=options.step,
+        tentative=tentative,
     )
     # A run on real values by the rules of its own device is left to PyTorch, which has them.
     otherwise = lower is not None and device.type == "cpu" and not (real and like == "cpu")
@@ -180,7 +252,7 @@ def _told_of_autocast(precision: Precision, device: torch.device) -> Note:
     like = precision.like or device.type
     said = f"forward runs under autocast to {precision.autocast} by the rules that PyTorch has for {like}"
     if precision.like is None:
-        said += ", where the model lies; device= (--device) tells it as on a GPU"
+        said += ", where the model lies; device= (`opcost count --device`) tells it as on a GPU"
     return Note("autocast", f"{said}; gradients are not scaled")
 
 

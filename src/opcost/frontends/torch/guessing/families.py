@@ -10,8 +10,9 @@ from torch.nn.parameter import is_lazy
 from opcost.frontends.torch.guessing import others
 from opcost.frontends.torch.guessing.diffusion import diffusers
 from opcost.frontends.torch.guessing.graphs import torch_geometric
-from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, arguments, needed
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, arguments, needed, signature, takes_any
 from opcost.frontends.torch.guessing.images import timm, torchvision
+from opcost.frontends.torch.guessing.layers import example, from_layers
 from opcost.frontends.torch.guessing.transformers import transformers
 
 FAMILIES: tuple[Callable[[nn.Module, Maker], Guess | None], ...] = (
@@ -27,18 +28,33 @@ FAMILIES: tuple[Callable[[nn.Module, Maker], Guess | None], ...] = (
 
 
 def guess(model: nn.Module, maker: Maker) -> Guess | None:
-    """What the first family says that knows the model, or else its largest part, or its first layer."""
-    known = next((found for family in FAMILIES if (found := family(model, maker)) is not None), None)
-    return known or _of_only_part(model, maker) or others.first_layer(model, maker)
+    """What the first family says that knows the model or its largest part, or else what its first layers read."""
+    if _hands_on(model) and (found := _of_only_part(model, maker)) is not None:
+        return found
+    return _known(model, maker) or _of_only_part(model, maker) or from_layers(model, maker)
+
+
+def _known(model: nn.Module, maker: Maker) -> Guess | None:
+    return next((found for family in FAMILIES if (found := family(model, maker)) is not None), None)
 
 
 def _of_only_part(model: nn.Module, maker: Maker) -> Guess | None:
-    """The inputs of the part that has nearly all parameters, where the model takes arguments of the same names or just one."""
+    """The inputs of the part that has nearly all parameters, where the model takes arguments of the same names or just one.
+
+    A model whose forward names no argument hands all of them on.
+    """
     sizes = {part: _parameters(part) for part in model.children()}
     part = max(sizes, key=lambda part: sizes[part], default=None)
-    if part is None or 10 * sizes[part] < 9 * _parameters(model):
+    contained = isinstance(part, (nn.ModuleList, nn.ModuleDict))
+    if part is None or contained or 10 * sizes[part] < 9 * _parameters(model):
         return None
-    found = guess(part, maker)
+    if _hands_on(model):
+        found = guess(part, maker)
+        if found is not None and not takes_any(model):  # it has only places for them
+            others = tuple(o._replace(args=(*o.args, *o.kwargs.values()), kwargs={}) for o in found.others)
+            found = found._replace(args=(*found.args, *found.kwargs.values()), kwargs={}, others=others)
+        return found and found._replace(hint=found.hint or example(model, None, "x"))
+    found = _known(part, maker) or _of_only_part(part, maker)
     if found is None:
         return None
     named = {**dict(zip(arguments(part), found.args, strict=False)), **found.kwargs}
@@ -50,6 +66,11 @@ def _of_only_part(model: nn.Module, maker: Maker) -> Guess | None:
         ]
         return Guess((), fits[0], source, tuple(map(Other, fits[1:])))
     return Guess((*named.values(),), {}, source) if len(wanted) == len(named) == 1 else None
+
+
+def _hands_on(model: nn.Module) -> bool:
+    """Whether forward takes arguments and names none of them."""
+    return bool(signature(model)) and not arguments(model)
 
 
 def _parameters(model: nn.Module) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,9 @@ class Other(NamedTuple):
     kwargs: dict[str, Any]
     note: str = ""
     """What is less about them than about the first, if anything."""
+    args: tuple[Any, ...] = ()
+    source: str = ""
+    """Where these come from, if not from where the first do."""
 
 
 class Guess(NamedTuple):
@@ -35,13 +38,19 @@ class Guess(NamedTuple):
     source: str
     others: tuple[Other, ...] = ()
     """What to try instead, in order."""
+    hint: str = ""
+    """How to give inputs of this kind, where the model fails with all of these."""
+    read_by: Callable[[str], Guess | None] | None = None
+    """What the module of this path reads: the one in which the model failed on its inputs as they were given."""
 
 
 class Maker:
     """Makes inputs for one model: floats as its weights are, without data, and integers with their content."""
 
-    def __init__(self, model: nn.Module, sizes: Sizes, probe: Probe) -> None:
+    def __init__(self, model: nn.Module, sizes: Sizes, probe: Probe, given: Iterable[str] = ()) -> None:
         self.model = model
+        self.given = frozenset(given)
+        """Arguments that the caller gives."""
         self.sizes = sizes
         self.probe = probe
         self.unheeded = {name for name, size in sizes._asdict().items() if size is not None}
@@ -84,30 +93,36 @@ class Maker:
 
 
 def comes_from(model: nn.Module, package: str) -> bool:
-    """Whether a class of the model, or one above, is of this package."""
-    return any(cls.__module__.partition(".")[0] == package for cls in type(model).__mro__)
+    """Whether a class of the model, or one above, is a module of this package."""
+    bases = (cls for cls in type(model).__mro__ if issubclass(cls, nn.Module))
+    return any(cls.__module__.partition(".")[0] == package for cls in bases)
 
 
 def arguments(model: nn.Module) -> list[str]:
     """The names of forward's arguments, as far as it says them."""
-    return [parameter.name for parameter in _parameters(model)]
+    return [parameter.name for parameter in parameters_of(model)]
 
 
 def needed(model: nn.Module) -> list[str]:
     """Those without a default."""
-    return [parameter.name for parameter in _parameters(model) if parameter.default is parameter.empty]
+    return [parameter.name for parameter in parameters_of(model) if parameter.default is parameter.empty]
 
 
 def takes_any(model: nn.Module) -> bool:
     """Whether forward takes keyword arguments that it does not name."""
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(model))
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature(model))
 
 
-def _parameters(model: nn.Module) -> list[inspect.Parameter]:
-    return [p for p in _signature(model) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
+    """The named parameters of forward."""
+    return [p for p in signature(model) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-def _signature(model: nn.Module) -> list[inspect.Parameter]:
+def signature(model: nn.Module) -> list[inspect.Parameter]:
+    """All parameters of forward; those of a scripted or traced module, whose signature takes anything, are in its schema."""
+    if (schema := getattr(model.forward, "schema", None)) is not None:
+        each = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [inspect.Parameter(argument.name, each) for argument in schema.arguments[1:]]
     try:
         return list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):  # a method of a traced module

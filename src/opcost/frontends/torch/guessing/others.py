@@ -10,7 +10,7 @@ from torch import nn
 
 from opcost.errors import InputError
 from opcost.frontends.torch.guessing.configuration import Configuration
-from opcost.frontends.torch.guessing.guess import Guess, Maker, arguments, comes_from, needed
+from opcost.frontends.torch.guessing.guess import Guess, Maker, arguments, comes_from
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 
@@ -76,24 +76,3 @@ def sentence_transformers(model: nn.Module, maker: Maker) -> Guess | None:
     if any(isinstance(layer, nn.LSTM) for layer in layers):
         features["sentence_lengths"] = torch.full((maker.batch,), count)
     return Guess((features,), {}, "its max_seq_length")
-
-
-def first_layer(model: nn.Module, maker: Maker) -> Guess | None:
-    """For a model of nobody's with one input, of which a size was asked for: what its first layer reads, in that size."""
-    if not any(maker.sizes) or len(needed(model)) != 1:
-        return None
-    layers = (part for part in model.modules() if not any(part.children()) and any(True for _ in part.parameters()))
-    layer = next(layers, None)
-    if maker.sizes.image and isinstance(layer, nn.Conv2d):
-        given = maker.floats(layer.in_channels or _COLOURS, *maker.image(maker.sizes.image))
-    elif maker.sizes.tokens and isinstance(layer, nn.Embedding):
-        given = maker.integers(maker.tokens(None))
-    elif isinstance(layer, nn.Linear) and layer.in_features:
-        given = maker.floats(layer.in_features)
-    else:
-        return None
-    return Guess((given,), {}, f"its first layer, a {type(layer).__name__}")
-
-
-_COLOURS = 3
-"""Of an image, where a layer takes as many as there are."""

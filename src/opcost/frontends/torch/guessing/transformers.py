@@ -22,7 +22,8 @@ def transformers(model: nn.Module, maker: Maker) -> Guess | None:
     if comes_from(model, "transformers") and hasattr(model, "config"):
         inputs = _Inputs(model, maker)
         return Guess((), inputs.all(), "its configuration", inputs.others())
-    dummy = getattr(model, "dummy_inputs", None)
+    own = "dummy_inputs" in vars(model) or hasattr(type(model), "dummy_inputs")  # not of a model that this one wraps
+    dummy = getattr(model, "dummy_inputs", None) if own else None
     if not isinstance(dummy, Mapping):
         return None
     main = getattr(model, "main_input_name", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -12,10 +12,10 @@ from torch import nn
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, parse_dtype
 from opcost.frontends.torch.guessing.families import guess
-from opcost.frontends.torch.guessing.guess import Guess, Maker, Probe
+from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, Probe, needed, signature
+from opcost.frontends.torch.guessing.layers import example
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import map_tensors, tensors_in
-from opcost.wording import some
 
 
 class Inputs(NamedTuple):
@@ -33,6 +33,10 @@ class Inputs(NamedTuple):
     """What is less about them than about the first, if anything."""
     on_trial: bool = False
     """With labels of which the model may make no loss: then others follow without them."""
+    hint: str = ""
+    """How to give inputs, where the model fails with all that were generated."""
+    read_by: Callable[[str], Guess | None] | None = None
+    """As in `Guess`."""
 
 
 def attempts_of(model: nn.Module, inputs: Inputs, *, training: bool) -> list[Inputs]:
@@ -67,8 +71,6 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
 def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Probe) -> Inputs:
     """The inputs that were given, or made from shapes, or else what the model itself says it takes."""
     kwargs = dict(options.kwargs)
-    guessed = ""
-    others: tuple[Inputs, ...] = ()
     check_one(options)
     if options.inputs is not None:
         args, given = _given(model, options.inputs)
@@ -79,15 +81,30 @@ def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Pr
     elif tensors_in(kwargs):
         args = ()
     else:
-        args, made, guessed, left = _from_model(model, options, probe)
-        others = tuple(_other(model, {**other.kwargs, **kwargs}, guessed, other.note) for other in left)
-        kwargs = {**made, **kwargs}
-    if any(options.sizes) and not guessed:
+        found = _from_model(model, options, probe)
+        return from_guess(model, found, kwargs)
+    if any(options.sizes):
         raise InputError(
             "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
         )
     _check_fit(model, args, kwargs)
-    return Inputs(args, kwargs, input_names(model, args, kwargs), guessed, others)
+    return Inputs(args, kwargs, input_names(model, args, kwargs))
+
+
+def from_guess(model: nn.Module, found: Guess, given: Mapping[str, Any]) -> Inputs:
+    """What was guessed, with the arguments that were given; those that may be tried instead are among its others."""
+    others = tuple(_other(model, other, {**other.kwargs, **given}, found.source) for other in found.others)
+    kwargs = {**found.kwargs, **given}
+    _check_fit(model, found.args, kwargs)
+    return Inputs(
+        found.args,
+        kwargs,
+        input_names(model, found.args, kwargs),
+        found.source,
+        others,
+        hint=found.hint,
+        read_by=found.read_by,
+    )
 
 
 def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
@@ -106,8 +123,8 @@ def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
     )
 
 
-def _other(model: nn.Module, kwargs: dict[str, Any], guessed: str, note: str) -> Inputs:
-    return Inputs((), kwargs, input_names(model, (), kwargs), guessed, note=note)
+def _other(model: nn.Module, other: Other, kwargs: dict[str, Any], guessed: str) -> Inputs:
+    return Inputs(other.args, kwargs, input_names(model, other.args, kwargs), other.source or guessed, note=other.note)
 
 
 def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -215,7 +232,7 @@ def argument_names(model: nn.Module) -> list[str]:
 
 def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
     """What the model itself, or its library, says it takes, and who says so."""
-    maker = Maker(model, options.sizes, probe)
+    maker = Maker(model, options.sizes, probe, options.kwargs)
     found = guess(model, maker)
     if found is not None:
         if maker.unheeded:
@@ -230,24 +247,16 @@ def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
             f"what {type_name(model)} takes is not known, so no size of it can be changed",
             hint="pass shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
-    if needed := [name for name in _needed(model) if name not in options.kwargs]:
-        raise InputError(
-            f"{type_name(model)}.forward needs {', '.join(some(needed))}, and nothing was given",
-            hint="pass inputs=..., shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
-        )
-    return Guess((), {}, "")
+    missing = [name for name in needed(model) if name not in options.kwargs]
+    if missing or not (options.kwargs or _runs_alone(model)):
+        named = f"{type_name(model)}.forward({', '.join(map(str, signature(model)))})"
+        raise InputError(f"{named} needs inputs, and none were given", hint=example(model, None, (missing or ["x"])[0]))
+    return Guess((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")
 
 
-def _needed(model: nn.Module) -> list[str]:
-    """The names of forward's arguments that have no default."""
-    if getattr(model.forward, "schema", None) is not None:
-        return argument_names(model)
-    try:
-        parameters = inspect.signature(model.forward).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
+def _runs_alone(model: nn.Module) -> bool:
+    """Whether forward has no parameters, or only those with a default that is a value."""
+    return all(p.default is not None and p.default is not p.empty for p in signature(model))
 
 
 def input_names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:

@@ -10,12 +10,12 @@ from opcost.errors import InputError
 CHANGE = "--batch, --tokens, --image or --input (in Python shapes=) change them"
 
 
-def told_of_guess(graph: Graph, source: str, label: str) -> Note:
-    """What the report says of inputs that nobody gave; where they leave most parameters unread, they were no inputs."""
+def told_of_guess(graph: Graph, source: str, label: str, *, takes_more: bool) -> Note:
+    """What the report says of generated inputs; where they leave most parameters unread and forward takes more, an error."""
     inputs = [graph.values[value] for value in graph.inputs]
     made = ", ".join(f"{value.name} {value.spec} {value.spec.dtype}" for value in inputs) or "nothing"
     unread, total = _unread(graph)
-    if 2 * sum(unread.values()) > total:
+    if takes_more and 2 * sum(unread.values()) > total:
         worst = max(unread, key=lambda name: unread[name])
         raise InputError(
             f"no inputs were given, and what could be made from {source} ({made}) leaves {sum(unread.values()) / total:.0%} of "

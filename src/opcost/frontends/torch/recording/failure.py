@@ -77,11 +77,13 @@ def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> Forw
     """The user's exception, told with the place where it happened."""
     text = str(exc).strip().partition("\n\n")[0]
     kind = DataDependent if any(phrase in text for phrase in _NO_MEMORY) else ForwardError
-    return kind(
+    error = kind(
         f"{type_name(model)} raised {type(exc).__name__}{_line(exc)}{_in(place)}: {text}",
         module=place.path if place else "",
-        hint="" if kind is DataDependent else _hint(exc, text),
+        hint="" if kind is DataDependent else _hint(exc, text, place),
     )
+    error.received = tuple(spec.shape for spec in place.received) if place else ()
+    return error
 
 
 def locate(error: ForwardError, place: Place | None) -> None:
@@ -126,7 +128,7 @@ def _needs_triton(exc: BaseException) -> bool:
     return "triton" in str(exc).lower()
 
 
-def _hint(exc: BaseException, text: str) -> str:
+def _hint(exc: BaseException, text: str, place: Place | None) -> str:
     if _needs_triton(exc):
         return (
             "the model runs Triton kernels, which need a GPU, and there is none here: count it where there is one, or choose the "
@@ -138,6 +140,16 @@ def _hint(exc: BaseException, text: str) -> str:
             "or count it where there is CUDA"
         )
     if isinstance(exc, RuntimeError) and _OF_TYPES.search(text) and "type" in text:
+        given = next((spec.dtype for spec in place.received), None) if place else None
+        own = (
+            next((str(p.dtype)[6:] for p in place.module.parameters() if p.is_floating_point()), None)
+            if place
+            else None
+        )
+        if given and own and given != own and not hasattr(place and place.module, "num_embeddings"):
+            in_type = f', or count the model in {given}: dtype="{given}" (on the command line --dtype {given})'
+            more = in_type if "float" in given else ""
+            return f"the element types differ: the input is {given} and the weights are {own}; give the input in {own}{more}"
         return 'check the element types of the inputs; with shapes say dtypes="int64" (on the command line --input 1x128:int64)'
     if isinstance(exc, (RuntimeError, ValueError, IndexError, AssertionError)) and _OF_SHAPES.search(text):
         return "check the shapes of the inputs; --debug shows where it was raised"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from threading import current_thread
+from traceback import clear_frames
 from typing import Any
 
 import torch
@@ -222,12 +224,23 @@ class Run:
         with held_back():
             try:
                 graph = self._recorded(args, kwargs, names)
-            except BaseException:
-                empty_caches()  # what its traceback holds besides goes with it
+            except BaseException as exc:
+                if self.options.tentative:
+                    self._forget(exc)
+                if not self.options.tentative or self.recorder.has_survivors():
+                    empty_caches()  # what its traceback holds besides goes with it
                 raise
             self.failed = None  # an exception that the model itself caught; its frames hold tensors
             leave_none(self.recorder)
         return graph
+
+    def _forget(self, exc: BaseException | None) -> None:
+        """Let go of the tensors in the frames of an error and of those behind it."""
+        self.failed = None
+        while exc is not None:
+            clear_frames(exc.__traceback__)
+            exc = exc.__cause__ or exc.__context__
+        gc.collect(0)  # all that a run makes is young
 
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
         """The graph of one run, with everything put back that the run has changed."""

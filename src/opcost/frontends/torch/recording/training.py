@@ -38,6 +38,8 @@ class RunOptions:
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Makes the region in which forward runs."""
     step: Step = dataclasses.field(default_factory=Step)
+    tentative: bool = False
+    """Other inputs are tried where the run fails: the frames of its error are emptied, which spares a search for tensors."""
 
 
 def loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:

@@ -81,7 +81,7 @@ def test_the_parts_of_a_device_s_time_add_up_to_it(tmp_path: Path) -> None:
     }
     assert sum(parts.values()) == 100 * US
     first = sheet["time of each device"][0]
-    assert (first["share"], first["per_step"]) == (0.3, 15 * US)
+    assert (first["share"], first["per_step"]) == (0.3, 10 * US)  # of the second step: the first is left out
     beside = {line["what"]: (line["time"], line["share"]) for line in sheet["beside other work"]}
     assert beside == {
         "communication, overlapped": (10 * US, 10 / 30),

@@ -42,7 +42,7 @@ def launch(number: int, start: int) -> dict[str, Any]:
 def use_of(events: list[dict[str, Any]], path: Path) -> Busy:
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
     (use,) = query(opcost.read_profile(path)).devices
-    assert tuple(read_table(path).devices.values()) == (use,)
+    assert read_table(path).devices.whole == (use,)
     return use
 
 
@@ -110,6 +110,101 @@ def test_the_first_step_is_told_apart(tmp_path: Path) -> None:
 def test_what_does_not_begin_long_after_its_launch_waits_for_something_else(tmp_path: Path) -> None:
     use = use_of([launch(1, 0), launch(2, 5), kernel(1, 10, 20), kernel(2, 100, 130)], tmp_path / "t.json")
     assert (use.idle_launch_ns, use.idle_blocked_ns, use.idle_ns) == (50 * US, 30 * US, 80 * US)
+
+
+def call(number: int, start: int, end: int, name: str = "cudaLaunchKernel") -> dict[str, Any]:
+    return host("cuda_runtime", name, start, end, correlation=number)
+
+
+def test_time_in_a_long_launch_call_is_of_that_call(tmp_path: Path) -> None:
+    # The host is behind from 20 to 30, the call loads a module until 4030, and the kernel begins 3 later.
+    use = use_of([launch(1, 0), kernel(1, 10, 20), call(2, 30, 4030), kernel(2, 4033, 5000)], tmp_path / "t.json")
+    assert (use.idle_host_ns, use.idle_call_ns, use.idle_launch_ns, use.idle_blocked_ns) == (
+        10 * US,
+        4000 * US,
+        3 * US,
+        0,
+    )
+    assert use.idle_call == "cudaLaunchKernel"
+    answer = opcost.read_profile(tmp_path / "t.json").query()
+    assert "long launch calls (cudaLaunchKernel)" in str(answer).replace("\n", " ").replace("        ", "")
+    (gain,) = (gain for gain in answer.gains if "launch calls" in gain.what)
+    assert (gain.what, gain.time_ns) == ("idle: long launch calls (cudaLaunchKernel)", 4000 * US)
+    assert gain.command == "--side host --type cudaLaunchKernel"
+
+
+def test_a_kernel_is_blocked_from_the_end_of_its_launch_call(tmp_path: Path) -> None:
+    # 40 of the call and 50 after it are those of a launch; 30 more are not.
+    use = use_of([launch(1, 0), kernel(1, 10, 20), call(2, 20, 60), kernel(2, 140, 150)], tmp_path / "t.json")
+    assert (use.idle_launch_ns, use.idle_blocked_ns, use.idle_call_ns) == (90 * US, 30 * US, 0)
+
+
+def test_a_call_that_returns_after_its_work_began_counts_until_then(tmp_path: Path) -> None:
+    # A copy from pageable memory: the call waits for it, but the device was idle for 30 only.
+    use = use_of(
+        [launch(1, 0), kernel(1, 10, 20), call(2, 20, 900, "cudaMemcpyAsync"), kernel(2, 50, 890)], tmp_path / "t.json"
+    )
+    assert (use.idle_launch_ns, use.idle_call_ns) == (30 * US, 0)
+
+
+def steps_of_forty(path: Path) -> opcost.Profile:
+    """A first step of 1000 µs, then four of 100 of which the device waits 38 for the host and 2 for the launch; later one kernel."""
+    events = [host("user_annotation", "ProfilerStep#0", 0, 1000), launch(0, 0), kernel(0, 900, 1000)]
+    for number in range(1, 5):
+        start = 900 + 100 * number
+        events.append(host("user_annotation", f"ProfilerStep#{number}", start, start + 100))
+        events += [launch(number, start + 38), kernel(number, start + 40, start + 100)]
+    events += [launch(9, 1898), kernel(9, 1900, 1910)]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    return opcost.read_profile(path)
+
+
+def test_potential_savings_per_step_are_those_of_the_steps(tmp_path: Path) -> None:
+    profile = steps_of_forty(tmp_path / "t.json")
+    found = {gain.what: (gain.time_ns, gain.share) for gain in profile.query().gains}
+    assert found == {
+        "idle: host-bound": (38 * US, pytest.approx(0.38)),
+        "idle: launch latency": (2 * US, pytest.approx(0.02)),
+    }
+    lines = {line["part"]: line["per_step"] for line in profile.breakdown()["time of each device"]}
+    assert lines["idle: host-bound"] == 38 * US  # the same page says the same
+    assert lines["compute"] == 60 * US
+    assert "potential savings per step" in str(profile.query())
+
+
+def test_one_long_gap_is_an_event_and_no_rate(tmp_path: Path) -> None:
+    # Ten kernels of 93 µs every 100, and one long before them: 990 of the rest's 1083 are busy, as is the first.
+    events = [launch(0, 0), kernel(0, 0, 90)]
+    for number in range(1, 11):
+        start = 49_900 + 100 * number
+        events += [launch(number, start - 7), kernel(number, start, start + 93)]
+    use = use_of(events, tmp_path / "t.json")
+    assert (use.gaps, use.gap_ns, use.longest_gap_ns) == (1, (50_000 - 90) * US, (50_000 - 90) * US)
+    assert (use.longest_gap_at_ns, use.longest_gap_cause) == (90 * US, "host-bound")
+    assert (use.rated_ns, use.busy_ns) == ((90 + 993) * US, (90 + 930) * US)
+    assert (use.idle_host_ns, use.idle_launch_ns) == (0, 9 * 7 * US)
+    answer = opcost.read_profile(tmp_path / "t.json").query().render(width=400).replace("\u00a0", " ")
+    rate = 100 * 63 / 1083
+    assert f"busy 1.02 ms of 1.08 ms, idle {rate:.1f} % (launch latency {rate:.1f} %)" in answer
+    assert "left out of the rates: a gap of 49.91 ms, 90.00 µs after the first kernel (host-bound)" in answer
+    parts = {line["part"]: line for line in opcost.read_profile(tmp_path / "t.json").breakdown()["time of each device"]}
+    assert (parts["long gaps"]["time"], parts["long gaps"]["share"]) == (49_910 * US, None)
+    assert sum(line["time"] for line in parts.values()) == use.span_ns
+    assert sum(line["share"] or 0 for line in parts.values()) == pytest.approx(1)
+
+
+def test_gaps_that_every_step_has_are_a_rate(tmp_path: Path) -> None:
+    events = []
+    for number in range(3):
+        start = 1000 * number
+        events.append(host("user_annotation", f"ProfilerStep#{number}", start, start + 1000))
+        for place in range(2):
+            at = start + 600 + 200 * place
+            events += [launch(10 * number + place, at - 1), kernel(10 * number + place, at, at + 200)]
+    use = use_of(events, tmp_path / "t.json")
+    assert (use.gaps, use.idle_host_ns, use.idle_ns) == (0, 2 * 599 * US, 2 * 600 * US)
+    (gain,) = opcost.read_profile(tmp_path / "t.json").query().gains
+    assert (gain.what, gain.time_ns) == ("idle: host-bound", 599 * US)
 
 
 def test_what_runs_beside_other_work_is_told_too(tmp_path: Path) -> None:

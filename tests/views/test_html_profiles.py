@@ -64,7 +64,7 @@ def test_each_gain_says_what_to_do_and_which_command_shows_it(what: str, advised
     profile = Profile(meta={"source": "run.json"}, rows=(row(0, "matmul", "gemm"),))
     answer = replace(query(profile), gains=(Gain(what=what, share=0.25, time_ns=250, command="--view breakdown"),))
     told = HtmlPage(ANSWER.render(answer, profile=profile)).data["gains"]
-    assert told["title"].endswith("won back of the whole run, at the most")
+    assert told["title"].endswith("potential savings in the whole run, upper bounds")
     (gain,) = told["found"]
     assert (gain["time"], gain["share"]) == (250, 0.25)
     assert advised in gain["advice"]

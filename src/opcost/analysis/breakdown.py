@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opcost.analysis import busy
 from opcost.core.answer import SECOND_NS, Busy
 from opcost.core.profile import Profile
 from opcost.core.sheet import Cell, Field, Sheet, Table
+from opcost.core.spans import LONG_GAP
 from opcost.core.told import Copied, told
 
 WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
 TIME, BESIDE, COPIES = "time of each device", "beside other work", "copies"
+LONG_GAPS = "long gaps"
 
 
 def breakdown(profile: Profile) -> Sheet:
@@ -20,7 +22,7 @@ def breakdown(profile: Profile) -> Sheet:
     return Sheet(
         name="breakdown",
         meta=profile.meta,
-        tables=(_times(uses), _beside(uses), _copies(told(profile.extra, "copies", Copied))),
+        tables=(_times(uses, busy.in_steps(profile)), _beside(uses), _copies(told(profile.extra, "copies", Copied))),
         notes=profile.notes,
     )
 
@@ -28,7 +30,7 @@ def breakdown(profile: Profile) -> Sheet:
 def parts_of_time(use: Busy) -> dict[str, int]:
     """The parts, which add up to the span; without knowledge of kernels only busy and idle."""
     causes = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
-    untold = use.idle_ns - sum(causes.values())
+    untold = use.idle_ns - use.gap_ns - sum(causes.values())
     working = (
         {"busy": use.busy_ns}
         if use.compute_ns is None
@@ -39,29 +41,38 @@ def parts_of_time(use: Busy) -> dict[str, int]:
             "other copies, exposed": use.copies_ns - use.transfers_ns,
         }
     )
-    return {**working, **causes, "idle: not known why": untold}
+    return {**working, **causes, "idle: not known why": untold, LONG_GAPS: use.gap_ns}
 
 
-def _times(uses: Sequence[Busy]) -> Table:
+def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
     lines: list[tuple[Cell, ...]] = []
+    steps = {(use.rank, use.device): use for use in in_steps if use.steps}
     for use in uses:
+        own = steps.get((use.rank, use.device))
+        each = {} if own is None else {part: time / own.steps for part, time in parts_of_time(own).items()}
         for part, time in parts_of_time(use).items():
             if time:
-                each = time / use.steps if use.steps else None
-                lines.append((use.rank, use.device, part, time, time / use.span_ns, each))
+                share = None if part == LONG_GAPS else time / use.rated_ns
+                lines.append((use.rank, use.device, part, time, share, each.get(part, 0.0 if each else None)))
     fields = (*WHOSE, Field("part", "text"), Field("time", "time"), Field("share", "share"))
     total = sum(use.span_ns for use in uses)
+    remarks = []
+    if any(use.gaps for use in uses):
+        remarks.append(f"{LONG_GAPS}: each longer than {LONG_GAP:.0%} of the time; shares leave them out")
+    if steps and any(use.steps > own.steps for use in uses if (own := steps.get((use.rank, use.device)))):
+        remarks.append("per_step: the mean of the steps after the first")
     return Table(
         title=TIME,
         fields=(*fields, Field("per_step", "time", dull=True)),
         lines=tuple(lines),
-        total=("", "total", "", total, 1.0 if total else None, _each_step(uses)),
+        total=("", "total", "", total, 1.0 if total else None, _each_step(uses, steps)),
+        remarks=tuple(remarks),
     )
 
 
-def _each_step(uses: Sequence[Busy]) -> float | None:
-    steps = [use.steps for use in uses]
-    return sum(use.span_ns / use.steps for use in uses) if all(steps) else None
+def _each_step(uses: Sequence[Busy], steps: Mapping[tuple[int, str], Busy]) -> float | None:
+    known = [steps.get((use.rank, use.device)) for use in uses]
+    return sum(own.span_ns / own.steps for own in known if own is not None) if all(known) and known else None
 
 
 def _beside(uses: Sequence[Busy]) -> Table:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import median
 
 from opcost.analysis.aggregate import delays_of, percentile, union
 from opcost.core.answer import Busy
 from opcost.core.profile import Kernel, Profile
+from opcost.core.spans import longest_rated
 from opcost.core.told import told
 
 
@@ -40,14 +42,28 @@ def devices(profile: Profile) -> tuple[Busy, ...]:
     )
 
 
+def in_steps(profile: Profile) -> tuple[Busy, ...]:
+    """The same in the marked steps but for the first, as readers that know them say in `extra["steps"]`; else of the whole."""
+    return tuple(told(profile.extra, "steps", Busy)) or devices(profile)
+
+
 def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
     delays = delays_of(kernels)
-    spans = [(kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels]
+    spans = sorted((kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels)
+    reached = [*accumulate((end for _, end in spans), max)]
+    span = reached[-1] - spans[0][0]
+    limit = longest_rated(span, len(spans))
+    gaps = [(start - end, end) for end, (start, _) in zip(reached, spans[1:], strict=False) if start - end > limit]
+    longest, since = max(gaps, default=(0, spans[0][0]))
     return Busy(
         device=device,
         rank=rank,
-        span_ns=max(end for _, end in spans) - min(start for start, _ in spans),
+        span_ns=span,
         busy_ns=union(spans),
+        gaps=len(gaps),
+        gap_ns=sum(length for length, _ in gaps),
+        longest_gap_ns=longest,
+        longest_gap_at_ns=since - spans[0][0],
         work_ns=sum(kernel.duration_ns for kernel in kernels),
         kernels=len(kernels),
         median_ns=median(kernel.duration_ns for kernel in kernels),

@@ -1,7 +1,7 @@
-"""What time of a trace could be won back, by cause, as an upper bound that counts nothing twice.
+"""Potential savings of time in a trace, by cause, as an upper bound that counts nothing twice.
 
-A device's time from its first kernel to its last falls into parts that do not overlap: idle by cause, collectives
-alone, copies alone, and the time in which something computes. Of the first three all can be won: of collectives as much
+A device's time in the marked steps, or from its first kernel to its last, falls into parts that do not overlap: idle by cause,
+collectives alone, copies alone, and the time in which something computes. Of the first three all can be saved: of collectives as much
 as there is computing to hide them behind, and what a rank waits in them for others is told apart; of copies those that
 cross the device's border. Of the last it is what kernels take beyond the time at `bound.NEAR` of the peak that bounds
 them, or all that they take where they recompute. That is scaled down twice: by the share of the time that kernels have to
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from opcost.analysis.bound import NEAR, computes
 from opcost.analysis.part import Part
-from opcost.core.answer import Busy, Gain
+from opcost.core.answer import IDLE_IN_CALL, Busy, Gain
 from opcost.core.told import Waited
 
 MOST = 3
@@ -31,42 +31,53 @@ _OVER_TIME = {
 """What shows better than the breakdown where a loss is, if it is known when everything ran."""
 
 
-def gains_of(uses: Sequence[Busy], parts: Iterable[Part], waited: Sequence[Waited] = ()) -> tuple[Gain, ...]:
-    """The largest of them, over all devices whose use is known in full."""
+def gains_of(
+    uses: Sequence[Busy], parts: Sequence[Part], waited: Sequence[Waited] = (), whole: Sequence[Busy] = ()
+) -> tuple[Gain, ...]:
+    """The largest of them, over all devices whose use is known in full; `whole` is their use outside of steps too."""
     waits = {each.rank: each.wait_ns or 0 for each in waited}
     last = max(waited, key=lambda each: each.held_up_ns, default=None)
-    known = {(use.rank, use.device): use for use in uses if use.compute_ns is not None and use.span_ns > 0}
+    known = {(use.rank, use.device): use for use in uses if use.compute_ns is not None and use.rated_ns > 0}
     if not known:
         return ()
-    found: dict[tuple[str, str], float] = {}
+    all_of = {(use.rank, use.device): use for use in whole}
+    found = _Savings(known)
     shown = _OVER_TIME if all(part.count == 1 for part in parts) else {}
-    for use in known.values():
-        alone = use.communication_ns / use.all_communication_ns if use.all_communication_ns else 0.0
-        wait = min(float(use.communication_ns), waits.get(use.rank, 0) * alone)
+    for key, use in known.items():
+        # What ranks waited is known of the whole trace: of that, the collectives in steps that nothing hides have their part.
+        everywhere = all_of.get(key, use).all_communication_ns
+        wait = min(float(use.communication_ns), waits.get(use.rank, 0) * use.communication_ns / (everywhere or 1))
         for what, spent in _outside_of_kernels(use, wait).items():
-            _add(found, (what, shown.get(what, _BREAKDOWN)), spent / use.span_ns)
+            command = shown.get(what, _BREAKDOWN)
+            if use.idle_call and what.startswith(f"idle: {IDLE_IN_CALL}"):
+                command = f"--side host --type {use.idle_call}"
+            found.add(key, what, command, spent)
         if wait and last is not None:
-            _add(found, (f"unbalanced ranks: {last.rank} comes last most", _RANKS), wait / use.span_ns)
-    for what, command, share in _inside_of_kernels(known, parts):
-        _add(found, (what, command), share)
-    each = len(known)
-    step = _step(list(known.values()))
-    gains = [
-        Gain(what=what, command=command, share=total / each, time_ns=total / each * step)
-        for (what, command), total in found.items()
-        if total / each >= LEAST_SHARE
-    ]
-    return tuple(sorted(gains, key=lambda gain: -gain.share)[:MOST])
+            found.add(key, f"unbalanced ranks: {last.rank} comes last most", _RANKS, wait)
+    _inside_of_kernels(found, all_of, parts)
+    return found.largest()
 
 
-def _step(uses: Sequence[Busy]) -> float:
-    """The time of a device in one step, or in the whole trace where no steps are marked: what shares are taken of."""
-    spans = [min(use.span_ns / max(use.steps, 1), use.step_ns or use.span_ns) for use in uses]
-    return sum(spans) / len(spans)
+class _Savings:
+    """Times that could be saved, by what they are lost to and what shows them, over devices."""
 
+    def __init__(self, uses: Mapping[tuple[int, str], Busy]) -> None:
+        self.uses = uses
+        self._found: dict[tuple[str, str], list[float]] = {}
 
-def _add(found: dict[tuple[str, str], float], key: tuple[str, str], share: float) -> None:
-    found[key] = found.get(key, 0.0) + share
+    def add(self, device: tuple[int, str], what: str, command: str, time_ns: float) -> None:
+        use = self.uses[device]
+        shares, times = self._found.setdefault((what, command), [0.0, 0.0])
+        self._found[what, command] = [shares + time_ns / use.rated_ns, times + time_ns / max(use.steps, 1)]
+
+    def largest(self) -> tuple[Gain, ...]:
+        each = len(self.uses)
+        gains = [
+            Gain(what=what, command=command, share=share / each, time_ns=time / each)
+            for (what, command), (share, time) in self._found.items()
+            if share / each >= LEAST_SHARE
+        ]
+        return tuple(sorted(gains, key=lambda gain: -gain.share)[:MOST])
 
 
 def _outside_of_kernels(use: Busy, wait: float) -> dict[str, float]:
@@ -79,19 +90,24 @@ def _outside_of_kernels(use: Busy, wait: float) -> dict[str, float]:
     }
 
 
-def _inside_of_kernels(uses: Mapping[tuple[int, str], Busy], parts: Iterable[Part]) -> list[tuple[str, str, float]]:
-    """Each with what shows it and its share of the time of its device."""
-    spent: dict[tuple[str, str], float] = {}
+def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], parts: Iterable[Part]) -> None:
+    """Add what kernels could save, each with what shows it."""
+    spent: dict[tuple[tuple[int, str], str, str], float] = {}
     reached: dict[str, tuple[float, float]] = {}
+    numbers = sorted({part.row.step for part in parts if part.row is not None and part.row.step is not None})
+    later = {*(numbers[1:] or numbers)}
     for part in parts:
         row = part.row
-        use = uses.get((row.rank, part.kernels[0].device)) if row is not None and part.kernels else None
-        if row is None or use is None or not computes(part) or not part.device_ns:
+        device = (row.rank, part.kernels[0].device) if row is not None and part.kernels else None
+        use = found.uses.get(device) if device is not None else None
+        if row is None or device is None or use is None or not computes(part) or not part.device_ns:
+            continue
+        if later and use.steps and row.step not in later:
             continue
         saved = float(part.device_ns)
         if row.phase == "recompute":
             key = ("recomputing what a checkpoint did not keep", """--where 'phase == "recompute"'""")
-        elif part.ideal_ns is None or part.bound not in ("launch", "latency"):
+        elif part.ideal_ns is None or part.ideal_ns >= NEAR * part.device_ns:
             continue
         else:
             saved -= part.ideal_ns / NEAR
@@ -103,8 +119,11 @@ def _inside_of_kernels(uses: Mapping[tuple[int, str], Busy], parts: Iterable[Par
                 reached[row.type] = ideal + part.ideal_ns, time + part.device_ns
         own = use.compute_ns / use.compute_work_ns if use.compute_ns and use.compute_work_ns else 0.0
         fed = min(1.0, use.fed_ns / use.work_ns) if use.work_ns else 0.0
-        spent[key] = spent.get(key, 0.0) + saved * own * fed / use.span_ns
-    return [(_told(what, reached), command, share) for (what, command), share in spent.items()]
+        if not later and device in whole and whole[device].compute_work_ns:  # which rows are of steps is not known
+            own *= use.compute_work_ns / whole[device].compute_work_ns
+        spent[device, *key] = spent.get((device, *key), 0.0) + saved * own * fed
+    for (device, what, command), time in spent.items():
+        found.add(device, _told(what, reached), command, time)
 
 
 def _told(what: str, reached: Mapping[str, tuple[float, float]]) -> str:

@@ -136,7 +136,11 @@ def ask(profile: Profile, question: Question) -> Answer:
     if side == "device" and question.measure == "time":
         judge = Judge(question.device, devices, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
-    gains = () if question.filters or side == "host" else gains_of(devices, parts, told(profile.extra, "ranks", Waited))
+    gains = (
+        ()
+        if question.filters or side == "host"
+        else gains_of(busy.in_steps(profile), parts, told(profile.extra, "ranks", Waited), devices)
+    )
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []

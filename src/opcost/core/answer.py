@@ -119,6 +119,10 @@ _SUMS = (
 )  # fmt: skip
 
 
+IDLE_CAUSES = ("host-bound", "after synchronisation", "waiting for input", "launch latency", "blocked after launch")
+IDLE_IN_CALL = "long launch calls"
+
+
 class Busy(NamedTuple):
     """How one device was used between its first and its last kernel."""
 
@@ -164,6 +168,16 @@ class Busy(NamedTuple):
     """Between the launch of the next work, or the end of the last, and its beginning, up to what a launch takes."""
     idle_blocked_ns: int = 0
     """The rest of that: the next work was launched long ago, and waited for another stream, an event or the memory."""
+    idle_call_ns: int = 0
+    """While a launch took long to return, as the first call into a library does; and the call that most of it was in."""
+    idle_call: str = ""
+    gaps: int = 0
+    """Gaps that are events, because each is more than 20 % of the span; neither causes nor rates include them."""
+    gap_ns: int = 0
+    longest_gap_ns: int = 0
+    longest_gap_at_ns: int = 0
+    """From the first kernel on."""
+    longest_gap_cause: str = ""
     launch_every_ns: float | None = None
     """From one launch to the next, the median: a shorter kernel ends before the host has launched another."""
     recomputed_ns: int = 0
@@ -184,28 +198,31 @@ class Busy(NamedTuple):
         return self.work_ns - self.busy_ns
 
     @property
+    def rated_ns(self) -> int:
+        """The time that rates are parts of."""
+        return self.span_ns - self.gap_ns
+
+    @property
     def idle_causes(self) -> dict[str, int]:
-        """Why the device was idle, as far as the trace tells."""
-        return {
-            "host-bound": self.idle_host_ns,
-            "after synchronisation": self.idle_synchronised_ns,
-            "waiting for input": self.idle_input_ns,
-            "launch latency": self.idle_launch_ns,
-            "blocked after launch": self.idle_blocked_ns,
-        }
+        """Why the device was idle, as far as the trace tells; gaps that are events are left out."""
+        host, synchronised, loading = self.idle_host_ns, self.idle_synchronised_ns, self.idle_input_ns
+        causes = dict(
+            zip(IDLE_CAUSES, (host, synchronised, loading, self.idle_launch_ns, self.idle_blocked_ns), strict=True)
+        )
+        return causes | {f"{IDLE_IN_CALL} ({self.idle_call})" if self.idle_call else IDLE_IN_CALL: self.idle_call_ns}
 
     def __repr__(self) -> str:
         return brief_record(self)
 
 
 class Gain(NamedTuple):
-    """Time that could be won back at the most."""
+    """Time that could be saved at the most."""
 
     what: str
     share: float
-    """Of the time from the first kernel of a device to its last, over all devices."""
+    """Of the time of a step on the device, or from its first kernel to its last where no steps are marked; over all devices."""
     time_ns: float
-    """In one step, or in the whole trace where no steps are marked."""
+    """In one step, the mean of those that are marked but for the first; in the whole trace where none is."""
     command: str
     """Options of `opcost analyze` that show it."""
 
@@ -239,7 +256,7 @@ class Answer(Shown):
     """Whether everything but times of single executions is told of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
     gains: tuple[Gain, ...] = ()
-    """The largest times that could be won back, of the whole profile; empty where something was filtered away."""
+    """The largest potential savings of the whole profile; empty where something was filtered away."""
     peak: str = ""
     """The device whose peaks were used, with their source."""
     notes: tuple[Note, ...] = field(default=())

@@ -29,15 +29,15 @@ def answer_page(answer: Answer, options: AnswerOptions) -> Page:
 
 
 def gain_sections(answer: Answer) -> tuple[Section, ...]:
-    """What could be won back, the most first, and how to see it."""
+    """Potential savings, the largest first, and how to see them."""
     if not answer.gains:
         return ()
-    whole = "each step" if any(use.steps for use in answer.devices) else "the trace"
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
     lines = tuple(
         f"{number}. {held_time(gain.time_ns)} ({held(_percent(gain.share, 1))}) {gain.what}: {held(gain.command)}"
         for number, gain in enumerate(answer.gains, 1)
     )
-    return (Section(f"to be won back of {whole}, at the most; opcost analyze TRACE shows it with", lines),)
+    return (Section(f"potential savings {whole}, upper bounds; opcost analyze TRACE shows them with", lines),)
 
 
 def summary_lines(answer: Answer) -> list[str]:
@@ -79,18 +79,31 @@ def verdict_lines(answer: Answer) -> list[str]:
 
 
 def _verdict(use: Busy, answer: Answer) -> str:
-    """How a device spent its time, and what it lost: each as a share of the time from its first kernel to its last."""
+    """How a device spent its time, and what it lost: shares of the time from its first kernel to its last, but for long gaps."""
     busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
     causes = use.idle_causes
-    idle = _shares(use, {**causes, "not known why": use.idle_ns - sum(causes.values())} if any(causes.values()) else {})
-    said = f"{_whose(use, answer)}: busy {held_time(use.busy_ns)} of {held_time(use.span_ns)}{busy}, idle "
-    said += f"{held(_percent(use.idle_ns, use.span_ns))}{idle}"
+    rest = use.idle_ns - use.gap_ns
+    idle = _shares(use, {**causes, "not known why": rest - sum(causes.values())} if any(causes.values()) else {})
+    said = f"{_whose(use, answer)}: busy {held_time(use.busy_ns)} of {held_time(use.rated_ns)}{busy}, idle "
+    said += f"{held(_percent(rest, use.rated_ns))}{idle}{_gaps_text(use)}"
     if use.step_ns is not None and use.first_step_ns is not None:
         first = f", the first {held_time(use.first_step_ns)}" if use.steps > 1 else ""
         if use.steps > 2 and use.least_step_ns is not None and use.most_step_ns is not None:
             first = f", {held_time(use.least_step_ns)} to {held_time(use.most_step_ns)}{first}"
         said += f"; step {held_time(use.step_ns)} ({use.steps} step{'s' * (use.steps > 1)}{first})"
     return said
+
+
+def _gaps_text(use: Busy) -> str:
+    """The gaps that rates leave out, each of them an event."""
+    if not use.gaps:
+        return ""
+    cause = f" ({use.longest_gap_cause})" if use.longest_gap_cause else ""
+    at = f"{held_time(use.longest_gap_at_ns)} after the first kernel{cause}"
+    if use.gaps == 1:
+        return f"; left out of the rates: a gap of {held_time(use.gap_ns)}, {at}"
+    longest = f"the longest {held_time(use.longest_gap_ns)}, {at}"
+    return f"; left out of the rates: {use.gaps} gaps, {held_time(use.gap_ns)} together, {longest}"
 
 
 def _whose(use: Busy, answer: Answer) -> str:
@@ -100,8 +113,8 @@ def _whose(use: Busy, answer: Answer) -> str:
 
 def _shares(use: Busy, parts: dict[str, int]) -> str:
     """The parts that matter, the largest first, in brackets."""
-    known = sorted(((time, name) for name, time in parts.items() if 1000 * time >= use.span_ns > 0), reverse=True)
-    told = ", ".join(f"{name} {held(_percent(time, use.span_ns))}" for time, name in known)
+    known = sorted(((time, name) for name, time in parts.items() if 1000 * time >= use.rated_ns > 0), reverse=True)
+    told = ", ".join(f"{name} {held(_percent(time, use.rated_ns))}" for time, name in known)
     return f" ({told})" if told else ""
 
 

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from opcost.core.answer import Busy
 from opcost.core.kernel_names import is_copy, is_transfer
@@ -21,24 +21,56 @@ from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.training import RECOMPUTE
 
 
-def device_uses(translated: Translated) -> dict[str, Busy]:
-    """The use of each device, in the order of first use in the file."""
-    linked = translated.linked
-    work = linked.columns.device
+class Uses(NamedTuple):
+    """How the devices of a trace were used, in the order of first use in the file."""
+
+    whole: tuple[Busy, ...] = ()
+    """From the first kernel of a device to its last."""
+    steps: tuple[Busy, ...] = ()
+    """In the marked steps, but for the first of several."""
+
+
+def device_uses(translated: Translated) -> Uses:
+    """The use of each device."""
+    work = translated.linked.columns.device
     places: dict[str, array[int]] = {}
     of_queue = [places.setdefault(device, array("i")) for device, _ in translated.queues]
     for place, queue in enumerate(work.queue):
         of_queue[queue].append(place)
-    causes = Causes(linked)
-    return {device: _use(translated, causes, device, own) for device, own in places.items() if own}
+    causes = Causes(translated.linked)
+    used = {device: own for device, own in places.items() if own}
+    whole = (_use(translated, causes, device, own) for device, own in used.items())
+    steps = (_use_of_steps(translated, causes, device, own) for device, own in used.items())
+    return Uses(tuple(whole), tuple(use for use in steps if use is not None))
+
+
+def _use_of_steps(translated: Translated, causes: Causes, device: str, places: array[int]) -> Busy | None:
+    """The use of a device by what was launched in steps: from the end of the work before them to the end of theirs."""
+    linked = translated.linked
+    work = linked.columns.device
+    steps = translated.steps[1:] or translated.steps
+    if not steps or linked.skew:  # steps are on the clock of the host
+        return None
+    launched = [linked.launched(work.correlation[place]) for place in places]
+    times = [work.start[place] if time is None else time for place, time in zip(places, launched, strict=True)]
+    own = array("i", [p for p, time in zip(places, times, strict=True) if steps[0].start <= time < steps[-1].end])
+    earlier = [p for p, time in zip(places, times, strict=True) if time < steps[0].start]
+    if not own:
+        return None
+    begin = min(work.start[place] for place in own)
+    if earlier and len(translated.steps) > 1:
+        begin = min(begin, max(work.start[place] + work.duration[place] for place in earlier))
+    found = _use(translated, causes, device, own, begin, most_gaps=len(steps) - 1)
+    return found._replace(steps=len(steps))
 
 
 def extra_of(
-    uses: Iterable[Busy], copies: Iterable[Copied], collectives: Iterable[Exchanged], memory: MemoryUse
+    uses: Uses, copies: Iterable[Copied], collectives: Iterable[Exchanged], memory: MemoryUse
 ) -> dict[str, list[dict[str, Any]]]:
     """What a profile says of its devices beside its rows; nothing is said of what there is none of."""
     parts: dict[str, Iterable[Any]] = {
-        "devices": uses,
+        "devices": uses.whole,
+        "steps": uses.steps,
         "copies": copies,
         "collectives": collectives,
         "memory": memory.held,
@@ -72,7 +104,15 @@ def copies_of(translated: Translated) -> tuple[Copied, ...]:
     )
 
 
-def _use(translated: Translated, causes: Causes, device: str, places: array[int]) -> Busy:
+def _use(
+    translated: Translated,
+    causes: Causes,
+    device: str,
+    places: array[int],
+    begin: int | None = None,
+    *,
+    most_gaps: int | None = None,
+) -> Busy:
     linked = translated.linked
     work, phases = linked.columns.device, linked.rows.phase
     ordered = sorted(places, key=work.start.__getitem__)
@@ -81,13 +121,17 @@ def _use(translated: Translated, causes: Causes, device: str, places: array[int]
     delays = sorted(_delays(translated, places))
     busy = _covered(work, ordered)
     classes = _Classes(translated, ordered)
-    idle = causes.of(ordered)
     steps = [step.end - step.start for step in translated.steps]
+    begin = work.start[ordered[0]] if begin is None else begin
+    end = max(map(int.__add__, [work.start[place] for place in places], durations))
+    # What nearly every step has is a habit, and no event.
+    most = most_gaps if most_gaps is not None else max(1, len(steps) - 2) if len(steps) > 1 else len(places)
+    idle = causes.of(ordered, begin, end, most)
     later_steps = steps[1:] or steps
     return Busy(
         device=device,
         rank=translated.rank,
-        span_ns=max(map(int.__add__, [work.start[place] for place in places], durations)) - work.start[ordered[0]],
+        span_ns=end - begin,
         busy_ns=busy,
         work_ns=sum(durations),
         kernels=len(durations),
@@ -118,6 +162,13 @@ def _use(translated: Translated, causes: Causes, device: str, places: array[int]
         idle_input_ns=idle.input,
         idle_launch_ns=idle.launch,
         idle_blocked_ns=idle.blocked,
+        idle_call_ns=idle.call,
+        idle_call=idle.call_name,
+        gaps=idle.gaps,
+        gap_ns=idle.gap,
+        longest_gap_ns=idle.longest_gap,
+        longest_gap_at_ns=idle.longest_gap_at,
+        longest_gap_cause=idle.longest_gap_cause,
         steps=len(steps),
         first_step_ns=steps[0] if steps else None,
         step_ns=median(later_steps) if steps else None,
@@ -155,7 +206,7 @@ def _covered(work: DeviceColumns, ordered: Iterable[int]) -> int:
 
 def _fed(linked: Linked, ordered: list[int]) -> int:
     """The time of work whose successor on the device had been launched before it began."""
-    work, launch_of = linked.columns.device, linked.launched.get
+    work, launch_of = linked.columns.device, linked.launched
     starts, correlations = work.start, work.correlation
     found = 0
     for place, following in pairwise(ordered):
@@ -167,19 +218,19 @@ def _fed(linked: Linked, ordered: list[int]) -> int:
 
 def _launch_every(linked: Linked, ordered: list[int]) -> float | None:
     """From one launch to the next, the median of them."""
-    launched, correlations = linked.launched, linked.columns.device.correlation
-    times = sorted({launched[number] for place in ordered if (number := correlations[place]) in launched})
+    calls, correlations, starts = linked.launches, linked.columns.device.correlation, linked.rows.start
+    times = sorted({starts[calls[number]] for place in ordered if (number := correlations[place]) in calls})
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 
 def _delays(translated: Translated, places: array[int]) -> list[int]:
     """From launch to beginning; two clocks that disagree tell nothing, and what a graph replays nobody launched."""
     linked = translated.linked
-    work, owner, launched = linked.columns.device, linked.owner, linked.launched
+    work, owner, calls, starts = linked.columns.device, linked.owner, linked.launches, linked.rows.start
     found = [
-        work.start[place] - launched[work.correlation[place]]
+        work.start[place] - starts[calls[work.correlation[place]]]
         for place in places
-        if owner[place] != GRAPH and work.correlation[place] in launched
+        if owner[place] != GRAPH and work.correlation[place] in calls
     ]
     return [delay for delay in found if delay >= 0]
 

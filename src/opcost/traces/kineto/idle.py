@@ -1,8 +1,9 @@
 """Why a device of a trace had nothing to do: what its next piece of work waited for.
 
 Where the host launched that work only after the device had run dry, the host was behind: because it had waited for the device
-itself (synchronisation), for the next batch (input), or for its own code. From the launch on it is the launch that took time, and
-where that is longer than launches take, whatever else the work waited for: an event, another stream.
+itself (synchronisation), for the next batch (input), or for its own code. While the call that launches it runs it is that call,
+which takes long where it loads a module or a library. After the call it is the launch that takes time, and beyond what launches
+take, whatever else the work waited for: an event, another stream.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from opcost.core.answer import IDLE_CAUSES
+from opcost.core.spans import longest_rated
 from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.steps import LOADS
 
@@ -26,10 +29,21 @@ class Idle(NamedTuple):
     input: int = 0
     launch: int = 0
     blocked: int = 0
+    call: int = 0
+    call_name: str = ""
+    """The call that most of that was spent in."""
+    gaps: int = 0
+    """Gaps that are events of their own, and not part of the times above: how many, and how long together."""
+    gap: int = 0
+    longest_gap: int = 0
+    longest_gap_at: int = 0
+    """From the beginning on."""
+    longest_gap_cause: str = ""
 
 
 LONGEST_LAUNCH = 50_000
-"""Nanoseconds; work that was launched and does not begin within them waits for something else than its launch."""
+"""Nanoseconds; work that does not begin within them after its launch waits for something else, and a call that takes longer
+does more than to launch."""
 
 
 class Causes:
@@ -42,30 +56,67 @@ class Causes:
         self._load_starts = [start for start, _ in loads]
         self._load_ends = [start + duration for start, duration in loads]
 
-    def of(self, ordered: Sequence[int]) -> Idle:
-        """The gaps between pieces of device work, given by their places in the order of their starts."""
-        work, launch_of = self._linked.columns.device, self._linked.launched.get
-        starts, durations, correlations = work.start, work.duration, work.correlation
-        loads = bool(self._load_starts)
-        host = synchronised = loading = launch = blocked = 0
-        reached = starts[ordered[0]]
+    def of(self, ordered: Sequence[int], begin: int, end: int, most_gaps: int) -> Idle:
+        """The gaps between pieces of device work, given by their places in the order of their starts, from `begin` to `end`.
+
+        A gap of more than a fifth of this time is an event, as long as there are no more than `most_gaps` of them.
+        """
+        work = self._linked.columns.device
+        starts, durations = work.start, work.duration
+        limit = longest_rated(end - begin, len(ordered))
+        spent = _Spent()
+        long: list[tuple[int, int]] = []
+        reached = begin
         for place in ordered:
             start = starts[place]
-            if start > reached and (began := launch_of(correlations[place])) is not None:
-                fed = min(start, max(reached, began))
-                launching = min(start - fed, LONGEST_LAUNCH)
-                launch += launching
-                blocked += start - fed - launching
-                if fed > reached:
-                    waited = self._loading(reached, fed) if loads else 0
-                    loading += waited
-                    if self._synchronised(reached, fed):
-                        synchronised += fed - reached - waited
-                    else:
-                        host += fed - reached - waited
-            end = start + durations[place]
-            reached = max(reached, end)
-        return Idle(host, synchronised, loading, launch, blocked)
+            if start > reached:
+                if start - reached > limit:
+                    long.append((reached, place))
+                else:
+                    self._add(spent, reached, place)
+            reached = max(reached, start + durations[place])
+        if len(long) > most_gaps:
+            for since, place in long:
+                self._add(spent, since, place)
+            long = []
+        if not long:
+            return spent.idle()
+        lengths = [starts[place] - since for since, place in long]
+        longest, (since, place) = max(zip(lengths, long, strict=True))
+        alone = _Spent()
+        self._add(alone, since, place)
+        return spent.idle()._replace(
+            gaps=len(long),
+            gap=sum(lengths),
+            longest_gap=longest,
+            longest_gap_at=since - begin,
+            longest_gap_cause=alone.main,
+        )
+
+    def _add(self, spent: _Spent, reached: int, place: int) -> None:
+        """Find why the device was idle from `reached` until this work began."""
+        linked = self._linked
+        call = linked.launches.get(linked.columns.device.correlation[place])
+        if call is None:
+            return
+        rows, start = linked.rows, linked.columns.device.start[place]
+        launched = min(start, max(reached, rows.start[call]))
+        returned = min(start, max(launched, rows.start[call] + rows.duration[call]))
+        if returned - launched > LONGEST_LAUNCH:
+            name = linked.signatures[rows.signature[call]].name
+            spent.calls[name] = spent.calls.get(name, 0) + returned - launched
+        else:
+            spent.launch += returned - launched
+        launching = min(start - returned, LONGEST_LAUNCH)
+        spent.launch += launching
+        spent.blocked += start - returned - launching
+        if launched > reached:
+            waited = self._loading(reached, launched) if self._load_starts else 0
+            spent.input += waited
+            if self._synchronised(reached, launched):
+                spent.synchronised += launched - reached - waited
+            else:
+                spent.host += launched - reached - waited
 
     def _synchronised(self, start: int, end: int) -> bool:
         """Whether the host came back from waiting for the device in this time."""
@@ -80,6 +131,27 @@ class Causes:
                 break
             found += max(0, min(end, self._load_ends[place]) - max(start, self._load_starts[place]))
         return min(found, end - start)
+
+
+class _Spent:
+    """Idle time by cause, while it is added up."""
+
+    __slots__ = ("blocked", "calls", "host", "input", "launch", "synchronised")
+
+    def __init__(self) -> None:
+        self.host = self.synchronised = self.input = self.launch = self.blocked = 0
+        self.calls: dict[str, int] = {}
+
+    def idle(self) -> Idle:
+        times = self.host, self.synchronised, self.input, self.launch, self.blocked
+        return Idle(*times, sum(self.calls.values()), max(self.calls, key=self.calls.__getitem__, default=""))
+
+    @property
+    def main(self) -> str:
+        """The cause of most of it; empty where none is known."""
+        found = self.idle()
+        times = {**dict(zip(IDLE_CAUSES, found, strict=False)), f"in {found.call_name}": found.call}
+        return max(times, key=times.__getitem__) if any(times.values()) else ""
 
 
 def _spans(linked: Linked, word: str) -> list[tuple[int, int]]:

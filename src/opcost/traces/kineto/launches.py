@@ -29,8 +29,8 @@ class Launches:
 
     owner: dict[int, int] = field(default_factory=dict)
     """The row that launched something: of calls inside each other the outer one's, or NONE, or GRAPH."""
-    began: dict[int, int] = field(default_factory=dict)
-    """When the call began; of calls inside each other, the outer one."""
+    calls: dict[int, int] = field(default_factory=dict)
+    """The row of the call itself; of calls inside each other, the outer one."""
     captured: list[list[tuple[int, int, bool]]] = field(default_factory=list)
     """Of each captured graph what was launched: the row, the number of the kernel if it is told, and whether it copies."""
 
@@ -49,7 +49,10 @@ class Launches:
     def sweep(self, leaves: Lane, around: list[int], calls: Lane, parents: list[int], first: int, sorts: Sorts) -> None:
         """Tie the runtime calls of a thread, each in the row of `around`, to the innermost operator that holds it."""
         signature_of = calls.signature
-        for start, signature, correlation, row in zip(leaves.start, leaves.signature, leaves.link, around, strict=True):
+        leaf = first + len(parents)  # runtime calls come behind what holds others
+        for number, (signature, correlation, row) in enumerate(
+            zip(leaves.signature, leaves.link, around, strict=True), leaf
+        ):
             if correlation < 0:
                 continue
             while row != NONE and not sorts.is_owner[signature_of[row]]:
@@ -58,8 +61,7 @@ class Launches:
             owner = GRAPH if is_graph else NONE if row == NONE else first + row
             if self.owner.setdefault(correlation, owner) == NONE:
                 self.owner[correlation] = owner
-            if self.began.setdefault(correlation, start) > start:
-                self.began[correlation] = start
+            self.calls.setdefault(correlation, number)  # calls are sorted, so the outer one is met first
 
 
 class Sorts:

@@ -54,8 +54,10 @@ class Linked:
     """The beginning of the first row and the end of the last."""
     owner: array[int] = field(default_factory=INTS)
     """Of each piece of device work, the row that launched it, or NONE, GRAPH or OUTSIDE."""
-    launched: dict[int, int] = field(default_factory=dict)
-    """By correlation, when the call that launched something began."""
+    launches: dict[int, int] = field(default_factory=dict)
+    """By correlation, the row of the call that launched something; empty where `skew` says that its times tell nothing."""
+    skew: int = 0
+    """Nanoseconds that the clocks of host and device differ by at the least, where that shows."""
     captured: list[list[tuple[int, int, bool]]] = field(default_factory=list)
     """Of each graph that was captured its launches, as `Launches` has them."""
     device: array[int] = field(default_factory=LONGS)
@@ -71,6 +73,11 @@ class Linked:
     @property
     def signatures(self) -> list[Signature]:
         return self.columns.signatures
+
+    def launched(self, correlation: int) -> int | None:
+        """When the call that launched this began."""
+        row = self.launches.get(correlation)
+        return None if row is None else self.rows.start[row]
 
     def steps(self) -> Iterable[int | None]:
         """Of each row, the step of the profiler's schedule that was under way when it began."""
@@ -90,7 +97,7 @@ def link(columns: Columns) -> Linked:
         linked=linked,
         tree=ModuleTree(linked.modules),
         training=training_of(columns.signatures, calls),
-        launches=Launches(began=linked.launched, captured=linked.captured),
+        launches=Launches(calls=linked.launches, captured=linked.captured),
         sorts=Sorts(columns.signatures, columns.owners),
         names=_name_numbers(columns.signatures),
         module_names=[signature.name[len(MODULE_PREFIX) :] for signature in columns.signatures],

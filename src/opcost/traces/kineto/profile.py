@@ -59,7 +59,7 @@ def profile_of(
 def extra_of_work(translated: Translated) -> dict[str, list[dict[str, Any]]]:
     """What a profile says of its devices beside its rows."""
     return extra_of(
-        device_uses(translated).values(),
+        device_uses(translated),
         copies_of(translated),
         exchanges(collectives_of(translated), translated.rank),
         memory_of(translated),

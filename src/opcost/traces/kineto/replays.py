@@ -128,7 +128,7 @@ def replayed(translated: Translated, captures: Sequence[Capture]) -> Replayed:
         if not fitting:
             continue
         last, found = next((each for each in fitting if each[0] > last), fitting[0])
-        step = translated.step_at(linked.launched.get(correlation))
+        step = translated.step_at(linked.launched(correlation))
         made = captures[last].rows(kernels, found, step)
         rows += made
         owned = {kernel.start_ns for row in made for kernel in row.kernels}

@@ -99,7 +99,7 @@ class Translated:
         name = self.kernel_names[work.name[place]]
         start = self.base_ns + work.start[place]
         owner = self.linked.owner[place]
-        launch = None if owner == GRAPH else self.linked.launched.get(work.correlation[place])
+        launch = None if owner == GRAPH else self.linked.launched(work.correlation[place])
         launched = None if launch is None else self.base_ns + launch
         return Kernel(name, device, stream, start, work.duration[place], launched, REASONS.get(owner, ""))
 

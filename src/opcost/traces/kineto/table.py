@@ -14,14 +14,13 @@ from math import ceil
 from os import PathLike
 from typing import Any, NamedTuple
 
-from opcost.core.answer import Busy
 from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.told import Copied
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import copies_of, device_uses, extra_of
+from opcost.traces.kineto.device_use import Uses, copies_of, device_uses, extra_of
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, rank_of, translate, wall_of
 from opcost.traces.kineto.meaning import Meaning
@@ -106,14 +105,14 @@ class Table:
     """Every collective on a device, by start."""
     copies: tuple[Copied, ...]
     memory: MemoryUse
-    devices: Mapping[str, Busy]
+    devices: Uses
     wall_ns: int | None
     notes: tuple[Note, ...] = ()
 
     def profile(self) -> Profile:
         """The groups as rows that stand for many executions each, with sums of times."""
         rank = self.rank or 0
-        has_device = bool(self.devices)
+        has_device = bool(self.devices.whole)
         rows = []
         for number, group in enumerate(self.groups):
             kernels = tuple(_kernel(queue, times) for queue, times in group.kernels.items())
@@ -155,7 +154,7 @@ class Table:
             unattributed=lost,
             wall_ns=self.wall_ns,
             notes=notes,
-            extra=extra_of(self.devices.values(), self.copies, exchanges(self.collectives, rank), self.memory),
+            extra=extra_of(self.devices, self.copies, exchanges(self.collectives, rank), self.memory),
         )
 
 

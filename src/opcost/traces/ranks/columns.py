@@ -16,7 +16,7 @@ from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import extra_of
+from opcost.traces.kineto.device_use import Uses, extra_of
 from opcost.traces.kineto.memory_use import MemoryUse
 from opcost.traces.kineto.messages import Collective, Message, exchanges
 from opcost.traces.kineto.reader import KinetoReader
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _MEMORY: dict[str, Any] = {"memory": Held, "holder": Holder, "memory over time": HeldOver}
 """What rows about memory are, in the order of `MemoryUse`."""
 
-CACHE_VERSION = "8"
+CACHE_VERSION = "10"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
@@ -82,14 +82,16 @@ def _parts(table: Table) -> Iterator[dict[str, Any]]:
     for note in table.notes:
         yield {"what": "note", "type": note.code, "kind": note.text}
     for place, group in enumerate(table.groups):
-        yield {"what": "operator", "place": place, **_of_group(group, has_device=bool(table.devices))}
+        yield {"what": "operator", "place": place, **_of_group(group, has_device=bool(table.devices.whole))}
         for queue, times in group.kernels.items():
             yield {"what": "kernel", "place": place, **_of_kernel(queue, times)}
     for (queue, reason), times in table.unattributed.items():
         yield {"what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
-    for device, use in table.devices.items():
+    for use in table.devices.whole:
         spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
-        yield {"what": "device", "device": device, **spent, "attrs": json.dumps(use._asdict())}
+        yield {"what": "device", "device": use.device, **spent, "attrs": json.dumps(use._asdict())}
+    for use in table.devices.steps:
+        yield {"what": "steps", "device": use.device, "attrs": json.dumps(use._asdict())}
     seen: Counter[tuple[str, str]] = Counter()
     for device, _, duration, message in table.collectives:
         key = message.name, message.group
@@ -201,7 +203,7 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
         notes=(*notes, *faults),
         extra=extra_of(
-            _whole(of["device"], Busy),
+            Uses(tuple(_whole(of["device"], Busy)), tuple(_whole(of["steps"], Busy))),
             _whole(of["copy"], Copied),
             _exchanged(of["collective"]),
             MemoryUse(*(tuple(_whole(of[what], shape)) for what, shape in _MEMORY.items())),

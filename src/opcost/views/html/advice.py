@@ -1,4 +1,4 @@
-"""What to do about time that could be won back, told beside each of the gains that an answer has."""
+"""What to do about each of the potential savings that an answer has."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _ADVICE = {
     "while this one runs.",
     "idle: launch latency": "Many short kernels: fuse them, or capture them in a graph of the device.",
     "idle: blocked after launch": "Work that is launched waits for another stream, an event or memory: see the timeline.",
+    "idle: long launch calls": "The first launch loads a module or a library, or compiles: run a few steps before the profiler "
+    "starts, or leave the first one out.",
     "communication that nothing hides": "Begin collectives sooner, or in smaller pieces, so that something computes beside them.",
     "copies that could run beside kernels": "Copy from pinned memory, without waiting, on a stream of its own.",
     "unbalanced ranks": "Give the rank that comes last less to do: batches, layers or experts of equal work.",
@@ -43,5 +45,5 @@ def gains_told(answer: Answer) -> list[Told]:
 
 def gains_title(answer: Answer) -> str:
     """Of what the times are."""
-    whole = "each step" if any(use.steps for use in answer.devices) else "the whole run"
-    return f"What to do next: what could be won back of {whole}, at the most"
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the whole run"
+    return f"What to do next: potential savings {whole}, upper bounds"

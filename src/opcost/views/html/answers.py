@@ -146,20 +146,20 @@ def _uses(answer: Answer) -> list[Told]:
 
 
 def _use(use: Busy, title: str) -> Told:
-    """How a device spent its time, in parts that add up to the span."""
+    """How a device spent its time, in parts that add up to the span but for long gaps."""
     idle = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
     parts = {
         "computing": use.busy_ns - use.communication_ns - use.copies_ns,
         "communication alone": use.communication_ns,
         "copies alone": use.copies_ns,
         **idle,
-        "idle": use.idle_ns - sum(idle.values()),
+        "idle": use.idle_ns - use.gap_ns - sum(idle.values()),
     }
     kernels = f"{use.kernels:,} kernels, median {held_time(use.median_ns)}, side by side {held_time(use.overlap_ns)}"
     said = [kernels, *([launches_text(use)] if use.launches else [])] if use.kernels else []
     return {
         "title": title,
-        "span": use.span_ns,
+        "span": use.rated_ns,
         "parts": [(name, time) for name, time in parts.items() if time > 0],
         "said": [printable(text.replace("\u00a0", " ")) for text in said],
     }

@@ -148,7 +148,7 @@ def test_a_call_that_returns_after_its_work_began_counts_until_then(tmp_path: Pa
 
 
 def steps_of_forty(path: Path) -> opcost.Profile:
-    """A first step of 1000 µs, then four of 100 of which the device waits 38 for the host and 2 for the launch; later one kernel."""
+    """A first step of 1000 µs, four of 100 in which the device waits 38 for the host and 2 for the launch, and a late kernel."""
     events = [host("user_annotation", "ProfilerStep#0", 0, 1000), launch(0, 0), kernel(0, 900, 1000)]
     for number in range(1, 5):
         start = 900 + 100 * number

@@ -58,7 +58,9 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
     total = sum(use.span_ns for use in uses)
     remarks = []
     if any(use.gaps for use in uses):
-        remarks.append(f"{LONG_GAPS}: each longer than {LONG_GAP:.0%} of the time; shares leave them out")
+        remarks.append(
+            f"{LONG_GAPS}: each longer than {LONG_GAP:.0%} of the time without longer ones; shares leave them out"
+        )
     if steps and any(use.steps > own.steps for use in uses if (own := steps.get((use.rank, use.device)))):
         remarks.append("per_step: the mean of the steps after the first")
     return Table(

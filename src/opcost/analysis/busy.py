@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from statistics import median
 
 from opcost.analysis.aggregate import delays_of, percentile, union
 from opcost.core.answer import Busy
 from opcost.core.profile import Kernel, Profile
-from opcost.core.spans import longest_rated
+from opcost.core.spans import long_gaps
 from opcost.core.told import told
 
 
@@ -50,20 +49,18 @@ def in_steps(profile: Profile) -> tuple[Busy, ...]:
 def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
     delays = delays_of(kernels)
     spans = sorted((kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels)
-    reached = [*accumulate((end for _, end in spans), max)]
-    span = reached[-1] - spans[0][0]
-    limit = longest_rated(span, len(spans))
-    gaps = [(start - end, end) for end, (start, _) in zip(reached, spans[1:], strict=False) if start - end > limit]
-    longest, since = max(gaps, default=(0, spans[0][0]))
+    begin, end = spans[0][0], max(end for _, end in spans)
+    gaps = long_gaps(spans, begin, end, len(spans), len(spans))
+    since, until = gaps[0] if gaps else (begin, begin)
     return Busy(
         device=device,
         rank=rank,
-        span_ns=span,
+        span_ns=end - begin,
         busy_ns=union(spans),
         gaps=len(gaps),
-        gap_ns=sum(length for length, _ in gaps),
-        longest_gap_ns=longest,
-        longest_gap_at_ns=since - spans[0][0],
+        gap_ns=sum(until - since for since, until in gaps),
+        longest_gap_ns=until - since,
+        longest_gap_at_ns=since - begin,
         work_ns=sum(kernel.duration_ns for kernel in kernels),
         kernels=len(kernels),
         median_ns=median(kernel.duration_ns for kernel in kernels),

@@ -1,8 +1,8 @@
 """Potential savings of time in a trace, by cause, as an upper bound that counts nothing twice.
 
 A device's time in the marked steps, or from its first kernel to its last, falls into parts that do not overlap: idle by cause,
-collectives alone, copies alone, and the time in which something computes. Of the first three all can be saved: of collectives as much
-as there is computing to hide them behind, and what a rank waits in them for others is told apart; of copies those that
+collectives alone, copies alone, and the time in which something computes. Of the first three all can be saved: of collectives as
+much as there is computing to hide them behind, and what a rank waits in them for others is told apart; of copies those that
 cross the device's border. Of the last it is what kernels take beyond the time at `bound.NEAR` of the peak that bounds
 them, or all that they take where they recompute. That is scaled down twice: by the share of the time that kernels have to
 themselves, and by the share of the work whose successor was launched before it began, for elsewhere a shorter kernel only
@@ -92,7 +92,7 @@ def _outside_of_kernels(use: Busy, wait: float) -> dict[str, float]:
 
 def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], parts: Iterable[Part]) -> None:
     """Add what kernels could save, each with what shows it."""
-    spent: dict[tuple[tuple[int, str], str, str], float] = {}
+    spent: dict[tuple[tuple[int, str], tuple[str, str]], float] = {}
     reached: dict[str, tuple[float, float]] = {}
     numbers = sorted({part.row.step for part in parts if part.row is not None and part.row.step is not None})
     later = {*(numbers[1:] or numbers)}
@@ -121,8 +121,8 @@ def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], p
         fed = min(1.0, use.fed_ns / use.work_ns) if use.work_ns else 0.0
         if not later and device in whole and whole[device].compute_work_ns:  # which rows are of steps is not known
             own *= use.compute_work_ns / whole[device].compute_work_ns
-        spent[device, *key] = spent.get((device, *key), 0.0) + saved * own * fed
-    for (device, what, command), time in spent.items():
+        spent[device, key] = spent.get((device, key), 0.0) + saved * own * fed
+    for (device, (what, command)), time in spent.items():
         found.add(device, _told(what, reached), command, time)
 
 

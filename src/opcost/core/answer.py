@@ -172,7 +172,7 @@ class Busy(NamedTuple):
     """While a launch took long to return, as the first call into a library does; and the call that most of it was in."""
     idle_call: str = ""
     gaps: int = 0
-    """Gaps that are events, because each is more than 20 % of the span; neither causes nor rates include them."""
+    """Gaps that are events: each is more than 20 % of the time without longer ones; neither causes nor rates include them."""
     gap_ns: int = 0
     longest_gap_ns: int = 0
     longest_gap_at_ns: int = 0

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from opcost.core.answer import IDLE_CAUSES
-from opcost.core.spans import longest_rated
+from opcost.core.spans import long_gaps
 from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.steps import LOADS
 
@@ -59,36 +59,29 @@ class Causes:
     def of(self, ordered: Sequence[int], begin: int, end: int, most_gaps: int) -> Idle:
         """The gaps between pieces of device work, given by their places in the order of their starts, from `begin` to `end`.
 
-        A gap of more than a fifth of this time is an event, as long as there are no more than `most_gaps` of them.
+        Long gaps are events, as long as there are no more than `most_gaps` of them.
         """
         work = self._linked.columns.device
         starts, durations = work.start, work.duration
-        limit = longest_rated(end - begin, len(ordered))
-        spent = _Spent()
-        long: list[tuple[int, int]] = []
+        spans = ((starts[place], starts[place] + durations[place]) for place in ordered)
+        long = long_gaps(spans, begin, end, len(ordered), most_gaps)
+        excepted = {since for since, _ in long}
+        spent, alone = _Spent(), _Spent()
         reached = begin
         for place in ordered:
-            start = starts[place]
-            if start > reached:
-                if start - reached > limit:
-                    long.append((reached, place))
-                else:
+            if starts[place] > reached:
+                if reached not in excepted:
                     self._add(spent, reached, place)
-            reached = max(reached, start + durations[place])
-        if len(long) > most_gaps:
-            for since, place in long:
-                self._add(spent, since, place)
-            long = []
+                elif reached == long[0][0]:
+                    self._add(alone, reached, place)
+            reached = max(reached, starts[place] + durations[place])
         if not long:
             return spent.idle()
-        lengths = [starts[place] - since for since, place in long]
-        longest, (since, place) = max(zip(lengths, long, strict=True))
-        alone = _Spent()
-        self._add(alone, since, place)
+        since, until = long[0]
         return spent.idle()._replace(
             gaps=len(long),
-            gap=sum(lengths),
-            longest_gap=longest,
+            gap=sum(until - since for since, until in long),
+            longest_gap=until - since,
             longest_gap_at=since - begin,
             longest_gap_cause=alone.main,
         )
@@ -148,10 +141,16 @@ class _Spent:
 
     @property
     def main(self) -> str:
-        """The cause of most of it; empty where none is known."""
+        """The causes of at least a tenth of it, the largest first; empty where none is known."""
         found = self.idle()
-        times = {**dict(zip(IDLE_CAUSES, found, strict=False)), f"in {found.call_name}": found.call}
-        return max(times, key=times.__getitem__) if any(times.values()) else ""
+        times = dict(zip(IDLE_CAUSES, found[:5], strict=True)) | {f"in {found.call_name}": found.call}
+        whole = sum(times.values())
+        large = sorted(
+            (cause for cause, time in times.items() if 10 * time >= whole > 0), key=lambda cause: -times[cause]
+        )
+        if len(large) < 2:
+            return "".join(large)
+        return ", ".join(f"{cause} {100 * times[cause] / whole:.0f} %" for cause in large)
 
 
 def _spans(linked: Linked, word: str) -> list[tuple[int, int]]:

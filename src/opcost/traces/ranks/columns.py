@@ -32,7 +32,7 @@ T = TypeVar("T")
 _MEMORY: dict[str, Any] = {"memory": Held, "holder": Holder, "memory over time": HeldOver}
 """What rows about memory are, in the order of `MemoryUse`."""
 
-CACHE_VERSION = "10"
+CACHE_VERSION = "11"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")

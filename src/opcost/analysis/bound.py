@@ -2,14 +2,15 @@
 
 The least time is the longer of two: FLOPs at the peak of the units that do such products, and bytes at the peak of the memory.
 What uses at least `NEAR` of either peak is bound by it; there NVIDIA's profiler of kernels draws the line too. What uses less, in
-kernels shorter than the host takes from one launch to the next, is bound by launches; in longer ones by latency.
+kernels shorter than the host takes from one launch to the next, is bound by launches. Of longer ones, a kernel that takes longer
+than latencies explain and uses at least `FAR` of a peak is bound by that too, only badly; the others by latency.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opcost.analysis.join import runs_tf32
+from opcost.analysis.join import product_share, runs_tf32
 from opcost.analysis.part import LABELS, Part
 from opcost.core.answer import SECOND_NS, Busy
 from opcost.core.devices import Device
@@ -18,6 +19,11 @@ from opcost.core.kinds import CONTRACTIONS
 
 NEAR = 0.6
 """Of a peak: what is called bound by it, and what an operator far below is taken to reach if it were better written."""
+
+
+FAR = 0.3
+LONG_NS = 50_000
+"""A kernel of this length has long filled the device: neither its launch nor its first and last wave explain its time."""
 
 
 class Judge:
@@ -46,7 +52,7 @@ class Judge:
         peak = device.peak_flops(LABELS["dtype"](part), tf32=self._tf32 or runs_tf32(part.kernels))
         if not peak:
             return False, None
-        computed = part.computation * SECOND_NS / peak
+        computed = part.computation * product_share([part]) * SECOND_NS / peak
         return computed >= (moved or 0.0), max(computed, moved or 0.0)
 
     def _bound(self, part: Part, products: bool, ideal: float | None) -> str:  # noqa: FBT001 - of the line above
@@ -61,7 +67,11 @@ class Judge:
         every = None if part.row is None else self._launch_every.get((part.row.rank, kernels[0].device))
         if every is not None and spent < every * part.launches:
             return "launch"
-        return "" if ideal is None else "latency"
+        if ideal is None:
+            return ""
+        if ideal >= FAR * spent and spent >= LONG_NS * part.launches:
+            return "compute" if products else "memory"
+        return "latency"
 
 
 def computes(part: Part) -> bool:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from opcost.analysis.part import Part
 from opcost.core.answer import AnswerLine
 from opcost.core.checked import LARGEST
-from opcost.core.cost import Cost
+from opcost.core.cost import FLOPS_PER_MAC, Cost
 from opcost.core.devices import Device
 from opcost.core.graph import Note, UnknownExtent
 from opcost.core.kinds import CONTRACTIONS, KINDS, check_operator
@@ -237,12 +238,20 @@ def runs_tf32(kernels: Iterable[Kernel]) -> bool:
     return any(_TF32.search(kernel.name) for kernel in kernels)
 
 
-def against_peak(line: AnswerLine, device: Device, *, kind: str, dtype: str, tf32: bool) -> AnswerLine:
-    """The line with its rates as parts of the device's peaks; only products run at the peak of matrix units."""
+def product_share(parts: Iterable[Part]) -> float:
+    """Of the FLOPs of operators those of products: the rest, as the softmax of attention, runs beside matrix units."""
+    costs = [(part.row.cost, part.row.count) for part in parts if part.row is not None and part.row.cost is not None]
+    flops = sum(cost.flops * count for cost, count in costs)
+    products = sum((FLOPS_PER_MAC * cost.macs or cost.flops) * count for cost, count in costs)
+    return min(1.0, products / flops) if flops else 0.0
+
+
+def against_peak(line: AnswerLine, device: Device, *, kind: str, dtype: str, tf32: bool, products: float) -> AnswerLine:
+    """The line with its rates as parts of the device's peaks; only products, a part of its FLOPs, run on matrix units."""
     flops, bandwidth = line.flops, line.bandwidth
     peak = device.peak_flops(dtype, tf32=tf32) if kind in CONTRACTIONS else None
     return replace(
         line,
-        of_peak_flops=flops / peak if flops is not None and peak else None,
+        of_peak_flops=flops * products / peak if flops is not None and peak else None,
         of_peak_bandwidth=bandwidth / device.bandwidth if bandwidth is not None and device.bandwidth else None,
     )

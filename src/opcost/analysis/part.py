@@ -69,8 +69,9 @@ def parts_of(profile: Profile, side: Side, measure: Measure, *, keys: Iterable[s
     split = side == "device" and any(key in _BY_KERNEL for key in keys)
     launching = bool(profile.unattributed) or any(row.kernels for row in profile.rows)
     found: list[Part] = []
+    one_clock = all(note.code != "clocks" for note in profile.notes)
     for row in profile.rows:
-        part = _part(row, side, measure)
+        part = _part(row, side, measure, one_clock=one_clock)
         if part is None:
             continue
         if side == "device" and launching and not row.kernels and not row.device_ns:
@@ -117,8 +118,8 @@ def _wait(row: ProfileRow) -> tuple[int | None, tuple[int, int] | None]:
     return (first - row.host_start_ns, (row.host_start_ns, first)) if first >= row.host_start_ns else (None, None)
 
 
-def _part(row: ProfileRow, side: Side, measure: Measure) -> Part | None:
-    host, (wait, waiting) = self_host_ns(row), _wait(row)
+def _part(row: ProfileRow, side: Side, measure: Measure, *, one_clock: bool) -> Part | None:
+    host, (wait, waiting) = self_host_ns(row), _wait(row) if one_clock else (None, None)
     time = wait if measure == "wait" else row.device_ns if side == "device" else host
     if time is None:
         return None

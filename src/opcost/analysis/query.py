@@ -12,7 +12,7 @@ from opcost.analysis import busy
 from opcost.analysis.aggregate import check_how, check_keys, combine, group
 from opcost.analysis.bound import Judge
 from opcost.analysis.gains import gains_of
-from opcost.analysis.join import against_peak, is_causal, runs_tf32, with_costs
+from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
 from opcost.analysis.order import sort_key, sort_lines
 from opcost.analysis.part import (
     LABELS,
@@ -123,8 +123,11 @@ def ask(profile: Profile, question: Question) -> Answer:
     from opcost.rules import default_rules
 
     profile = with_costs(profile, default_rules(), Convention(causal=question.causal))
-    if question.device is None:
-        question = replace(question, device=named_by_driver(profile.meta.get("gpu") or profile.meta.get("device", "")))
+    on_device = usual_side(profile) == "device"
+    if (
+        question.device is None and on_device
+    ):  # the device of a run of which only the host is known did none of that work
+        question = replace(question, device=named_by_driver(_device_name(profile)))
     side = question.side or usual_side(profile)
     loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
     host_total, device_total = _totals(profile)
@@ -177,8 +180,25 @@ def ask(profile: Profile, question: Question) -> Answer:
         devices=devices,
         gains=gains,
         peak=device.told if device else "",
-        notes=(*profile.notes, *_convention(profile, question), *_absent(profile, question), *_peak_notes(lines)),
+        notes=(
+            *profile.notes,
+            *_convention(profile, question),
+            *_absent(profile, question),
+            *(_unknown_peaks(profile) if on_device and device is None else ()),
+            *_peak_notes(lines),
+        ),
     )
+
+
+def _device_name(profile: Profile) -> str:
+    """What the driver calls the device that ran the profile."""
+    return profile.meta.get("gpu") or profile.meta.get("device", "")
+
+
+def _unknown_peaks(profile: Profile) -> Iterator[Note]:
+    if name := _device_name(profile):
+        how = "--device NAME of a device like it, or --peak-flops and --peak-bandwidth"
+        yield Note("peaks", f"the peaks of {name} are not known, so no rate is compared with them; give {how}")
 
 
 class _Asker:
@@ -268,7 +288,8 @@ class _Asker:
         # A group of one kind and type has one peak; a mixed one has none.
         kind = kinds.pop() if len(kinds) == 1 else ""
         tf32 = self.tf32 or any(runs_tf32(part.kernels) for part in parts)
-        return against_peak(line, device, kind=kind, dtype=dtypes.pop() if len(dtypes) == 1 else "", tf32=tf32)
+        dtype = dtypes.pop() if len(dtypes) == 1 else ""
+        return against_peak(line, device, kind=kind, dtype=dtype, tf32=tf32, products=product_share(parts))
 
 
 OPENED_SHARE = 0.05

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE, MEMORY = range(7)
+OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE, MEMORY, BACKEND = range(8)
+"""What third-party backends record is on the host or on their device: where it ran decides."""
 IGNORED = -1
-PROVIDERS = {OPERATOR: "cpu_op", ANNOTATION: "user_annotation", RUNTIME: "runtime", OVERHEAD: "overhead"}
+PROVIDERS = {
+    OPERATOR: "cpu_op",
+    ANNOTATION: "user_annotation",
+    RUNTIME: "runtime",
+    OVERHEAD: "overhead",
+    BACKEND: "runtime",
+}
 
 CATEGORIES: dict[str, int] = {
-    "cpu_op": OPERATOR, "Operator": OPERATOR, "hpu_op": OPERATOR,
+    "cpu_op": OPERATOR, "Operator": OPERATOR, "hpu_op": BACKEND,
     "user_annotation": ANNOTATION,
     "cuda_runtime": RUNTIME, "cuda_driver": RUNTIME, "Runtime": RUNTIME, "mtia_runtime": RUNTIME, "glow_runtime": RUNTIME,
-    "xpu_runtime": RUNTIME, "xpu_driver": RUNTIME, "privateuse1_runtime": RUNTIME, "privateuse1_driver": RUNTIME,
+    "xpu_runtime": RUNTIME, "xpu_driver": RUNTIME, "privateuse1_runtime": BACKEND, "privateuse1_driver": BACKEND,
     "hip_runtime": RUNTIME, "hip_driver": RUNTIME,
     "overhead": OVERHEAD,
     "python_function": MODULE,

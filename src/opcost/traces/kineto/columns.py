@@ -19,6 +19,7 @@ from opcost.core.kernel_names import is_collective
 from opcost.frontends.aten.known import known
 from opcost.traces.kineto.categories import (
     ANNOTATION,
+    BACKEND,
     DEVICE,
     IGNORED,
     MEMORY,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 CALLS, LEAVES, MODULES = range(3)
 """What a thread's intervals are: operators and annotations, which hold others; runtime calls, which do not; modules."""
-_LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES, MODULE: MODULES}
+_LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES, MODULE: MODULES, BACKEND: LEAVES}
 
 MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
@@ -176,6 +177,10 @@ class Columns:
                 sorts[sort] += run
             elif sort != IGNORED:
                 sorts[sort] = list(run)
+        if BACKEND in sorts:
+            work = [event for event in sorts[BACKEND] if event.args is not None and event.args.stream is not None]
+            sorts[BACKEND] = [event for event in sorts[BACKEND] if event.args is None or event.args.stream is None]
+            sorts[DEVICE] = sorts.get(DEVICE, []) + work
         memory = self._instants(sorts.pop(MEMORY, []))
         # All times first: they may be beyond what a column holds, and then nothing of this block is kept.
         timed = [
@@ -195,6 +200,25 @@ class Columns:
                 self._add_operators(lane, *columns)
             else:
                 self._add_calls(lane, sort, *columns)
+
+    def move_device_work(self) -> None:
+        """Take work of third-party backends off threads of processes that run no operator: those are their devices."""
+        backend = {number for number, signature in enumerate(self.signatures) if signature.sort == BACKEND}
+        hosts = {pid for (pid, _), lanes in self.threads.items() if CALLS in lanes}
+        for (pid, tid), lanes in [*self.threads.items()] if backend and hosts else ():
+            lane = lanes.get(LEAVES)
+            if pid in hosts or lane is None or not backend.issuperset(lane.signature):
+                continue
+            del lanes[LEAVES]
+            work, names = self.device, self.kernel_names
+            called = [self.signatures[signature].name for signature in lane.signature]
+            queue = self.queues.setdefault((pid, tid), len(self.queues))
+            work.name.extend([names.setdefault(name, len(names)) for name in called])
+            work.queue.extend([queue] * len(called))
+            work.correlation.extend(lane.link)
+            work.external.extend(lane.external)
+            work.start.extend(lane.start)
+            work.duration.extend(lane.duration)
 
     @property
     def empty(self) -> bool:
@@ -278,7 +302,7 @@ class Columns:
         nothing = array("q", [NONE]) * len(bucket)
         lane.external.extend(self._launched(bucket) if sort == RUNTIME else nothing)
         lane.backward.extend(array("b", bytes(len(bucket))))
-        if sort == RUNTIME:
+        if sort in (RUNTIME, BACKEND):
             lane.link.extend(_identifiers([NONE if event.args is None else event.args.correlation for event in bucket]))
         else:
             lane.link.extend(nothing)
@@ -358,10 +382,13 @@ def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> 
     times: list[Any] = list(microseconds)
     if not times:
         return array("q")
+    is_exact = type(times[0]) is Decimal
+    if is_exact and not all(time is None or time.is_finite() for time in times):
+        raise OverflowError("a time that is no number is none")
     most = max(times)
-    if most > limit:
+    if most > limit or min(times) < -limit:
         raise OverflowError("such times, or sums of them, do not fit into 64 bits of nanoseconds")
-    if most < HALVES_BELOW and type(times[0]) is not Decimal:
+    if most < HALVES_BELOW and not is_exact:
         return array("q", [floor(time * 1e3 + 0.5) for time in times])
     return array("q", [round(time * 1000) for time in times])
 

@@ -110,14 +110,20 @@ class EventDecoder:
         return self._timed(text, self.by.plain, self.by.plain_exact)
 
     def _timed(self, text: bytes | memoryview, decoder: Any, exact: Any) -> list[Event]:
-        if not self.exact:
+        if self.exact:
+            found: list[Event] = exact.decode(text)
+            return found
+        try:
             events: list[Event] = decoder.decode(text)
-            sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
-            if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
-                return events
+        except self.by.invalid:
+            found = exact.decode(text)  # only this one reads times between quotes, as torch_npu writes them
             self.exact = True
-        found: list[Event] = exact.decode(text)
-        return found
+            return found
+        sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
+        if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
+            return events
+        self.exact = True
+        return self._timed(text, decoder, exact)
 
 
 def _blank(found: re.Match[bytes]) -> bytes:

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from opcost.traces.kineto.categories import (
     ANNOTATION,
+    BACKEND,
     CATEGORIES,
     DEVICE,
     IGNORED,
@@ -155,7 +156,7 @@ class Skipped(msgspec.Struct, gc=False):
 
 _ARGS: dict[int, Any] = {
     OPERATOR: OperatorArgs, RUNTIME: CallArgs, DEVICE: DeviceArgs, ANNOTATION: None, OVERHEAD: None, MODULE: None,
-    MEMORY: MemoryArgs,
+    MEMORY: MemoryArgs, BACKEND: DeviceArgs,
 }  # fmt: skip
 
 NO_WORK = (

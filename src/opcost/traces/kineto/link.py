@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from opcost.core.spans import PIECES
 from opcost.traces.kineto.categories import OPERATOR, OVERHEAD
 from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, Columns, Signature
 from opcost.traces.kineto.lane import BYTES, INTS, LONGS, NONE, Lane
 from opcost.traces.kineto.launches import OUTSIDE, Launches, Sorts, open_at
 from opcost.traces.kineto.modules import NEVER, ModuleTree
 from opcost.traces.kineto.training import Training, training_of
+
+if TYPE_CHECKING:
+    from opcost.traces.kineto.event import Number
 
 
 @dataclass(slots=True)
@@ -91,6 +96,7 @@ class Linked:
 def link(columns: Columns) -> Linked:
     """Tie the parts of a trace together."""
     linked = Linked(columns)
+    _separate_processes(columns)
     threads = _with_overhead(columns)
     calls = [lanes[CALLS] for lanes in threads.values() if CALLS in lanes]
     sweep = _Sweep(
@@ -111,6 +117,9 @@ def link(columns: Columns) -> Linked:
         sweep.training.resolve(linked.rows.module)
     _join(linked, sweep.repeated)
     _own_kernels(linked, sweep.launches)
+    linked.skew = _skew(linked)
+    if linked.skew:
+        linked.launches.clear()
     return linked
 
 
@@ -286,6 +295,86 @@ def _own_kernels(linked: Linked, launches: Launches) -> None:
         while owner != NONE:
             linked.device_total[owner] += duration
             owner = parent[owner]  # noqa: PLW2901 - up to the outermost
+
+
+SLACK_NS = 100_000
+"""Clocks of host and device are compared now and then, and may be off by less between."""
+FARTHEST_NS = 1_000_000_000
+
+
+def _skew(linked: Linked) -> int:
+    """How far the clocks of host and device are apart at the least, where work began before its launch or always very late."""
+    work, rows = linked.columns.device, linked.rows
+    early, soonest, number = [], NEVER, 0
+    for start, correlation in zip(work.start, work.correlation, strict=True):
+        call = linked.launches.get(correlation)
+        if call is None:
+            continue
+        number += 1
+        if start < rows.start[call] - SLACK_NS:
+            early.append(rows.start[call] - start)
+        soonest = min(soonest, start - rows.start[call] - rows.duration[call])
+    if 20 * len(early) > number:  # single ones may be of another launch
+        return max(early)
+    return soonest if number >= PIECES and soonest > FARTHEST_NS else 0
+
+
+def _separate_processes(columns: Columns) -> None:
+    """Number correlations anew where calls of several processes bear the same ones: each process counts its own."""
+    lanes = [(pid, found[LEAVES]) for (pid, _), found in columns.threads.items() if LEAVES in found]
+    calls: dict[Number, dict[int, int]] = {}
+    for pid, lane in lanes:
+        own = calls.setdefault(pid, {})
+        for correlation, start in zip(lane.link, lane.start, strict=True):
+            if correlation >= 0:
+                own[correlation] = min(start, own.get(correlation, start))
+    calls = {pid: own for pid, own in calls.items() if own}
+    if len(calls) < 2 or sum(map(len, calls.values())) == len(set().union(*calls.values())):
+        return
+    numbers: dict[tuple[Number, int], int] = {}
+
+    def number(process: Number, correlation: int) -> int:
+        return numbers.setdefault((process, correlation), len(numbers)) if correlation >= 0 else correlation
+
+    for pid, lane in lanes:
+        lane.link = array("q", [number(pid, correlation) for correlation in lane.link])
+    work = columns.device
+    pairs = zip(_launching_processes(columns, calls), work.correlation, strict=True)
+    work.correlation = array("q", [number(pid, correlation) for pid, correlation in pairs])
+
+
+def _launching_processes(columns: Columns, calls: dict[Number, dict[int, int]]) -> list[Number]:
+    """Of each piece of device work the process that launched it; None where no process did.
+
+    What bears one correlation begins in the order of its launches. Where there are devices enough, each belongs to one process:
+    the one that this finds for most of its work.
+    """
+    work, devices = columns.device, [device for device, _ in columns.queues]
+    apart = len(set(devices)) >= len(calls)
+    found: list[Number] = [None] * len(work.start)
+    taken: dict[tuple[Number, int], Number] = {}
+    votes: Counter[tuple[Number, Number]] = Counter()
+    for place in sorted(range(len(found)), key=work.start.__getitem__):
+        correlation, start = work.correlation[place], work.start[place]
+        device = devices[work.queue[place]] if apart else place
+        begun = [
+            (own[correlation], number)
+            for number, own in enumerate(calls.values())
+            if own.get(correlation, NEVER) <= start
+        ]
+        pids = [[*calls][number] for _, number in sorted(begun)]
+        free = [pid for pid in pids if (pid, correlation) not in taken or taken[pid, correlation] == device]
+        if pids:
+            found[place] = pid = free[0] if free else pids[-1]
+            taken.setdefault((pid, correlation), device)
+            votes[device, pid] += 1
+    if not apart:
+        return found
+    owner: dict[Number, Number] = {}
+    for (device, pid), _ in votes.most_common():
+        if device not in owner and (pid not in owner.values() or len({*owner.values()}) == len(calls)):
+            owner[device] = pid
+    return [owner.get(devices[queue], pid) for queue, pid in zip(work.queue, found, strict=True)]
 
 
 def _with_overhead(columns: Columns) -> dict[str, dict[int, Lane]]:

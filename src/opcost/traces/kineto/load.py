@@ -59,6 +59,7 @@ def translate(file: TraceFile, *, partial: bool = False, memory: bool | None = N
             columns.add([event for event in events if columns.fits(event)])
     if columns.empty:
         raise SourceError(f"{file.path}: {_nothing(stream, columns)}", hint=_EXPORT_AGAIN)
+    columns.move_device_work()
     fields = stream.fields
     base = fields.get("baseTimeNanoseconds")
     steps = steps_of(columns)  # the lanes are used up by what follows
@@ -108,7 +109,9 @@ def rank_of(fields: Mapping[str, Any]) -> int | None:
 
 
 def wall_of(linked: Linked) -> int | None:
-    """From the beginning of the first row or kernel to the end of the last."""
+    """From the beginning of the first row or kernel to the end of the last; None where they are on different clocks."""
+    if linked.skew:
+        return None
     work = linked.columns.device
     ends = [start + duration for start, duration in zip(work.start, work.duration, strict=True)]
     wall = max([linked.last, *ends]) - min([linked.first, *work.start])

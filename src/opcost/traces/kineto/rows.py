@@ -10,6 +10,7 @@ from itertools import chain, repeat
 
 from opcost.core.graph import Note
 from opcost.core.profile import Kernel, ProfileRow
+from opcost.core.units import format_time
 from opcost.traces.kineto.bearing import MOVES, Bearing, bearing
 from opcost.traces.kineto.by_kernel import Hint, hint_of
 from opcost.traces.kineto.categories import OPERATOR
@@ -181,6 +182,9 @@ class Translated:
             found.append(
                 Note("shapes", "the trace has no shapes, so nothing has a price: record with record_shapes=True")
             )
+        if linked.skew:
+            apart = f"the clocks of host and device are at least {format_time(linked.skew)} apart"
+            found.append(Note("clocks", f"{apart}: why devices were idle, launch delays and wall time are not known"))
         if untimed := linked.columns.untimed:
             found.append(Note("untimed", f"{untimed} events have no 'ts' or no 'dur' and are left out"))
         if negative := linked.columns.negative:

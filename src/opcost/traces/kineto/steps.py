@@ -29,7 +29,7 @@ class Step(NamedTuple):
 def steps_of(columns: Columns) -> list[Step]:
     """The steps in order: where the profiler's schedule marked none, those that updates or annotations of the author tell."""
     if columns.steps:
-        return [Step(*step) for step in sorted(columns.steps)]
+        return [*_of_one_process(columns.steps)]
     named = _annotations(columns)
     updates = [spans for name, spans in named.items() if name.startswith(UPDATE_PREFIX)]
     if updates:
@@ -44,6 +44,15 @@ def steps_of(columns: Columns) -> list[Step]:
         if _covered(best) >= LEAST_SHARE * (best[-1][1] - best[0][0]):
             return [Step(start, end, number) for number, (start, end) in enumerate(best)]
     return []
+
+
+def _of_one_process(marked: list[tuple[int, int, int]]) -> Iterator[Step]:
+    """The marked steps in order; several processes in one file each mark the same."""
+    ends: dict[int, int] = {}
+    for start, end, number in sorted(marked):
+        if start >= ends.get(number, start):
+            yield Step(start, end, number)
+            ends[number] = end
 
 
 def _annotations(columns: Columns) -> dict[str, list[tuple[int, int]]]:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _MEMORY: dict[str, Any] = {"memory": Held, "holder": Holder, "memory over time": HeldOver}
 """What rows about memory are, in the order of `MemoryUse`."""
 
-CACHE_VERSION = "11"
+CACHE_VERSION = "12"
 """Changed whenever the columns or the way to them change, so that old caches are not used."""
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
@@ -41,7 +41,7 @@ NUMBERS = (
     "least_ns", "median_ns", "p99_ns", "most_ns",
 )  # fmt: skip
 
-DAMAGES = ("partial", "faulty", "untimed", "negative", "incomplete")
+DAMAGES = ("partial", "faulty", "untimed", "negative", "incomplete", "clocks")
 """Notes that are told of every rank; what the others count is in the rows."""
 _WORDS = ("type", "kind", "module", "phase", "provider", "device", "stream")
 _TIMES = ("count", "host_ns", "host_self_ns", "device_ns", "device_total_ns")

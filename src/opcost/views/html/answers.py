@@ -204,7 +204,8 @@ def _whole(profile: Profile, answer: Answer) -> Told:
         {"name": "bytes", "title": "bytes moved", "unit": "bytes"},
     ]
     told = tree.told("module", profile.meta.get("source", "") or "profile", quantities)
-    device = next((d for key in ("gpu", "device") if (d := named_by_driver(profile.meta.get(key, "")))), None)
+    names = [profile.meta.get(key, "") for key in ("gpu", "device")] if answer.device_ns is not None else []
+    device = next((found for name in names if (found := named_by_driver(name))), None)
     return {
         "tree": told,
         "ops": _operators(profile.rows, leaves, answer.side),

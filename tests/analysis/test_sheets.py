@@ -187,6 +187,49 @@ def test_ranks_that_others_waited_for_are_named(tmp_path: Path) -> None:
     assert len(profile.breakdown()["time of each device"]) == 3 * 3  # computing, communication, idle
 
 
+def rank_trace(folder: Path, rank: int, computing: int, ranks: int) -> None:
+    """Four steps of 1000 µs: computing, then a collective that ends 720 µs after the step began."""
+    events = []
+    for step in range(4):
+        start = 1000 * step
+        events.append(host(f"ProfilerStep#{step}", start, start + 1000, "user_annotation"))
+        events.append(device("gemm", start + 10, start + 10 + computing))
+        exchanged = said("allreduce", 10, 10, ranks=ranks)
+        events.append(device("ncclDevKernel_AllReduce", start + 10 + computing, start + 720, 20, **exchanged))
+    content = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": events}
+    (folder / f"rank{rank}.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_the_first_lines_say_how_ranks_differ_and_which_is_late(tmp_path: Path) -> None:
+    for rank in range(8):
+        rank_trace(tmp_path, rank, 600 if rank == 5 else 400 + rank % 2, ranks=8)
+    answer = askable(read_ranks([tmp_path], cache="none")).query()
+    lines = answer.render(width=400).replace("\u00a0", " ").splitlines()
+    # Of 3710 µs from the first kernel to the last, rank 5 only communicates in 4 x 110, the others in 4 x 310 or 309.
+    assert (
+        lines[1]
+        == f"8 ranks: they differ in communication alone {44000 / 3710:.1f} % (rank 5) to {124000 / 3710:.1f} % (rank 6)"
+    )
+    waited = 4 * (4 * 200 + 3 * 199)
+    assert lines[2].startswith(
+        f"late: rank 5: others waited {waited / 1000:.2f} ms for it in 4 collectives, 100.0 % of all waiting"
+    )
+    assert lines[3].startswith("rank 5 gpu:0: busy 2.84 ms of 3.71 ms")
+    assert lines[4].startswith("ranks 0-4, 6, 7 gpu:0 (the median of 7 alike): busy 2.84 ms of 3.71 ms")
+    assert not lines[5].startswith("rank")
+    assert [each.held_up_ns for each in answer.waited if each.rank == 5] == [waited * US]
+
+
+def test_ranks_that_are_all_alike_are_one_line(tmp_path: Path) -> None:
+    for rank in range(3):
+        rank_trace(tmp_path, rank, 400, ranks=3)
+    lines = askable(read_ranks([tmp_path], cache="none")).query().render(width=400).splitlines()
+    assert lines[1] == "3 ranks: all alike"
+    assert lines[2] == "no rank is late: in collectives they hardly wait for each other"
+    assert lines[3].startswith("ranks 0-2 gpu:0 (the median of 3 alike)")
+    assert not lines[4].startswith("rank")
+
+
 def change(
     time: int, moved: int, address: int, allocated: int | None = None, reserved: int = 0, **more: object
 ) -> dict[str, Any]:

@@ -274,7 +274,8 @@ def test_steps_that_no_schedule_marked(tmp_path: Path, marks: list[tuple[str, in
     [
         ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H100 PCIe", "h100-pcie"), ("NVIDIA H200", "h200"), ("NVIDIA H200 NVL", None),
         ("NVIDIA B200", "b200"), ("NVIDIA GB200", "gb200"), ("NVIDIA H20", "h20"), ("NVIDIA H20-3e", None),
-        ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"), ("AMD Instinct MI300X OAM", "mi300x"), ("AMD Instinct MI300X HF", "mi300x"), ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"), ("AMD Instinct MI300X OAM", "mi300x"), ("AMD Instinct MI300X HF", "mi300x"),
+        ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
         ("NVIDIA A100 80GB PCIe", "a100-pcie"), ("NVIDIA A100-PG509-200", "a100-40gb"), ("Tesla V100-SXM2-32GB", "v100"),
         ("AMD Instinct MI300X", "mi300x"), ("AMD Instinct MI300X VF", "mi300x"), ("AMD Instinct MI250X", None),
         ("NVIDIA L4", "l4"), ("NVIDIA L40S", "l40s"), ("NVIDIA L40", "l40"), ("Tesla T4", "t4"), ("NVIDIA A10G", None),

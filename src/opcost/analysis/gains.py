@@ -42,7 +42,8 @@ def gains_of(
         return ()
     all_of = {(use.rank, use.device): use for use in whole}
     found = _Savings(known)
-    shown = _OVER_TIME if all(part.count == 1 for part in parts) else {}
+    alone = len({rank for rank, _ in known}) == 1 and all(part.count == 1 for part in parts)
+    shown = _OVER_TIME if alone else {}  # of many ranks, and of many executions as one, it is not known when each was
     for key, use in known.items():
         # What ranks waited is known of the whole trace: of that, the collectives in steps that nothing hides have their part.
         everywhere = all_of.get(key, use).all_communication_ns

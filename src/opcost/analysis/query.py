@@ -139,11 +139,8 @@ def ask(profile: Profile, question: Question) -> Answer:
     if side == "device" and question.measure == "time":
         judge = Judge(question.device, devices, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
-    gains = (
-        ()
-        if question.filters or side == "host"
-        else gains_of(busy.in_steps(profile), parts, told(profile.extra, "ranks", Waited), devices)
-    )
+    waited = tuple(told(profile.extra, "ranks", Waited))
+    gains = () if question.filters or side == "host" else gains_of(busy.in_steps(profile), parts, waited, devices)
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
@@ -178,6 +175,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         runs=runs,
         is_per_run=is_per_run,
         devices=devices,
+        waited=waited,
         gains=gains,
         peak=device.told if device else "",
         notes=(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opcost.cli.analyze_options import ReadChoice
 from opcost.cli.options import CountChoice, InputChoice
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from opcost.traces.file import TraceFile
     from opcost.traces.ranks.reduce import Ranks
     from opcost.traces.registry import Reader
-
-RANKS_TOLD = 8
-"""Ranks that are told of one by one, the stragglers first."""
 
 
 class Trace(NamedTuple):
@@ -113,27 +109,5 @@ def reduced(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Ranks:
 
 
 def _read_ranks(paths: list[str], choice: ReadChoice, *, quiet: bool) -> Profile:
-    """The profile of many ranks, with what is to say about each among the notes."""
-    from opcost.core.graph import Note
-
-    ranks = reduced(paths, choice, quiet=quiet)
-    profile = ranks.profile()
-    told = sorted(ranks.summary().to_dicts(), key=lambda rank: (-rank["held_up_ns"], -rank["idle_ns"], rank["rank"]))
-    notes = [Note("rank", _rank_text(rank)) for rank in told[:RANKS_TOLD]]
-    return replace(profile, notes=(*profile.notes, *notes))
-
-
-def _rank_text(rank: dict[str, Any]) -> str:
-    """Idle time, the wait in collectives, and how long others waited for this rank."""
-    from opcost.core.units import format_time
-
-    said = [f"rank {rank['rank']}: wall {format_time(rank['wall_ns'])}"]
-    if rank["span_ns"]:
-        said.append(f"device idle {format_time(rank['idle_ns'])} ({100 * rank['idle_ns'] / rank['span_ns']:.1f} %)")
-    if rank["collective_ns"]:
-        wait = rank["wait_ns"]
-        waiting = "not compared with the others" if wait is None else f"of it waiting {format_time(wait)}"
-        said.append(f"collectives {format_time(rank['collective_ns'])}, {waiting}")
-    if rank["held_up_ns"]:
-        said.append(f"others waited {format_time(rank['held_up_ns'])} for it")
-    return ", ".join(said)
+    """The profile of many ranks."""
+    return reduced(paths, choice, quiet=quiet).profile()

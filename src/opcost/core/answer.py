@@ -10,6 +10,7 @@ from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.plugin import PROFILE_VIEWS
 from opcost.core.shown import Shown
+from opcost.core.told import Waited
 from opcost.core.units import format_count, format_time
 
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
@@ -255,6 +256,8 @@ class Answer(Shown):
     is_per_run: bool = False
     """Whether everything but times of single executions is told of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
+    waited: tuple[Waited, ...] = ()
+    """Of many ranks, what each waited for the others and they for it."""
     gains: tuple[Gain, ...] = ()
     """The largest potential savings of the whole profile; empty where something was filtered away."""
     peak: str = ""

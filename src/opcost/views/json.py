@@ -65,6 +65,7 @@ def _of_answer(answer: Answer, options: AnswerJsonOptions) -> dict[str, Any]:
         "runs": answer.runs,
         "is_per_run": answer.is_per_run,
         "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
+        "ranks": [each._asdict() for each in answer.waited],
         "gains": [gain._asdict() for gain in answer.gains],
         "peak": answer.peak,
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],

@@ -81,7 +81,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         inputs = inputs._replace(args=args, kwargs=kwargs)
     in_dtype = _same if options.precision.dtype is None else partial(in_type, dtype=as_dtype(options.precision.dtype))
     inputs = in_dtype(inputs)
-    graph = _with_first_that_fits(model, inputs, in_dtype, options, device, real=real)
+    graph = _with_first_that_fits(unwrap(source), model, inputs, in_dtype, options, device, real=real)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes = graph.notes
@@ -93,6 +93,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
 
 
 def _with_first_that_fits(
+    given: nn.Module,
     model: nn.Module,
     inputs: Inputs,
     in_dtype: Callable[[Inputs], Inputs],
@@ -101,7 +102,10 @@ def _with_first_that_fits(
     *,
     real: bool,
 ) -> Graph:
-    """The graph of a run on these inputs or, where they were generated, on the first form that the model takes."""
+    """The graph of a run on these inputs or, where they were generated, on the first form that the model takes.
+
+    `model` is the one that was given, or what it is in another element type.
+    """
     attempts = attempts_of(model, inputs, training=options.trains)
     fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
     no_loss = ""
@@ -126,7 +130,7 @@ def _with_first_that_fits(
             if attempt.on_trial:
                 no_loss = no_loss or shortened(exc.message)
                 continue
-            if isinstance(exc, DataDependent) and (real or not obstacle(model, options)):
+            if isinstance(exc, DataDependent) and (real or not obstacle(given, options)):
                 raise
             if inputs.hint and exc.hint and not exc.hint.startswith(_OF_INPUTS):
                 raise

@@ -15,7 +15,7 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.core.sheet import Sheet
 from opcost.version import __version__
 from opcost.views.answer_listing import list_answer
-from opcost.views.answer_page import held_time, launches_text, verdict_lines
+from opcost.views.answer_page import held_time, launches_text, verdict_lines, verdicts
 from opcost.views.comparison_page import ComparisonOptions
 from opcost.views.html.advice import gains_title, gains_told
 from opcost.views.html.columns import Told, numbers_of, shapes_of, table_of, words_of
@@ -137,12 +137,15 @@ def _totals(answer: Answer, total: AnswerLine | None) -> list[Told]:
 
 
 def _uses(answer: Answer) -> list[Told]:
-    """Each device with its verdict; of very many the first, and how many more there are."""
+    """Each device with its verdict, those that are alike once; of very many the first, and how many more there are."""
     said = [printable(line.replace("\u00a0", " ")) for line in verdict_lines(answer)]
-    if len(said) == len(answer.devices):
-        return [_use(use, title) for use, title in zip(answer.devices, said, strict=True)]
-    shown = [_use(use, title) for use, title in zip(answer.devices, said[:-1], strict=False)]
-    return [*shown, {"title": said[-1], "span": 0, "parts": [], "said": []}]
+    about = [use for _, use in verdicts(answer)]
+    if len(said) < len(about):
+        about = [*about[: len(said) - 1], None]
+    return [
+        {"title": title, "span": 0, "parts": [], "said": []} if use is None else _use(use, title)
+        for use, title in zip(about, said, strict=True)
+    ]
 
 
 def _use(use: Busy, title: str) -> Told:

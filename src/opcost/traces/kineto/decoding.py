@@ -28,6 +28,10 @@ STRANGE = 4
 _NOT_FINITE = re.compile(rb"([:\[,]\s*)(-?(?:nan|inf|infinity))(?=\s*[,}\]])", re.IGNORECASE)
 
 
+_QUOTED_TIME = re.compile(r"got `str` - at `\$\[\d+\]\.(?:ts|dur)`")
+"""What msgspec says of a time between quotes, as torch_npu writes them; decimals are read out of texts too."""
+
+
 class Decoders(NamedTuple):
     """msgspec's decoders of a list of events: the quick ones know all categories, the exact ones keep decimals."""
 
@@ -115,8 +119,10 @@ class EventDecoder:
             return found
         try:
             events: list[Event] = decoder.decode(text)
-        except self.by.invalid:
-            found = exact.decode(text)  # only this one reads times between quotes, as torch_npu writes them
+        except self.by.invalid as exc:
+            if _QUOTED_TIME.search(str(exc)) is None:
+                raise
+            found = exact.decode(text)
             self.exact = True
             return found
         sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file

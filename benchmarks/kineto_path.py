@@ -2,9 +2,10 @@
 
     python benchmarks/kineto_path.py --hta PYTHON TRACE.json.gz ...
 
-HTA is asked in a Python of its own about the whole of each file. Its definition is asked for here, too (`strictly`): the
-longest chain of links with time. Which stream waited for which is read there from `cuda_sync` events, and found here from when
-kernels ended; the thread of the backward pass is one with that of the forward pass there only where names tell them.
+HTA runs in a Python of its own on the whole of each file. Its definition is used here, too (`strictly`): the longest chain of
+links with time. Which stream or call waited for which kernel is read there from `cuda_sync` events, and inferred here from when
+kernels ended; the last figure is the path without what is inferred. The thread of the backward pass is one with that of the
+forward pass there only where names tell them.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ BOUNDS = {
 }
 
 
-def ours(trace: str) -> dict[str, float]:
+def ours(trace: str, *, inferred: bool = True) -> dict[str, float]:
     """Microseconds of the path by what it is spent on, in HTA's words, and the seconds that it took."""
     began = time.process_time()
-    profile = opcost.read_profile(trace)
-    found = Dependencies(profile, profile.rows[0].rank, strictly=True)
+    profile = opcost.read_profile(trace, executions=True)
+    found = Dependencies(profile, profile.rows[0].rank, strictly=True, inferred=inferred)
     groups = list(found.groups)
     times = dict.fromkeys(BOUNDS.values(), 0.0)
     for link in found.longest().links:
@@ -68,9 +69,10 @@ def main() -> None:
         except (IndexError, ValueError):
             print(f"{Path(trace).name}: HTA does not read it: {done.stderr.splitlines()[-1:]}")
             continue
-        mine = ours(trace)
-        whole = [sum(value for name, value in each.items() if name != "seconds") for each in (theirs, mine)]
-        print(f"{Path(trace).name}: path {whole[0]:.1f} µs, here {whole[1]:.1f} ({whole[1] / whole[0] - 1:+.2%})")
+        mine, written = ours(trace), ours(trace, inferred=False)
+        whole = [sum(value for name, value in each.items() if name != "seconds") for each in (theirs, mine, written)]
+        off = [f"{each:.1f} ({each / whole[0] - 1:+.2%})" for each in whole]
+        print(f"{Path(trace).name}: path {whole[0]:.1f} µs, here {off[1]}, without what is inferred {off[2]}")
         for name, value in mine.items():
             print(f"    {name} {theirs.get(name, 0.0):.1f}, here {value:.1f}")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import opcost
+from opcost.analysis.dependencies import Dependencies
 from opcost.errors import OpcostError
 from opcost.profiles import askable
 from opcost.traces.kineto.table import read_table
@@ -47,6 +48,27 @@ PATH = (
     device("ncclDevKernel_AllReduce", 62, 90, correlation=2),
     host("aten::add", 110, 130),
 )
+
+
+def test_without_what_is_inferred_no_call_waits_for_the_device(tmp_path: Path) -> None:
+    profile = read(tmp_path / "t.json", *PATH)
+    assert Dependencies(profile, 0).longest().length_ns == (10 + 20 + 30 + 2 + 28 + 20) * US
+    # Then the chain ends with the last kernel; the host's alone is 20 + 20.
+    assert Dependencies(profile, 0, inferred=False).longest().length_ns == (10 + 20 + 30 + 2 + 28) * US
+    other = [device("gemm", 30, 60, correlation=1), device("late", 62, 90, 8, correlation=2)]
+    streams = read(tmp_path / "s.json", *PATH[:3], *other)
+    assert Dependencies(streams, 0).longest().length_ns == (10 + 20 + 30 + 2 + 28) * US
+    assert (
+        Dependencies(streams, 0, inferred=False).longest().length_ns == (16 + (62 - 16) + 28) * US
+    )  # from its own launch
+
+
+def test_links_need_the_time_of_every_execution(tmp_path: Path) -> None:
+    profile = read(tmp_path / "t.json", *PATH, host("aten::mm", 140, 150))
+    grouped = read_table(tmp_path / "t.json").profile()
+    assert Dependencies(profile, 0).longest().length_ns
+    with pytest.raises(OpcostError, match="rows of this profile stand for many"):
+        Dependencies(grouped, 0)
 
 
 def test_the_critical_path_goes_through_host_launch_kernels_and_back(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opcost.analysis import busy
-from opcost.analysis.dependencies import Dependencies, Path
+from opcost.analysis.dependencies import Dependencies, Path, check_single
 from opcost.core.profile import Profile
 from opcost.core.sheet import Cell, Field, Sheet, Table
 from opcost.core.units import format_time
-from opcost.errors import OpcostError
 
 BOUNDS, PARTS = "critical path", "operators on it"
 MOST_TRIED = 12
@@ -66,17 +65,6 @@ def critical_path(profile: Profile) -> Sheet:
         ),
         notes=profile.notes,
     )
-
-
-def check_single(profile: Profile, what: str) -> None:
-    """Raise where rows stand for many executions: then nobody knows when each of them was."""
-    if any(row.count > 1 for row in profile.rows):
-        raise OpcostError(
-            f"{what} needs the time of every execution, and rows of this profile stand for many",
-            hint="read_profile(..., executions=True), for traces below 64 MiB (8 MiB gzipped); else record fewer steps",
-        )
-    if not any(row.host_start_ns is not None for row in profile.rows):
-        raise OpcostError(f"{what} needs calls of the host, and this profile has none", hint="record host and device")
 
 
 def _bounds(found: Dependencies, path: Path, steps: int) -> Iterable[tuple[Cell, ...]]:

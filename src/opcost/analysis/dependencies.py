@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from opcost.core.kernel_names import is_collective, is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.errors import OpcostError
 
 HOST, COMPUTE, COMMUNICATION, COPIES = "host", "computing", "communication", "copies"
 LAUNCH, BETWEEN, BLOCKED = "from launch to start", "between kernels", "blocked, not known why"
@@ -57,11 +58,25 @@ class Path(NamedTuple):
     links: tuple[Link, ...]
 
 
+def check_single(profile: Profile, what: str) -> None:
+    """Raise where rows stand for many executions: then it is not known when each of them was."""
+    if any(row.count > 1 for row in profile.rows):
+        raise OpcostError(
+            f"{what} needs the time of every execution, and rows of this profile stand for many",
+            hint="read_profile(..., executions=True), for traces below 64 MiB (8 MiB gzipped); else record fewer steps",
+        )
+    if not any(row.host_start_ns is not None for row in profile.rows):
+        raise OpcostError(f"{what} needs calls of the host, and this profile has none", hint="record host and device")
+
+
 class Dependencies:
     """The points and links of one rank."""
 
-    def __init__(self, profile: Profile, rank: int, *, strictly: bool = False) -> None:
+    def __init__(self, profile: Profile, rank: int, *, strictly: bool = False, inferred: bool = True) -> None:
+        check_single(profile, "the critical path")
         self._strictly = strictly
+        self._inferred = inferred
+        """Whether calls and streams wait for what ended last, where the profiler does not write what they waited for."""
         self.groups: dict[Group, int] = {}
         self._times: list[int] = []
         self._links: list[Link] = []
@@ -74,7 +89,7 @@ class Dependencies:
         # Points of kernels come first: what a host call waited for comes before its end, also where both are at one time.
         starts = [self._points(kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel, _ in work]
         ends = sorted((self._times[start + 1], start + 1) for start in starts)
-        calls = _Calls(rows, ends)
+        calls = _Calls(rows, ends if inferred else ())
         launches: dict[int, int] = {}
         for events in calls.threads.values():
             self._follow_calls(events, calls, launches)
@@ -187,7 +202,7 @@ class Dependencies:
             previous = before.get(stream, NOBODY)
             began = self._times[launch] if launch != NOBODY else 0
             free = self._times[previous] if previous != NOBODY else 0
-            releases = self._released(ended, kernel.start_ns, stream)
+            releases = self._released(ended, kernel.start_ns, stream) if self._inferred else NOBODY
             if releases != NOBODY and self._times[releases] > max(began, free) + SLACK_NS:
                 self._join(releases, start, None if self._strictly else Group(BETWEEN, owner))
             elif launch != NOBODY and began > free:

@@ -135,6 +135,10 @@ def test_times_between_quotes_are_read_to_the_nanosecond(tmp_path: Path) -> None
         {"ph": "X", "cat": "cpu_op", "name": "aten::bad", "pid": 1, "tid": 1, "ts": "nan", "dur": "1"},
         {"ph": "X", "cat": "cpu_op", "name": "aten::far", "pid": 1, "tid": 1, "ts": "-1e99999999", "dur": "1"},
     ]
+    task = {"Task Type": "AI_CORE", "Task Id": 3}
+    events.append(
+        {"ph": "X", "name": "MatMul", "pid": 9, "tid": 2, "ts": "1700000000000150.5", "dur": 7.5, "args": task}
+    )
     path = tmp_path / "t.json"
     path.write_text(json.dumps(events), encoding="utf-8")
     rows = opcost.read_profile(path).rows
@@ -142,7 +146,9 @@ def test_times_between_quotes_are_read_to_the_nanosecond(tmp_path: Path) -> None
         ("aten::mm", 1_700_000_000_000_123_457, 10_500),
         ("aten::mul", 1_700_000_000_000_200_001, 2_003),
     ]
-    assert any("2 with a time beyond" in note.text for note in opcost.read_profile(path).notes)
+    notes = {note.code: note.text for note in opcost.read_profile(path).notes}
+    assert "2 with a time beyond" in notes["faulty"]
+    assert notes["unread"].startswith("1 tasks on a device have no category and are left out")
 
 
 FAST = Device(name="fast", flops={"float32": 10**12, "bfloat16": 10**12}, bandwidth=10**12, source="by hand")

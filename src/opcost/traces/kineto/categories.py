@@ -4,7 +4,8 @@ from __future__ import annotations
 
 OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE, MEMORY, BACKEND = range(8)
 """What third-party backends record is on the host or on their device: where it ran decides."""
-IGNORED = -1
+IGNORED, UNREAD = -1, -2
+"""What is no work, and what is but is not read: work on a device without a category."""
 PROVIDERS = {
     OPERATOR: "cpu_op",
     ANNOTATION: "user_annotation",

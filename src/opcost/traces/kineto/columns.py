@@ -28,6 +28,7 @@ from opcost.traces.kineto.categories import (
     OVERHEAD,
     PROVIDERS,
     RUNTIME,
+    UNREAD,
 )
 from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
 
@@ -163,6 +164,8 @@ class Columns:
         """Events with a duration below zero, which counts as none."""
         self.untimed = 0
         """Events without a beginning or a duration, which are left out."""
+        self.unread = 0
+        """Work on a device without a category, which is left out."""
         self.beyond = 0
         """Events with times that no column holds, which are left out."""
         self._spelled = _Spelled()
@@ -172,9 +175,12 @@ class Columns:
     def add(self, events: Iterable[Event]) -> None:
         """Sort a block of events in, first by sort and thread, then column by column, which is quicker."""
         sorts: dict[int, list[Event]] = {}
+        unread = 0
         for sort, run in groupby(events, _SORT):
             if sort in sorts:
                 sorts[sort] += run
+            elif sort == UNREAD:
+                unread += len(list(run))
             elif sort != IGNORED:
                 sorts[sort] = list(run)
         if BACKEND in sorts:
@@ -190,6 +196,7 @@ class Columns:
                 _threads(_modules(found) if sort == MODULE else found) if sort != DEVICE else [(None, found)]
             )
         ]
+        self.unread += unread
         self._add_memory(*memory)
         for sort, thread, columns in timed:
             if thread is None:

@@ -21,6 +21,7 @@ from opcost.traces.kineto.categories import (
     OPERATOR,
     OVERHEAD,
     RUNTIME,
+    UNREAD,
 )
 
 Number: TypeAlias = int | str | float | None
@@ -51,6 +52,7 @@ _NAMES = {
     "device_type": "Device Type",
     "allocated": "Total Allocated",
     "reserved": "Total Reserved",
+    "task": "Task Type",
 }
 
 
@@ -111,6 +113,9 @@ class MemoryArgs(msgspec.Struct, gc=False, rename=_NAMES):
 class Args(OperatorArgs, gc=False, rename=_NAMES):
     """All of these, for an event that may be anything."""
 
+    task: Raw = NOTHING
+    """What Ascend's tools write of work on a device, which they give no category."""
+
     device: Number = None
     stream: Number = None
     correlation: Number = ABSENT
@@ -138,7 +143,9 @@ class Event(msgspec.Struct, gc=False):
     @property
     def sort(self) -> int:
         """Which sort of work it is."""
-        return IGNORED if self.cat is None else CATEGORIES.get(self.cat, IGNORED)
+        if self.cat is None:
+            return IGNORED if self.args is None or self.args.task is NOTHING else UNREAD
+        return CATEGORIES.get(self.cat, IGNORED)
 
 
 class DecimalEvent(Event, gc=False):

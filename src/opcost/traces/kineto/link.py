@@ -311,9 +311,11 @@ def _skew(linked: Linked) -> int:
         if call is None:
             continue
         number += 1
-        if start < rows.start[call] - SLACK_NS:
-            early.append(rows.start[call] - start)
-        soonest = min(soonest, start - rows.start[call] - rows.duration[call])
+        delay = start - rows.start[call]
+        if delay < -SLACK_NS:
+            early.append(-delay)
+        elif (waited := delay - rows.duration[call]) < soonest:
+            soonest = waited
     if 20 * len(early) > number:  # single ones may be of another launch
         return max(early)
     return soonest if number >= PIECES and soonest > FARTHEST_NS else 0
@@ -322,6 +324,8 @@ def _skew(linked: Linked) -> int:
 def _separate_processes(columns: Columns) -> None:
     """Number correlations anew where calls of several processes bear the same ones: each process counts its own."""
     lanes = [(pid, found[LEAVES]) for (pid, _), found in columns.threads.items() if LEAVES in found]
+    if len({pid for pid, lane in lanes if max(lane.link, default=NONE) >= 0}) < 2:
+        return
     calls: dict[Number, dict[int, int]] = {}
     for pid, lane in lanes:
         own = calls.setdefault(pid, {})
@@ -329,7 +333,7 @@ def _separate_processes(columns: Columns) -> None:
             if correlation >= 0:
                 own[correlation] = min(start, own.get(correlation, start))
     calls = {pid: own for pid, own in calls.items() if own}
-    if len(calls) < 2 or sum(map(len, calls.values())) == len(set().union(*calls.values())):
+    if sum(map(len, calls.values())) == len(set().union(*calls.values())):
         return
     numbers: dict[tuple[Number, int], int] = {}
 

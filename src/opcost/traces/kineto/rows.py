@@ -185,6 +185,10 @@ class Translated:
         if linked.skew:
             apart = f"the clocks of host and device are at least {format_time(linked.skew)} apart"
             found.append(Note("clocks", f"{apart}: why devices were idle, launch delays and wall time are not known"))
+        if unread := linked.columns.unread:
+            found.append(
+                Note("unread", f"{unread:,} tasks on a device have no category and are left out: times are of the host")
+            )
         if untimed := linked.columns.untimed:
             found.append(Note("untimed", f"{untimed} events have no 'ts' or no 'dur' and are left out"))
         if negative := linked.columns.negative:

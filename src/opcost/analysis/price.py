@@ -17,7 +17,9 @@ from opcost.core.interrupts import is_delivered
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Memory
 from opcost.core.report import (
+    DATA,
     NO_MEMORY,
+    NO_RULE,
     Coverage,
     ModuleCost,
     Parameter,
@@ -153,6 +155,7 @@ def _price_rows(
     priced: dict[object, tuple[Cost | None, str, str]] = {}
     sizes = _Sizes()
     reasons: dict[int, str] = {}
+    behind: dict[int, str] = {}  # by value: the operator without a cost that leaves its size or content open
     rows = []
     for op in graph.ops:
         ids = op.inputs
@@ -165,8 +168,15 @@ def _price_rows(
         if found is None:
             found = priced[key] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         cost, rule, reason = found
+        source = next((behind[i] for i in ids if i in behind), "") if behind else ""
         if reason:
-            reasons[op.id] = reason
+            reasons[op.id] = (
+                f"its inputs come from {source}, which is not counted" if source and reason == DATA else reason
+            )
+            if not source and reason != DATA:
+                source = op.raw
+        if source:
+            behind.update((i, source) for i in op.outputs if reason or not values[i].spec.known)
         elements = nbytes = 0
         for i in op.outputs:
             value = values[i]
@@ -212,12 +222,12 @@ def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
     """Cost, rule name, and the reason where there is no cost."""
     found = rules.for_op(view.kind, view.raw)
     if found is None:
-        return None, "", "no rule"
+        return None, "", str(view.get("reason") or NO_RULE)
     name, rule = found
     try:
         cost = rule(view)
     except UnknownExtent:
-        return None, name, "its shape depends on data"
+        return None, name, DATA
     except Exception as exc:
         if is_delivered(exc):
             raise
@@ -330,7 +340,7 @@ def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[i
     counts: dict[tuple[str, str], int] = {}
     modules: dict[tuple[str, str], dict[str, None]] = {}
     for row, module, count in missed:
-        key = (row.op.raw, reasons.get(row.op.id) or "no rule")
+        key = (row.op.raw, reasons.get(row.op.id) or NO_RULE)
         counts[key] = counts.get(key, 0) + count
         modules.setdefault(key, {})[module] = None
     uncounted = tuple(Uncounted(raw, count, tuple(modules[raw, why]), why) for (raw, why), count in counts.items())

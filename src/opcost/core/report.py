@@ -123,6 +123,11 @@ class Parameter:
         return brief(self, [f"{self.spec} {self.spec.dtype}", shared, "" if self.used else "unused"], self.name)
 
 
+NO_RULE = "no rule"
+"""The reason of `Uncounted` that a rule of the user's own removes."""
+DATA = "its shape depends on data"
+
+
 @dataclass(frozen=True, slots=True)
 class Uncounted:
     """An operator that has no price: how often it ran, where, and why there is no price."""
@@ -130,7 +135,7 @@ class Uncounted:
     raw: str
     count: int
     modules: tuple[str, ...]
-    reason: str = "no rule"
+    reason: str = NO_RULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.graph import TensorSpec, note_texts
-from opcost.core.report import Parameter, Report
+from opcost.core.report import NO_RULE, Parameter, Report
 from opcost.core.units import format_count
 from opcost.views.cell import in_runs
 from opcost.views.summary import LONG_LINE, Quantity, Section, Summary, held
@@ -15,8 +15,6 @@ from opcost.wording import shortened, some
 
 LONGEST_NUMBER = 20
 """Digits of a number in what is told beside the rows."""
-NO_RULE = "no rule"
-"""The reason of `Uncounted` that a rule of the user's own removes."""
 
 
 def summarize(report: Report) -> Summary:

@@ -38,8 +38,8 @@ class Scopes:
         """The part that a stored tensor plays for the node that reads it at this place."""
         raise NotImplementedError
 
-    def meant(self, node: Node, place: int, made: Made) -> tuple[tuple[int, ...], str] | None:
-        """Shape and element type of a weight that is stored in another form."""
+    def meant(self, node: Node, place: int, ins: Sequence[Made | None]) -> tuple[tuple[int, ...], str] | None:
+        """Shape and element type of the weight at this place, where it is stored in another form."""
         return None
 
     def path(self, node: Node, ins: Sequence[Made | None], maker: GraphBuilder) -> str:
@@ -60,7 +60,7 @@ class Scopes:
             role = self.role(node, place, made)
             if role == "const":
                 continue
-            if (meant := self.meant(node, place, made)) is not None:
+            if (meant := self.meant(node, place, ins)) is not None:
                 self.logical[made.value] = meant
             if self.owners.setdefault(made.value, path) != path:
                 self.shared.add(made.value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph
 from opcost.core.progress import sharing
+from opcost.core.report import DATA
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder, check_extents
@@ -144,9 +145,10 @@ class Walk:
         if handler is None:
             return _unknown(call, "copy" if self.free(node) else "unknown")
         try:
-            return handler(call)
-        except Unknown:
-            return _unknown(call)
+            found = handler(call)
+            return found if found.kind != "unknown" else found._replace(attrs={"reason": DATA})
+        except Unknown as exc:
+            return _unknown(call)._replace(attrs={"reason": str(exc) or DATA})
         except Mismatch as exc:
             raise InputError(f"{node}: {exc}", hint=_seen(call)) from exc
         except _FAULTS as exc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from opcost.core.dtype import INTEGER
@@ -13,6 +13,8 @@ from opcost.core.shapes import known
 from opcost.frontends.nodes.call import Made
 from opcost.frontends.nodes.model import Node, NodeGraph
 from opcost.frontends.nodes.scopes import Scopes, clean
+from opcost.frontends.onnx.operators.blocked import unpadded
+from opcost.frontends.onnx.table import NCHWC
 
 _STATISTICS = {"BatchNormalization": (3, 4)}
 _QUANTIZED = {
@@ -32,6 +34,15 @@ _SCALES = {
     "GatherBlockQuantized": (2, 3), "QMoE": (3, 6, 9), "DynamicQuantizeLSTM": (8, 9, 10, 11),
 }  # fmt: skip
 """Scales and zero points."""
+_SETTINGS = {
+    "Resize": (1, 2, 3),
+    "Upsample": (1,),
+    "OneHot": (1, 2),
+    "NonMaxSuppression": (2, 3, 4),
+    "Clip": (1, 2),
+    "Pad": (2,),
+}
+"""What tells an operator what to do, and is no weight though it is made of floating numbers."""
 _PACKED = {
     ("MatMulNBits", 1): "N", ("MatMulBnb4", 1): "N", ("MatMulNBitsMlp", 3): "N", ("MatMulNBitsMlp", 6): "N",
     ("MatMulNBitsQkv", 3): "Nq", ("MatMulNBitsQkv", 6): "Nkv", ("MatMulNBitsQkv", 9): "Nkv",
@@ -67,8 +78,13 @@ class OnnxScopes(Scopes):
         found = _told(node.props) if node.props else None
         return super().told(node) if found is None else found
 
-    def meant(self, node: Node, place: int, made: Made) -> tuple[tuple[int, ...], str] | None:
-        if (node.op, place) == ("MatMulBlockQuantizedFp4Weight", 1) and made.shape:
+    def meant(self, node: Node, place: int, ins: Sequence[Made | None]) -> tuple[tuple[int, ...], str] | None:
+        made = ins[place]
+        if made is None or not made.shape:
+            return None
+        if (node.domain, node.op) == (NCHWC, "Conv"):
+            return unpadded(node, place, ins), made.dtype
+        if (node.op, place) == ("MatMulBlockQuantizedFp4Weight", 1):
             *rows, half = known(made.shape)
             return (*rows, 2 * half), "float4_e2m1fn"
         width = _PACKED.get((node.op, place))
@@ -79,6 +95,8 @@ class OnnxScopes(Scopes):
     def role(self, node: Node, place: int, made: Made) -> Role:
         if place in _STATISTICS.get(node.op, ()) or place in _SCALES.get(node.op, ()):
             return "buffer"
+        if place in _SETTINGS.get(node.op, ()):
+            return "const"
         if made.dtype in INTEGER:
             weights = place in _QUANTIZED.get(node.op, ()) and made.dtype not in ("int64", "bool")
             return "param" if weights and (node.op != "Gather" or len(made.shape or ()) > 1) else "const"

@@ -8,4 +8,5 @@ TABLE: Table = {}
 handles = entering(TABLE)
 
 MICROSOFT = "com.microsoft"
+NCHWC = "com.microsoft.nchwc"
 PREVIEW, TRAINING = "ai.onnx.preview", "ai.onnx.preview.training"

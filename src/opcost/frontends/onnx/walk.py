@@ -14,8 +14,9 @@ from opcost.frontends.nodes.model import Content, Node, NodeGraph, Stored
 from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.onnx import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.onnx.model import Function, Model, Reference
+from opcost.frontends.onnx.operators.blocked import with_channels
 from opcost.frontends.onnx.scopes import OnnxScopes
-from opcost.frontends.onnx.table import PREVIEW, TABLE
+from opcost.frontends.onnx.table import NCHWC, PREVIEW, TABLE
 from opcost.wording import some
 
 MOST_TRIPS = 1 << 40
@@ -37,6 +38,15 @@ class OnnxWalk(Walk):
         super().__init__(maker, OnnxScopes(model.graph), sizes, trusted=trusted)
         self.model = model
         self._calls = 0
+
+    def graph(self, graph: NodeGraph, env: dict[str, Made]) -> list[Made]:
+        graph = with_channels(graph)
+        if any((node.domain, node.op) == (NCHWC, "Conv") and "channels" not in node.attrs for node in graph.nodes):
+            text = (
+                "the file does not say how many channels the model has where ONNX Runtime filled up blocks of 8 or 16"
+            )
+            self.maker.note("padded-channels", f"{text}: all are counted; count the file before it was optimised")
+        return super().graph(graph, env)
 
     def version(self, node: Node) -> int:
         return self.model.opsets.get(node.domain or "ai.onnx", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -9,7 +10,6 @@ from opcost.core.graph import Attr
 from opcost.core.shapes import (
     Dims,
     Extent,
-    Unknown,
     einsum,
     explicit,
     known,
@@ -55,10 +55,12 @@ def _product(
 @handles("MatMul")
 @handles("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
 def _matmul(call: Call) -> Meaning:
-    a, b = call[0], call[1]
+    a, b = (
+        # Its first axis is the rows of the matrices, and the batch comes between.
+        replace(made, shape=(*made.dims[1:-1], made.dims[0], made.dims[-1])) if call.flag(f"transBatch{side}") else made
+        for made, side in ((call[0], "A"), (call[1], "B"))
+    )
     turned = {"transpose_a": call.flag("transA"), "transpose_b": call.flag("transB")}
-    if call.flag("transBatchA") or call.flag("transBatchB"):  # axes in an order that is not read here
-        raise Unknown
     return _product(call, a, b, call.given, a.dtype, **turned)
 
 

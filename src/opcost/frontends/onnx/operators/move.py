@@ -68,6 +68,10 @@ def _reshape(call: Call) -> Meaning:
     wanted: list[Extent] = [None if n is None else int(n) for n in target or ()]
     if x.shape is None:  # what is written out is known all the same
         shape: Shape = tuple([None if n is None or n < 0 or (n == 0 and copies) else n for n in wanted])
+    elif (
+        len(x.shape) == 4 and wanted[:4] == [0, -1, 0, 0] and len(wanted) == 5 and (x.shape[1] or 0) % (wanted[4] or 1)
+    ):
+        shape = x.shape  # channels that ONNX Runtime has filled up to whole blocks, which are left out here
     else:
         shape = reshaped(x.shape, wanted, zero_copies=copies)
     return alias(call, shape, fitting(shape, x.content.items if x.content else None))

@@ -11,7 +11,7 @@ from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, k
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, fitting, numel, result
 from opcost.frontends.nodes.meanings import common
 from opcost.frontends.onnx.operators.contraction import window
-from opcost.frontends.onnx.table import MICROSOFT, handles
+from opcost.frontends.onnx.table import MICROSOFT, NCHWC, handles
 
 _REDUCTIONS = {
     "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod", "ReduceL1": "norm",
@@ -124,7 +124,7 @@ def _summed(call: Call, parts: Sequence[Made | None]) -> Made:
 _POOLS = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp", "QLinearAveragePool": "avg", "NhwcMaxPool": "max"}
 
 
-@handles(*_POOLS, domains=("", MICROSOFT))
+@handles(*_POOLS, domains=("", MICROSOFT, NCHWC))
 def _pool(call: Call) -> Meaning:
     x = call[0]
     last = call.node.op.startswith("Nhwc") or call.flag("channels_last")
@@ -137,7 +137,7 @@ def _pool(call: Call) -> Meaning:
     return Meaning("pool", attrs, outs, [x])
 
 
-@handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+@handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", domains=("", NCHWC))
 @handles("QLinearGlobalAveragePool", domains=(MICROSOFT,))
 def _global_pool(call: Call) -> Meaning:
     x = call[0]
@@ -190,7 +190,7 @@ def _affine_grid(call: Call) -> Meaning:
     return Meaning("matmul", {"depth": rank + 1}, [Out((batch, *space, rank), call[0].dtype)], [call[0]])
 
 
-@handles("Resize", "Upsample")
+@handles("Resize", "Upsample", domains=("", NCHWC))
 def _resize(call: Call) -> Meaning:
     x = call[0]
     shape = _resized(call, x)
@@ -292,7 +292,7 @@ def _stft(call: Call) -> Meaning:
 def _real_dft(call: Call) -> Meaning:
     x = call[0]
     if call.whole("signal_ndim", 1) != 1:
-        raise Unknown
+        raise Unknown(f"its attribute signal_ndim={call.whole('signal_ndim')} is not supported")
     if call.node.op == "Rfft":
         length = known(x.dims[-1:])[0]
         x = call.step("view", NO_ATTRS, [x], [Out((*x.dims, 1), x.dtype, home=x)])[0]

@@ -209,4 +209,4 @@ def test_nonsense_is_refused_before_anything_is_counted(opcost_command: Command,
 def test_lower_bounds_are_marked() -> None:
     point = Point((1,), {"macs": 5, "flops": 10, "bytes": 3, "peak_bytes": 7, "uncounted": 1})
     lines = str(Sweep(source="net", variables=("batch",), points=(point,))).splitlines()
-    assert lines[-1].split() == ["1", "≥5", "≥10", "≥3", "B", "7", "B"]
+    assert lines[-1].split() == ["1", "≥5", "≥10", "≥3", "B", "≥7", "B"]

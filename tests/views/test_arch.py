@@ -107,7 +107,7 @@ def test_the_unknown_is_not_zero_and_a_second_name_says_whose_it_is(odd: Report)
     lines = odd.arch(exact=True).splitlines()
     assert f"#macs: ≥{odd.totals.macs:,}, #flops: ≥{odd.totals.flops:,}" in lines[1]
     twisted = odd.module("twister").total.activations
-    assert f"  (twister): Twist(#params: 0, #macs: ?, #flops: ?, #acts: {twisted})" in lines
+    assert f"  (twister): Twist(#params: 0, #macs: ?, #flops: ?, #acts: ≥{twisted})" in lines
     assert "  (again): Linear(= fc)" in lines
 
 

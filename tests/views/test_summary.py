@@ -51,7 +51,7 @@ def test_uncounted_operators_say_where_and_what_to_do(odd: Report) -> None:
     missed = section(odd, f"uncounted operators, 3 of {len(odd.rows)}")
     assert missed.urgent
     assert missed.lines[0] == "mylib::twist in twister"
-    assert missed.lines[2].endswith("(its shape depends on data)")
+    assert missed.lines[2].endswith("(its inputs come from mylib::where, which is not counted)")
     assert missed.hint.replace("\u00a0", " ").endswith('rules={"mylib::twist": rule, ...}')
 
 

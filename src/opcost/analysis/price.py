@@ -155,7 +155,7 @@ def _price_rows(
     priced: dict[object, tuple[Cost | None, str, str]] = {}
     sizes = _Sizes()
     reasons: dict[int, str] = {}
-    behind: dict[int, str] = {}  # by value: the operator without a cost that leaves its size or content open
+    behind: dict[int, str] = {}  # by value: the operator without a cost that leaves its size open
     rows = []
     for op in graph.ops:
         ids = op.inputs
@@ -176,7 +176,7 @@ def _price_rows(
             if not source and reason != DATA:
                 source = op.raw
         if source:
-            behind.update((i, source) for i in op.outputs if reason or not values[i].spec.known)
+            behind.update((i, source) for i in op.outputs if not values[i].spec.known)
         elements = nbytes = 0
         for i in op.outputs:
             value = values[i]

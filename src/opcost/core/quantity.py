@@ -18,7 +18,7 @@ class Quantity(NamedTuple):
     title: str
     unit: CountedIn
     priced: bool = False
-    """It comes from cost rules, so it is a lower bound where an operator has no price."""
+    """It is a lower bound where an operator has no cost: behind that sizes may be unknown, which take part in nothing."""
 
 
 _TITLES = {
@@ -39,7 +39,7 @@ _TITLES = {
     "bytes": "bytes moved",
     "peak_bytes": "peak memory",
 }
-_PRICED = ("macs", "flops", "bytes_read", "bytes_written", "bytes")
+_PRICED = ("macs", "flops", "bytes_read", "bytes_written", "bytes", "activations", "activation_bytes", "peak_bytes")
 _PLAIN = ("ops", "uncounted")
 
 QUANTITIES: dict[str, Quantity] = {

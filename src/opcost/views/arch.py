@@ -66,7 +66,7 @@ def _line(module: ModuleCost, options: NumberOptions) -> str:
 
     return (
         f"#params: {shown(total.params)}, #macs: {priced(total.macs)}, #flops: {priced(total.flops)}, "
-        f"#acts: {shown(total.activations)}"
+        f"#acts: {priced(total.activations)}"
     )
 
 

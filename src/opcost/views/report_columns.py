@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
+from opcost.core.quantity import QUANTITIES
 from opcost.core.report import STATS, Group, Row, Stats
 from opcost.views.listing import Column, Unit, by_name
 from opcost.views.tree import Node
@@ -26,7 +27,6 @@ _TITLES: Mapping[str, str] = {
     "ops": "ops",
     "uncounted": "uncounted",
 }
-_PRICED = ("macs", "flops", "bytes_read", "bytes_written")
 _PARAMETERS = ("params", "trainable_params", "unused_params", "buffers", "param_bytes", "buffer_bytes")
 
 
@@ -41,7 +41,7 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
             unit=unit,
             of=lambda item: getattr(of(item), name),
             dull=(0,) if name == "uncounted" else (),
-            priced=name in _PRICED,
+            priced=QUANTITIES[name].priced,
         )
 
     return [
@@ -111,6 +111,10 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
     def share(row: Row) -> float | None:
         return None if row.cost is None else _share(row.cost.macs * row.op.repeat, total_macs)
 
+    def wrote(name: str) -> Callable[[Row], int | None]:
+        """New elements or bytes; None where the operator has no cost and the size of its result is unknown."""
+        return lambda row: None if row.cost is None and not getattr(row, name) else getattr(row, name) * row.op.repeat
+
     return by_name(
         Column(name="index", title="#", unit="number", of=lambda row: row.op.id),
         Column(name="op", title="operator", unit="name", of=lambda row: row.op.raw),
@@ -129,7 +133,7 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
                 of=price(name),
                 priced=True,
             )
-            for name in _PRICED
+            for name in ("macs", "flops", "bytes_read", "bytes_written")
         ),
         Column(name="bytes", title="bytes", unit="bytes", of=moved, priced=True),
         Column(name="share", title="%", unit="share", of=share, dull=(0.0,)),
@@ -137,13 +141,15 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
             name="activations",
             title=_TITLES["activations"],
             unit="count",
-            of=lambda row: row.activations * row.op.repeat,
+            of=wrote("activations"),
+            priced=True,
         ),
         Column(
             name="activation_bytes",
             title=_TITLES["activation_bytes"],
             unit="bytes",
-            of=lambda row: row.activation_bytes * row.op.repeat,
+            of=wrote("activation_bytes"),
+            priced=True,
         ),
         Column(name="rule", title="rule", unit="text", of=lambda row: row.rule),
         Column(name="attrs", title="attributes", unit="text", of=_attributes),

@@ -65,14 +65,14 @@ def _quantities(report: Report) -> tuple[Quantity, ...]:
         Quantity("buffers", totals.buffers, "count") if totals.buffers else None,
         Quantity("MACs", totals.macs, "count", partial, "multiply-accumulates"),
         Quantity("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
-        Quantity("activations", totals.activations, "count", remark="elements of new tensors, forward"),
+        Quantity("activations", totals.activations, "count", partial, "elements of new tensors, forward"),
         Quantity("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
         Quantity("bytes written", totals.bytes_written, "bytes", partial),
         Quantity("param bytes", totals.param_bytes, "bytes"),
         Quantity("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
         None
         if report.peak_bytes is None
-        else Quantity("peak memory", report.peak_bytes, "bytes", remark="highest sum of live tensors"),
+        else Quantity("peak memory", report.peak_bytes, "bytes", partial, "highest sum of live tensors"),
         *_cache(report),
     ]
     return tuple(quantity for quantity in found if quantity is not None)

@@ -349,3 +349,31 @@ def test_shapes_that_do_not_fit_name_the_node(written: Written) -> None:
 def test_what_a_file_cannot_tell_is_refused(written: Written, asked: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="read and not run"):
         opcost.count(written([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", 2)]), **asked)
+
+
+def test_what_comes_behind_an_unknown_operator_names_it_and_is_at_least(written: Written) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Wonder", ["a"], ["b"], domain="own"),
+        helper.make_node("Identity", ["b"], ["i"]),
+        helper.make_node("Conv", ["i", "w"], ["c"]),
+        helper.make_node("Wonder", ["c"], ["d"], domain="own"),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    report = opcost.count(written(nodes, [tensor("x", 1, 3, 4, 4)], [weight("w", 8, 3, 1, 1)]))
+    behind = "its inputs come from own::Wonder, which is not counted"
+    assert {(each.raw, each.reason, each.count) for each in report.coverage.uncounted} == {
+        ("own::Wonder", "no rule", 2),
+        ("onnx::Conv", behind, 1),
+        ("onnx::Relu", behind, 1),
+    }
+    assert report.totals.activations == 3 * 4 * 4
+    text = report.render("text")
+    marked = [line.split()[0] for line in text.splitlines() if ">=" in line.replace("≥", ">=")]
+    assert {"activations", "peak", "MACs", "FLOPs"} <= {*marked}
+
+
+def test_a_size_that_data_decides_is_told_as_such(written: Written) -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=1)]
+    report = opcost.count(written(nodes, [tensor("x", 4)]))
+    assert {each.reason for each in report.coverage.uncounted} == {"its shape depends on data"}

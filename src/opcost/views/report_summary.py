@@ -17,6 +17,10 @@ LONGEST_NUMBER = 20
 """Digits of a number in what is told beside the rows."""
 
 
+ASSUMED_SIZES = "assumed-sizes"
+"""The code of notes that are part of the heading: which sizes of inputs neither the caller nor the file gives."""
+
+
 def summarize(report: Report) -> Summary:
     """The whole report in a few lines."""
     return Summary(
@@ -40,7 +44,8 @@ def heading_of(report: Report) -> tuple[str, ...]:
     if inputs and any(note.code == "guessed-inputs" for note in report.notes):
         inputs += " (generated)"
     outputs = _some(in_runs(map(_spec, report.outputs)))
-    lines = [first, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
+    assumed = [f"assumed {shortened(note.text, LONG_LINE)}" for note in report.notes if note.code == ASSUMED_SIZES]
+    lines = [first, *assumed, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
     return tuple(line for line in lines if line)
 
 
@@ -125,7 +130,8 @@ def _sections(report: Report) -> Iterable[Section]:
 
 def notes_of(report: Report) -> Iterable[Section]:
     """What the reader must know beside the numbers."""
-    yield Section("notes", _limited(note_texts(report.notes, places=True)))
+    notes = [note for note in report.notes if note.code != ASSUMED_SIZES]
+    yield Section("notes", _limited(note_texts(notes, places=True)))
 
 
 def _uncounted(report: Report) -> Section:

@@ -158,15 +158,16 @@ def test_the_size_of_an_image_replaces_the_declared_one(written: Written) -> Non
     assert opcost.count(path, image=10).totals.macs == 8 * 8 * 5 * 3 * 9
 
 
-def test_open_sizes_are_one_and_told_or_what_was_said(written: Written) -> None:
+def test_open_sizes_are_asked_for_by_name_and_a_batch_is_one(written: Written) -> None:
     path = written(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
     )
-    report = opcost.count(path)
-    assert report.totals.macs == 4 * 3
+    with pytest.raises(InputError, match=r"leaves sizes open: seq of the input x \(batch x seq x 4\)\n.*--dim seq=N"):
+        opcost.count(path)
+    report = opcost.count(path, options={"dim": "seq=5"})
+    assert report.totals.macs == 5 * 4 * 3
     (note,) = report.notes
-    assert "batch, seq" in note.text
-    assert "--dim batch=N" in note.text
+    assert note.text == "batch is taken as 1; for another size --dim batch=N"
     assert opcost.count(path, options={"dim": "batch=2,seq=5"}).totals.macs == 2 * 5 * 4 * 3
     assert opcost.count(path, options={"dim": ["batch=2", "seq=5"]}).totals.macs == 2 * 5 * 4 * 3
     assert opcost.count(path, shapes={"x": (2, 7, 4)}).totals.macs == 2 * 7 * 4 * 3
@@ -187,6 +188,76 @@ def test_open_sizes_are_one_and_told_or_what_was_said(written: Written) -> None:
         opcost.count(path, options={"dim": "bacth=2"})
     with pytest.raises(InputError, match="has 3 axes"):
         opcost.count(path, shapes={"x": (2, 4)})
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "more", "side", "why"),
+    [
+        (("n", 3, "height", "width"), onnx.TensorProto.FLOAT, {}, 224, "the usual size of images"),
+        ((None, 3, None, None), onnx.TensorProto.FLOAT, {}, 224, "the usual size of images"),
+        ((1, 3, "h", "w"), onnx.TensorProto.UINT8, {"nms": True}, 640, "the usual size of images for detectors"),
+        ((1, 3, "h", "w"), onnx.TensorProto.FLOAT, {"task": "detect"}, 640, "the usual size of images for detectors"),
+        ((1, 3, "h", "w"), onnx.TensorProto.FLOAT, {"imgsz": "[320, 320]"}, 320, "imgsz in the model's metadata"),
+        (
+            (1, 3, "h", "w"),
+            onnx.TensorProto.FLOAT,
+            {"input_size": "(3, 96, 96)"},
+            96,
+            "input_size in the model's metadata",
+        ),
+    ],
+)
+def test_an_open_image_has_the_size_of_the_metadata_or_the_usual_one(
+    shape: Any, kind: int, more: dict[str, Any], side: int, why: str, tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["c"], to=1),
+        helper.make_node("Conv", ["c", "w"], ["y"], kernel_shape=[3, 3]),
+    ]
+    if more.pop("nms", False):
+        nodes.append(helper.make_node("NonMaxSuppression", ["boxes", "scores"], ["chosen"]))
+    inputs = [tensor("x", *shape, kind=kind), tensor("boxes", 1, 9, 4), tensor("scores", 1, 1, 9)]
+    graph = helper.make_graph(
+        nodes, "net", inputs, [helper.make_empty_tensor_value_info("y")], [weight("w", 8, 3, 3, 3)]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    helper.set_model_props(model, more)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    report = opcost.count(path)
+    assert report.totals.macs == (side - 2) ** 2 * 8 * 3 * 9
+    names = [name or f"x[{axis}]" for axis, name in enumerate(shape)][2:]
+    second = report.render("text").splitlines()[1]
+    assert second.startswith(
+        f"assumed {names[0]} and {names[1]} are taken as {side}: {why}; for other sizes --dim {names[0]}=N"
+    )
+    sized = opcost.count(path, options={"dim": f"{names[0]}=10,{names[1]}=12"})
+    assert sized.totals.macs == 8 * 10 * 8 * 3 * 9
+    assert opcost.count(path, image=10).totals.macs == 8 * 8 * 8 * 3 * 9
+    assert "assumed" not in sized.render("text").splitlines()[1]
+
+
+def test_images_with_channels_last_are_open_in_the_middle(written: Written) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    report = opcost.count(written(nodes, [tensor("x", "N", "H", "W", 3)], [weight("w", 3, 2)]))
+    assert report.totals.macs == 224 * 224 * 3 * 2
+
+
+def test_open_sounds_have_a_second_and_texts_some_tokens(written: Written) -> None:
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], strides=[4])
+    report = opcost.count(written([conv], [tensor("x", "batch", 1, "samples")], [weight("w", 8, 1, 10)]))
+    assert report.totals.macs == ((16_000 - 10) // 4 + 1) * 8 * 10
+    assert "samples is taken as 16,000: one second of sound at 16 kHz" in report.render("text").splitlines()[1]
+    nodes = [helper.make_node("Gather", ["t", "ids"], ["e"]), helper.make_node("MatMul", ["e", "w"], ["y"])]
+    ids = [tensor("ids", "batch", "length", kind=onnx.TensorProto.INT64)]
+    assert opcost.count(written(nodes, ids, [weight("t", 9, 4), weight("w", 4, 3)])).totals.macs == 128 * 4 * 3
+
+
+def test_lengths_of_a_cache_are_asked_for(written: Written) -> None:
+    nodes = [helper.make_node("Concat", ["past_key", "key"], ["y"], axis=1)]
+    inputs = [tensor("past_key", "batch", "past", 4), tensor("key", "batch", "new", 4)]
+    with pytest.raises(InputError, match=r"past, new of the input past_key.*\n.*--dim past=N --dim new=N"):
+        opcost.count(written(nodes, inputs))
 
 
 def test_sizes_are_set_one_by_one_or_with_commas_on_the_command_line(

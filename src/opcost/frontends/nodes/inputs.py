@@ -1,8 +1,9 @@
-"""The inputs of a model whose file declares them: what was asked for, and what is assumed where nobody said."""
+"""The inputs of a model whose file declares them: the given sizes, and what is assumed for others that the file leaves open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -13,9 +14,12 @@ from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Asked, arrays_in, asked_of, by_place, check_one
 from opcost.frontends.nodes.call import Made
 from opcost.frontends.nodes.model import MOST_CONTENT, Content, Declared, plain
-from opcost.frontends.open_sizes import filled, parse_dims
+from opcost.frontends.open_sizes import Usual, filled, is_batch, parse_dims
 from opcost.frontends.options import CountOptions, Sizes
 from opcost.wording import some
+
+_CACHED = re.compile("past|cache", re.IGNORECASE)
+"""In the name of an input that a language model keeps of the tokens before."""
 
 
 class Given(NamedTuple):
@@ -26,8 +30,10 @@ class Given(NamedTuple):
     trusted: bool
 
 
-def given_inputs(inputs: Sequence[Declared], options: CountOptions, maker: GraphBuilder) -> Given:
-    """Make the values of a model's inputs."""
+def given_inputs(
+    inputs: Sequence[Declared], options: CountOptions, maker: GraphBuilder, usual: Usual | None = None
+) -> Given:
+    """Make the values of a model's inputs; `usual` are the sizes of images, sounds and texts that are left open."""
     asked = asked_of(replace(options, sizes=Sizes()), [declared.name for declared in inputs])
     check_one(options)
     shapes = {declared.name: declared.shape or () for declared in inputs}
@@ -44,16 +50,17 @@ def given_inputs(inputs: Sequence[Declared], options: CountOptions, maker: Graph
         if (given := asked.shapes.get(declared.name)) is not None:
             trusted &= _learn(declared, given, sizes)
     contents = _contents(options, inputs)
-    made, assumed = [], dict[str, None]()
-    for declared in inputs:
-        shape = _shape(declared, asked, sizes, assumed) if declared.tensor else None
-        dtype = asked.dtypes.get(declared.name, declared.dtype)
-        spec = maker.spec(shape, plain(dtype))
+    usual = usual or Usual()
+    if any(_CACHED.search(declared.name) for declared in inputs):  # lengths that must fit each other
+        usual = usual._replace(tokens=0)
+    open_ones = _Open(usual, sizes)
+    shapes_found = [open_ones.shape(declared, asked) if declared.tensor else None for declared in inputs]
+    open_ones.note(maker)
+    made = []
+    for declared, shape in zip(inputs, shapes_found, strict=True):
+        spec = maker.spec(shape, plain(asked.dtypes.get(declared.name, declared.dtype)))
         value = maker.value(declared.name, spec, "input")
         made.append(Made(value, shape, spec.dtype, contents.get(declared.name)))
-    if assumed:
-        text = f"nobody said what {', '.join(some([*assumed]))} {'is' if len(assumed) == 1 else 'are'}: taken as 1"
-        maker.note("assumed-sizes", f"{text}; set it by --dim {next(iter(assumed))}=N, or give the shape of the input")
     return Given(made, sizes, trusted)
 
 
@@ -85,22 +92,63 @@ def _learn(declared: Declared, given: tuple[int, ...], sizes: dict[str, int]) ->
     return fits
 
 
-def _shape(declared: Declared, asked: Asked, sizes: dict[str, int], assumed: dict[str, None]) -> Shape:
-    given = asked.shapes.get(declared.name)
-    if given is not None:
-        return given
-    if declared.shape is None:
-        raise InputError(
-            f"no shape was given for the model's input {declared.name!r}",
-            hint=f"give it: --input {declared.name}:1x3x224x224, or shapes={{{declared.name!r}: (1, 3, 224, 224)}}",
-        )
-    found = []
-    for axis, extent in enumerate(declared.shape):
-        if isinstance(extent, int):
-            found.append(extent)
-            continue
-        name = extent or f"{declared.name}[{axis}]"
-        if extent is None or extent not in sizes:
-            assumed[name] = None
-        found.append(sizes.setdefault(extent, 1) if extent else 1)
-    return tuple(found)
+class _Open:
+    """Finds sizes for what a file leaves open and the caller does not give."""
+
+    def __init__(self, usual: Usual, sizes: dict[str, int]) -> None:
+        self._usual = usual
+        self._sizes = sizes
+        self._ones: dict[str, None] = {}
+        """Batches, which are 1."""
+        self._assumed: dict[tuple[int, str], list[str]] = {}
+        """Other dimensions by the size that they get, and why."""
+        self._missing: dict[str, str] = {}
+        """Dimensions without any size, and the input that has them."""
+
+    def shape(self, declared: Declared, asked: Asked) -> Shape:
+        given = asked.shapes.get(declared.name)
+        if given is not None:
+            return given
+        if declared.shape is None:
+            raise InputError(
+                f"no shape was given for the model's input {declared.name!r}",
+                hint=f"give it: --input {declared.name}:1x3x224x224, or shapes={{{declared.name!r}: (1, 3, 224, 224)}}",
+            )
+        usual = {} if _CACHED.search(declared.name) else self._usual.sizes(declared.shape, declared.dtype)
+        found = []
+        for axis, extent in enumerate(declared.shape):
+            if isinstance(extent, int):
+                found.append(extent)
+                continue
+            name = extent or f"{declared.name}[{axis}]"
+            if name not in self._sizes:
+                self._assume(name, declared, axis, usual)
+            found.append(self._sizes[name])
+        return tuple(found)
+
+    def _assume(self, name: str, declared: Declared, axis: int, usual: Mapping[int, tuple[int, str]]) -> None:
+        size = 1
+        if is_batch(name, axis):
+            self._ones[name] = None
+        elif axis in usual:
+            size, why = usual[axis]
+            self._assumed.setdefault((size, why), []).append(name)
+        else:
+            stated = " x ".join("?" if extent is None else str(extent) for extent in declared.shape or ())
+            self._missing[name] = f"{declared.name} ({stated})"
+        self._sizes[name] = size
+
+    def note(self, maker: GraphBuilder) -> None:
+        """Ask for sizes that have no usual value, and say which others are assumed."""
+        if self._missing:
+            names = ", ".join(some([*self._missing]))
+            raise InputError(
+                f"the file leaves sizes open: {names} of the input {next(iter(self._missing.values()))}",
+                hint="give them: " + " ".join(f"--dim {name}=N" for name in [*self._missing][:4]),
+            )
+        for (size, why), names in self._assumed.items():
+            text = f"{' and '.join(some(names))} {'is' if len(names) == 1 else 'are'} taken as {size:,}: {why}"
+            maker.note("assumed-sizes", f"{text}; for other sizes --dim {names[0]}=N")
+        if self._ones:
+            text = f"{', '.join(some([*self._ones]))} {'is' if len(self._ones) == 1 else 'are'} taken as 1"
+            maker.note("assumed-batch", f"{text}; for another size --dim {next(iter(self._ones))}=N")

@@ -10,13 +10,19 @@ from opcost.core.reading import length_of, opened
 from opcost.errors import SourceError
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.nodes.inputs import given_inputs
+from opcost.frontends.nodes.model import Declared
 from opcost.frontends.onnx.model import Model, read_model
 from opcost.frontends.onnx.walk import OnnxWalk
+from opcost.frontends.open_sizes import Usual
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.protobuf import Span
 
 OLDEST = 7
 """The first version of the operators that is read."""
+
+
+_DETECTING = frozenset(("NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT", "BatchedNMS_TRT"))
+"""Operators of models that find objects."""
 
 
 def load(path: Path, options: CountOptions) -> Graph:
@@ -35,9 +41,10 @@ def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxW
     version = model.opsets.get("ai.onnx", OLDEST)
     if version < OLDEST:
         raise SourceError(f"its operators are of version {version}, and versions from {OLDEST} on are read")
-    inputs = model.graph.inputs
+    inputs = [_named(declared) for declared in model.graph.inputs]
     maker = GraphBuilder()
-    given = given_inputs(inputs, options, maker)
+    usual = Usual.of(model.metadata, detector=any(node.op in _DETECTING for node in model.graph.nodes))
+    given = given_inputs(inputs, options, maker, usual)
     env = {declared.name: made for declared, made in zip(inputs, given.made, strict=True)}
     walk = walks(model, maker, given.sizes, trusted=given.trusted)
     outputs = walk.graph(model.graph, env)
@@ -45,3 +52,11 @@ def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxW
     if model.producer:
         meta["producer"] = model.producer
     return walk.finished(source, meta, model.graph.name, given.made, outputs)
+
+
+def _named(declared: Declared) -> Declared:
+    """The input with a name for every dimension that is left open: `x[2]` where the file has none."""
+    if declared.shape is None:
+        return declared
+    extents = enumerate(declared.shape)
+    return declared._replace(shape=tuple(f"{declared.name}[{at}]" if n is None else n for at, n in extents))

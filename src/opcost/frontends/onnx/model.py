@@ -64,6 +64,8 @@ class Model:
     opsets: Mapping[str, int]
     producer: str
     ir: int
+    metadata: Mapping[str, str]
+    """What the file says of the model besides."""
 
 
 def read_model(message: Piece) -> Model:
@@ -80,7 +82,8 @@ def read_model(message: Piece) -> Model:
         names = [tuple(map(text, each.all(number))) for number in (4, 5)]
         functions[each.text(10), each.text(1)] = Function(names[0], names[1], defaults, nodes)
     producer = " ".join(filter(None, (parts.text(2), parts.text(3))))
-    return Model(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1))
+    metadata = {each.text(1): each.text(2) for each in parts.messages(14)}
+    return Model(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1), metadata)
 
 
 def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:

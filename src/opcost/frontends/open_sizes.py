@@ -48,6 +48,11 @@ def filled(declared: Mapping[str, Open], sizes: Sizes, dims: dict[str, int]) -> 
     if not any(sizes):
         return dict(declared)
     changed = resized(sizes, {name: shape for name, shape in declared.items() if shape})
+    if any(shape and isinstance(shape[0], str) for shape in declared.values()):  # the batch; what is fixed there is not
+        changed = {
+            name: shape if isinstance(declared[name][0], str) else (declared[name][0], *shape[1:])
+            for name, shape in changed.items()
+        }
     for name, shape in changed.items():
         for before, after in zip(declared[name], shape, strict=True):
             if isinstance(before, str) and isinstance(after, int) and dims.setdefault(before, after) != after:

@@ -260,6 +260,20 @@ def test_lengths_of_a_cache_are_asked_for(written: Written) -> None:
         opcost.count(written(nodes, inputs))
 
 
+def test_another_batch_than_the_fixed_one_is_refused(written: Written) -> None:
+    """What is written in the file holds for the batch of 2 alone: such a Reshape would count half of the batch."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]
+    path = written(nodes, [tensor("x", 2, 4)], [integers("shape", 2, -1, 2), weight("w", 2, 3)])
+    assert opcost.count(path, batch=2).totals.macs == 2 * 2 * 2 * 3
+    with pytest.raises(InputError, match="dimension 0 of the input 'x' is fixed at 2 in the file, not 4"):
+        opcost.count(path, batch=4)
+
+
+def test_a_batch_changes_open_dimensions_and_leaves_fixed_ones(written: Written) -> None:
+    path = written([helper.make_node("MatMul", ["x", "t"], ["y"])], [tensor("x", "n", 4), tensor("t", 4, 9)])
+    assert opcost.count(path, batch=3).totals.macs == 3 * 4 * 9
+
+
 def test_sizes_are_set_one_by_one_or_with_commas_on_the_command_line(
     written: Written, opcost_command: Callable[..., Any]
 ) -> None:

@@ -57,6 +57,24 @@ def test_shapes_bind_the_open_dimensions(open_program: Path, shapes: Any) -> Non
     assert [spec.shape for _, spec in report.inputs] == [(7, 3, 40), (7, 5)]
 
 
+@pytest.mark.parametrize("dims", ["batch=7,x[2]=40", ["x[0]=7", "x[2]=40"], "y[0]=7,x[2]=40"])
+def test_open_dimensions_are_set_by_name(open_program: Path, dims: Any) -> None:
+    """The file keeps none of the names of torch.export.Dim: the first dimension is a batch, others are named by their place."""
+    report = opcost.count(open_program, options={"dim": dims})
+    assert report.totals.macs == macs(7, 40)
+
+
+def test_names_of_dimensions_are_checked(open_program: Path) -> None:
+    with pytest.raises(UnknownName, match="did you mean 'batch'"):
+        opcost.count(open_program, options={"dim": "bacth=7"})
+    with pytest.raises(InputError, match=r"the dimension x\[2\] cannot be 41"):
+        opcost.count(open_program, options={"dim": "x[2]=41"})
+    with pytest.raises(InputError, match="the dimension batch cannot be 8: other dimensions make it 7"):
+        opcost.count(open_program, shapes={"x": (7, 3, 40)}, options={"dim": "batch=8"})
+    with pytest.raises(InputError, match="at most 64"):
+        opcost.count(open_program, options={"dim": "batch=65"})
+
+
 def test_arrays_of_any_framework_bind_them_too(open_program: Path) -> None:
     assert opcost.count(open_program, (torch.rand(7, 3, 40), torch.rand(7, 5))).totals.macs == macs(7, 40)
     inputs = {"y": torch.rand(7, 5), "x": torch.rand(7, 3, 40)}

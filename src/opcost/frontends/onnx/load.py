@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from opcost.core.checked import Bad
 from opcost.core.graph import Graph
 from opcost.core.reading import length_of, opened
-from opcost.errors import SourceError
+from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.nodes.inputs import given_inputs
 from opcost.frontends.nodes.model import Declared
@@ -42,6 +43,7 @@ def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxW
     if version < OLDEST:
         raise SourceError(f"its operators are of version {version}, and versions from {OLDEST} on are read")
     inputs = [_named(declared) for declared in model.graph.inputs]
+    _check_batch(inputs, options.sizes.batch)
     maker = GraphBuilder()
     usual = Usual.of(model.metadata, detector=any(node.op in _DETECTING for node in model.graph.nodes))
     given = given_inputs(inputs, options, maker, usual)
@@ -60,3 +62,15 @@ def _named(declared: Declared) -> Declared:
         return declared
     extents = enumerate(declared.shape)
     return declared._replace(shape=tuple(f"{declared.name}[{at}]" if n is None else n for at, n in extents))
+
+
+def _check_batch(inputs: Sequence[Declared], batch: int | None) -> None:
+    """Refuse another batch where the file fixes it: shapes inside the file hold for that one only."""
+    first = {declared.name: declared.shape[0] for declared in inputs if declared.shape}
+    fixed = {name: extent for name, extent in first.items() if isinstance(extent, int)}
+    if batch is not None and fixed and len(fixed) == len(first) and batch not in fixed.values():
+        name, extent = next(iter(fixed.items()))
+        raise InputError(
+            f"dimension 0 of the input {name!r} is fixed at {extent} in the file, not {batch}",
+            hint="export the model with a dynamic batch (dynamic_shapes, dynamic_axes), or count it without --batch",
+        )

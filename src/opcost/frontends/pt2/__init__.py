@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opcost.frontends.open_sizes import DIM
 from opcost.frontends.registry import FrontEnd
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class Pt2FrontEnd(FrontEnd):
 
     name = "pt2"
     framework = "torch"
+    options = (DIM,)
     understands = frozenset({"sizes"})
     suffixes = (".pt2",)
 

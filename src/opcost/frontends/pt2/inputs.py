@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from opcost.core.checked import Bad, get, instance, short
 from opcost.errors import InputError
 from opcost.frontends.inputs import asked_of, check_one
+from opcost.frontends.open_sizes import parse_dims
 from opcost.frontends.options import CountOptions
 from opcost.frontends.pt2.program import TYPES, one
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
@@ -31,6 +32,7 @@ def bind(
     for entry in inputs:
         if entry.name in given:
             _bind_shape(entry, given[entry.name], symbols)
+    _bind_named(inputs, options, symbols)
     for name, value in symbols.items():
         _check_range(name, value, ranges)
     for entry in inputs:
@@ -55,6 +57,22 @@ def _open_dimensions(entry: Input) -> Iterator[tuple[str, object]]:
             yield get(value, "expr_str", str), None if hint is None else one(hint)[1]
 
 
+def _bind_named(inputs: Sequence[Input], options: CountOptions, symbols: dict[str, int]) -> None:
+    """Sizes by name: a symbol of the program, a dimension as `x[2]`, or `batch` for the first; export keeps no other names."""
+    named: dict[str, str] = {}
+    for entry in inputs:
+        for axis, size in enumerate(get(entry.tensor, "sizes", list) if entry.tensor is not None else ()):
+            kind, value = one(size)
+            if kind == "as_expr":
+                text = get(value, "expr_str", str)
+                named[f"{entry.name}[{axis}]"] = text
+                named.update((symbol, symbol) for symbol in symbols_in(text))
+                if axis == 0:
+                    named.setdefault("batch", text)
+    for name, size in parse_dims(options.own.get("dim"), {"": tuple(named)}).items():
+        _bind_size(named[name], size, f"the dimension {name}", symbols)
+
+
 def _bind_shape(entry: Input, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
     assert entry.tensor is not None
     sizes = get(entry.tensor, "sizes", list)
@@ -70,14 +88,17 @@ def _bind_shape(entry: Input, shape: tuple[int, ...], symbols: dict[str, int]) -
                     hint="export the model with dynamic_shapes, so that this dimension stays open",
                 )
             continue
-        text = get(value, "expr_str", str)
-        _solve(text, extent, symbols)
-        try:
-            meant = evaluate(text, symbols)
-        except UnknownSymbol as exc:
-            raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which this does not determine") from exc
-        if meant != extent:
-            raise InputError(f"{where} cannot be {extent}: other dimensions make it {meant}")
+        _bind_size(get(value, "expr_str", str), extent, where, symbols)
+
+
+def _bind_size(text: str, extent: int, where: str, symbols: dict[str, int]) -> None:
+    _solve(text, extent, symbols)
+    try:
+        meant = evaluate(text, symbols)
+    except UnknownSymbol as exc:
+        raise InputError(f"{where} cannot be {extent}: it depends on {exc}, which this does not determine") from exc
+    if meant != extent:
+        raise InputError(f"{where} cannot be {extent}: other dimensions make it {meant}")
 
 
 def _solve(text: str, extent: int, symbols: dict[str, int]) -> None:

@@ -15,7 +15,9 @@ def path_of_scopes(scopes: Sequence[str]) -> str:
         if path and (scope == path or scope.startswith(f"{path}.")):
             path = scope
             continue
-        last = path.rpartition(".")[2]
-        new = scope.removeprefix(f"{last}.") if last else scope
-        path = f"{path}.{new}" if path else new
+        parts = path.split(".")
+        # A scope with dots repeats the end of the path: in stage2.0.branches.0, branches.0.0 is stage2.0.branches.0.0.
+        ends = (".".join(parts[at:]) for at in range(len(parts)))
+        end = next((end for end in ends if scope.startswith(f"{end}.")), "") if path else ""
+        path = f"{path.removesuffix(end)}{scope}" if end else f"{path}.{scope}" if path else scope
     return path

@@ -38,6 +38,11 @@ _BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
     (0, b"MGBC", Identity("a MegEngine dump", _MEGENGINE)),
     (0, b"MGBS", Identity("a MegEngine dump", _MEGENGINE)),
     (8, b"mgv2", Identity("a MegEngine dump", _MEGENGINE)),
+    (
+        4,
+        b"ORTM",
+        Identity("a model in ONNX Runtime's own format (.ort)", "count the .onnx file from which it was made"),
+    ),
     (4, b"TFL3", Identity("a TensorFlow Lite model", _NO_READER)),
     (0, b"\x7fELF", Identity("a compiled program", _COUNT_THE_CODE)),
     (

@@ -11,6 +11,7 @@ import pytest
 from onnx_making import FLOAT, helper, numpy_helper, onnx, tensor
 
 import opcost
+from opcost.errors import SourceError
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL")
 
@@ -434,3 +435,13 @@ def test_an_attribute_that_is_not_supported_is_named(written: Any) -> None:
     node = helper.make_node("Rfft", ["x"], ["y"], domain="com.microsoft", signal_ndim=2, normalized=0, onesided=1)
     (missed,) = opcost.count(written([node], [tensor("x", 4, 8)])).coverage.uncounted
     assert missed.reason == "its attribute signal_ndim=2 is not supported"
+
+
+def test_the_runtimes_own_format_is_named(tmp_path: Path) -> None:
+    """A flatbuffer whose identifier, behind the offset of its root, is ORTM."""
+    path = tmp_path / "net.ort"
+    path.write_bytes(b"\x18\0\0\0ORTM" + bytes(64))
+    with pytest.raises(
+        SourceError, match=r"ONNX Runtime's own format \(\.ort\)(.|\n)*the \.onnx file from which it was made"
+    ):
+        opcost.count(path)

@@ -141,9 +141,9 @@ class _Open:
     def note(self, maker: GraphBuilder) -> None:
         """Ask for sizes that have no usual value, and say which others are assumed."""
         if self._missing:
-            names = ", ".join(some([*self._missing]))
+            missing = ", ".join(some([*self._missing]))
             raise InputError(
-                f"the file leaves sizes open: {names} of the input {next(iter(self._missing.values()))}",
+                f"the file leaves sizes open: {missing} of the input {next(iter(self._missing.values()))}",
                 hint="give them: " + " ".join(f"--dim {name}=N" for name in [*self._missing][:4]),
             )
         for (size, why), names in self._assumed.items():

@@ -15,14 +15,22 @@ from opcost.frontends.nodes.model import Node
 class Scopes:
     """Where nodes stand in the tree of modules, and who reads which stored tensor as what; each format has its own words."""
 
+    root = ""
+    """What the model itself is called, where the file says it."""
+
     def __init__(self) -> None:
         self.held: dict[int, bool] = {}
         """Stored tensors by their values; True: they stand in a node and not among the weights."""
         self.roles: dict[int, Role] = {}
         self.owners: dict[int, str] = {}
+        """The module of each stored tensor."""
+        self.readers: dict[int, str] = {}
+        """The module that reads each first."""
         self.paths: dict[str, str] = {}
-        """The operator that first stood there."""
+        """The operator that came first in each module."""
         self.shared: set[int] = set()
+        self.names: dict[int, str] = {}
+        """What each stored tensor is called in its module."""
         self.logical: dict[int, tuple[tuple[int, ...], str]] = {}
         """Shape and element type of packed weights as they are meant."""
 
@@ -33,6 +41,14 @@ class Scopes:
     def path_of_weight(self, name: str) -> str | None:
         """The module that a stored tensor's name tells."""
         return name.rpartition(".")[0] if "/" not in name else None
+
+    def owner(self, made: Made, path: str, maker: GraphBuilder) -> tuple[str, str]:
+        """The module to which a stored tensor belongs that is read in this one, and its name there."""
+        return path, maker.values[made.value].name.removeprefix(f"{path}.")
+
+    def type(self, path: str) -> str:
+        """What a module is called."""
+        return self.paths.get(path, "scope")
 
     def role(self, node: Node, place: int, made: Made) -> Role:
         """The part that a stored tensor plays for the node that reads it at this place."""
@@ -52,7 +68,7 @@ class Scopes:
             self.paths[found] = node.op
         return found
 
-    def read(self, node: Node, path: str, ins: Sequence[Made | None]) -> None:
+    def read(self, node: Node, path: str, ins: Sequence[Made | None], maker: GraphBuilder) -> None:
         """Note which part the stored tensors play that a node reads."""
         for place, made in enumerate(ins):
             if made is None or made.value not in self.held:
@@ -62,14 +78,16 @@ class Scopes:
                 continue
             if (meant := self.meant(node, place, ins)) is not None:
                 self.logical[made.value] = meant
-            if self.owners.setdefault(made.value, path) != path:
+            if self.readers.setdefault(made.value, path) != path:
                 self.shared.add(made.value)
+            if made.value not in self.owners:
+                self.owners[made.value], self.names[made.value] = self.owner(made, path, maker)
             if self.roles.get(made.value) != "param":
                 self.roles[made.value] = role
 
     def forget(self, begin: int) -> None:
         """Drop all that is noted of values from this one on."""
-        for noted in (self.held, self.roles, self.owners, self.logical):
+        for noted in (self.held, self.roles, self.owners, self.readers, self.names, self.logical):
             for value in [value for value in noted if value >= begin]:
                 del noted[value]
         self.shared = {value for value in self.shared if value < begin}
@@ -87,17 +105,17 @@ class Scopes:
         for value, path in self.owners.items():
             into = parameters if self.roles[value] == "param" else buffers
             taken = {name for name, _ in (*parameters.get(path, ()), *buffers.get(path, ()))}
-            name = maker.values[value].name.removeprefix(f"{path}.") or "weight"
+            name = self.names.get(value, maker.values[value].name) or "weight"
             into.setdefault(path, []).append((name if name not in taken else f"{name}_{value}", value))
         return [
             Module(
                 path=path,
-                type=source if not path else self.paths.get(path, "scope"),
+                type=self.type(path) if path else self.root or source,
                 parameters=tuple(parameters.get(path, ())),
                 buffers=tuple(buffers.get(path, ())),
                 calls=1,
             )
-            for path in tree_order(with_above(self.paths))
+            for path in tree_order(with_above((*self.paths, *self.owners.values())))
         ]
 
 

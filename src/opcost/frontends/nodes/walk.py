@@ -137,7 +137,7 @@ class Walk:
         if self.typed or len(outs) != len(named) or not all(complete(out.shape) for out in outs):
             outs = [self._declared(out, name, graph) for out, name in zip(outs, named, strict=False)]
             outs += [self._declared(Out(None, "float32"), name, graph) for name in named[len(outs) :]]
-        self.scopes.read(node, path, ins)
+        self.scopes.read(node, path, ins, self.maker)
         return self.emit(node, path, kind, attrs, ins if reads is None else reads, outs, named)
 
     def _meaning(self, node: Node, call: Call) -> Meaning:

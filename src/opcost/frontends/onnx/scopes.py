@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 
 from opcost.core.dtype import INTEGER
 from opcost.core.graph import Role
 from opcost.core.shapes import known
+from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.nodes.call import Made
 from opcost.frontends.nodes.model import Node, NodeGraph
 from opcost.frontends.nodes.scopes import Scopes, clean
@@ -22,6 +24,7 @@ _QUANTIZED = {
     "QGemm": (3, 6), "MatMulNBits": (1,), "MatMulBnb4": (1,), "QAttention": (1,), "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,), "MatMulInteger16": (1,), "MatMulFpQ4": (1,), "MatMulBlockQuantizedFp4Weight": (1,),
     "QOrderedMatMul": (2,), "MatMulNBitsMlp": (3, 6), "MatMulNBitsQkv": (3, 6, 9),
+    "QLinearAdd": (0, 3), "QLinearMul": (0, 3),
     "DynamicQuantizeLSTM": (1, 2), "GatherBlockQuantized": (0,), "QMoE": (2, 5, 8), "Gather": (0,),
 }  # fmt: skip
 """Whole numbers that are weights, by the place at which an operator reads them."""
@@ -52,6 +55,14 @@ _PARTS: dict[str, Role] = {"PARAMETER": "param", "BUFFER": "buffer"}
 _TARGET = re.compile(r"^(\w+): (PARAMETER|BUFFER)\b.*? target='([^'\n]*)'", re.MULTILINE)
 """A line of the signature that PyTorch's newer exporter writes: its own word, what it is, and the name in the module."""
 _NAMED = re.compile(r"%(\w+)")
+_CREATED = re.compile(r"(new_)?(zeros|ones|full|arange|eye|tril|triu)(_|$)")
+"""The name of what PyTorch makes of nothing."""
+_TURNED = re.compile(
+    r"(unsqueeze|squeeze|view|reshape|transpose|permute|t|clone|_to_copy|to|flatten|neg|exp|mul)(_\d+)?"
+)
+"""The name of what PyTorch makes of the elements of one tensor, and of all of them."""
+_COMPUTED = re.compile(r"/.*_output_\d+")
+"""The name of a node's result: a stored tensor has it where an optimiser has computed the node."""
 _WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul FusedConv FusedMatMul LSTM GRU RNN Einsum".split())
 """Operators whose constants of two axes and more are weights, though they stand in a node of their own."""
 
@@ -68,15 +79,61 @@ class OnnxScopes(Scopes):
             called: target for called, part, target in told if part == "PARAMETER" and target not in graph.stored
         }
         """Parameters that are not stored under their names, by what PyTorch's graph calls them."""
-        self._found: set[str] = set()
+        self._called = {called: target for called, _, target in told}
+        self._stands: dict[int, str] = {}
+        """Stored tensors that stand for such a parameter, by their values."""
+        self._gone: set[str] = set()
+        """Constants that were computed before the file was saved, as tables of positions: no parameters of the model."""
+        self._types: dict[str, str] = {}
+        scopes = [_scopes(node.props) for node in graph.nodes]
+        for listed, node in zip(scopes, graph.nodes, strict=True):
+            classes = _listed(node.props.get("pkg.torch.onnx.class_hierarchy", "")) if listed else ()
+            self._types.update(
+                zip(map(clean, listed[:-1]), (name.rpartition(".")[2] for name in classes), strict=False)
+            )
+        self.root = self._types.get("", "")
+        found = (super(OnnxScopes, self).told(node) for node in graph.nodes if not node.props)
+        self._told = {*with_above(filter(None, found)), *self._types}
+        """The modules that the nodes themselves name."""
+        texts = (node.props.get("pkg.torch.onnx.fx_node", "") for node in graph.nodes) if self._absent else ()
+        self._mentioned = {called for text in texts for called in _NAMED.findall(text) if called in self._absent}
+        """Absent parameters that PyTorch's operators read as they are."""
 
     def folded(self) -> list[str]:
         """The parameters of the module that no weight of the file stands for."""
-        return [target for called, target in self._absent.items() if called not in self._found]
+        there = {*self._stands.values()}
+        return [target for target in self._absent.values() if target not in there]
+
+    def computed(self) -> list[str]:
+        """Constants that an optimiser has computed, and that are not counted as parameters."""
+        return sorted(self._gone)
 
     def told(self, node: Node) -> str | None:
-        found = _told(node.props) if node.props else None
-        return super().told(node) if found is None else found
+        scopes = _scopes(node.props)
+        if not scopes:
+            return super().told(node)
+        return clean(scopes[-2]) if len(scopes) > 1 else ""
+
+    def path(self, node: Node, ins: Sequence[Made | None], maker: GraphBuilder) -> str:
+        """The module of a weight that no node names: its own operator was merged into that of the module behind it."""
+        found = super().path(node, ins, maker)
+        if self._parts and node.op in _WEIGHTED:
+            names = [maker.values[made.value].name for made in ins if made is not None and made.value in self.held]
+            homes = [name.rpartition(".")[0] for name in names if self._parts.get(name) == "param"]
+            if homes and homes[0] not in self._told and not homes[0].startswith(f"{found}." if found else "."):
+                self.paths.setdefault(homes[0], node.op)
+                return homes[0]
+        return found
+
+    def owner(self, made: Made, path: str, maker: GraphBuilder) -> tuple[str, str]:
+        name = self._stands.get(made.value, maker.values[made.value].name)
+        home, _, last = name.rpartition(".")
+        if name in self._parts or (home and home in self._told):
+            return home, last
+        return super().owner(made, path, maker)
+
+    def type(self, path: str) -> str:
+        return self._types.get(path, "scope")
 
     def meant(self, node: Node, place: int, ins: Sequence[Made | None]) -> tuple[tuple[int, ...], str] | None:
         made = ins[place]
@@ -103,38 +160,66 @@ class OnnxScopes(Scopes):
         part = self._parts.get(node.inputs[place])
         if part is not None:
             return part
-        if not made.shape or (self._parts and not self._stands_for(node, made)):
+        if made.shape and node.op not in _WEIGHTED and _COMPUTED.fullmatch(node.inputs[place]):
+            self._gone.add(node.inputs[place])
+            return "const"
+        if not made.shape or (self._parts and not self._stands_for(node, place, made)):
             return "const"
         return "param" if not self.held[made.value] or (node.op in _WEIGHTED and len(made.shape) > 1) else "const"
 
-    def _stands_for(self, node: Node, made: Made) -> bool:
+    def _stands_for(self, node: Node, place: int, made: Made) -> bool:
         """Whether what a node reads was a parameter before the exporter turned it; a constant of its own was none.
 
-        The operator names the parameter, or it has become a vector with other axes around it (a scale, a token), and then the
-        module of the node has a parameter that is found nowhere else. What was looked up in a table is not that table.
+        PyTorch's operator names the parameter or another one of its module; or an operator between has changed it (a scale, a
+        token, a weight with other axes), and then the node's module has a parameter that is found nowhere else, or, for
+        weights and vectors, a module below. What was looked up in a table is not that table.
         """
+        if made.value in self._stands:
+            return True
         shape = known(made.shape)
-        if prod(shape) < 2:
+        if prod(shape) < 2 or _CREATED.match(node.inputs[place]):
             return False
+        vector = max(shape) == prod(shape)
+        bias = vector and (node.op not in _WEIGHTED or place > 1)
+        there = {*self._stands.values()}
+        left = {called: target for called, target in self._absent.items() if target not in there}
         named = _NAMED.findall(node.props.get("pkg.torch.onnx.fx_node", ""))
-        absent = [called for called in named if called in self._absent]
-        if not absent and max(shape) == prod(shape):
-            path = self.told(node)
-            left = [called for called in self._absent if called not in self._found]
-            absent = [called for called in left if self._absent[called].rpartition(".")[0] == path][:1]
-        self._found.update(absent)
-        return bool(absent)
+        homes = {_home(self._called[called]) for called in named if called in self._called}
+        free = {called: target for called, target in left.items() if called not in self._mentioned}
+        path = self.told(node) or ""
+        near = [target for target in free.values() if _home(target) == path]
+        near = near if vector or _TURNED.fullmatch(node.inputs[place]) else []
+        below = [target for target in free.values() if path and target.startswith(f"{path}.")] if vector else []
+        choices = [
+            [left[called] for called in named if called in left and left[called].endswith("bias") == bias],
+            [target for target in free.values() if _home(target) in homes and target.endswith("bias") == bias],
+            [left[called] for called in named if called in left and vector],
+            [target for target in (*near, *below) if target.endswith("bias") == (node.op == "Add")],
+            [target for target in near if vector or not target.endswith("bias")],
+        ]
+        found = next((each[0] for each in choices if each), None)
+        if found is not None:
+            self._stands[made.value] = found
+        return found is not None
 
 
-def _told(props: Mapping[str, str]) -> str | None:
-    """The path that PyTorch's newer exporter writes: a list of the modules around a node, each with its whole path."""
-    scopes = props.get("pkg.torch.onnx.name_scopes", "")
-    if not scopes or len(scopes) > 10_000:
-        return None
+def _home(name: str) -> str:
+    """The module in the name of a parameter."""
+    return name.rpartition(".")[0]
+
+
+def _scopes(props: Mapping[str, str]) -> tuple[str, ...]:
+    """What PyTorch's newer exporter writes: the modules around a node, each with its whole path, and its operator."""
+    return _listed(props.get("pkg.torch.onnx.name_scopes", "")) if props else ()
+
+
+@lru_cache(maxsize=1024)  # nodes of one module follow each other
+def _listed(text: str) -> tuple[str, ...]:
+    """A list of texts as Python writes it; nothing where it is something else."""
+    if not text or len(text) > 10_000:
+        return ()
     try:
-        listed = ast.literal_eval(scopes)
+        listed = ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return None
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        return None
-    return clean(listed[-2]) if len(listed) > 1 else ""
+        return ()
+    return tuple(listed) if isinstance(listed, list) and all(isinstance(each, str) for each in listed) else ()

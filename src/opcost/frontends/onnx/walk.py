@@ -63,6 +63,9 @@ class OnnxWalk(Walk):
                 "folded-weights",
                 f"parameters that the exporter folded into constants or merged with equal ones: {names}",
             )
+        if computed := self.scopes.computed():
+            names = ", ".join(some(computed))
+            self.maker.note("computed-constants", f"computed before the file was saved, and no parameters: {names}")
         return super().finished(source, meta, name, inputs, outputs)
 
     def special(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:

@@ -44,7 +44,7 @@ def heading_of(report: Report) -> tuple[str, ...]:
     if inputs and any(note.code == "guessed-inputs" for note in report.notes):
         inputs += " (generated)"
     outputs = _some(in_runs(map(_spec, report.outputs)))
-    assumed = [f"assumed {shortened(note.text, LONG_LINE)}" for note in report.notes if note.code == ASSUMED_SIZES]
+    assumed = [f"sizes   {shortened(note.text, LONG_LINE)}" for note in report.notes if note.code == ASSUMED_SIZES]
     lines = [first, *assumed, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
     return tuple(line for line in lines if line)
 

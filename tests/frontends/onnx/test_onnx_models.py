@@ -259,3 +259,35 @@ def test_a_size_that_data_decides_is_told_as_such(written: Written) -> None:
     nodes = [helper.make_node("NonZero", ["x"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=1)]
     report = opcost.count(written(nodes, [tensor("x", 4)]))
     assert {each.reason for each in report.coverage.uncounted} == {"its shape depends on data"}
+
+
+# -- FusedMatMul ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_batches_between_rows_and_columns_are_read(turned: int, written: Written) -> None:
+    """transBatchA: the first axis is the rows, and the batch comes between; transA then swaps the last two."""
+    batch, rows, depth, columns = (2, 3), 5, 7, 11
+    a = (depth if turned else rows, *batch, rows if turned else depth)
+    b = (columns if turned else depth, *batch, depth if turned else columns)
+    attrs = {"transBatchA": 1, "transBatchB": 1, "transA": turned, "transB": turned}
+    node = helper.make_node("FusedMatMul", ["a", "b"], ["y"], domain="com.microsoft", **attrs)
+    report = opcost.count(written([node], [tensor("a", *a), tensor("b", *b)]))
+    assert report.totals.macs == 2 * 3 * rows * depth * columns
+    assert report.outputs[0].shape == (*batch, rows, columns)
+
+
+def test_an_attribute_that_is_not_supported_is_named(written: Written) -> None:
+    node = helper.make_node("Rfft", ["x"], ["y"], domain="com.microsoft", signal_ndim=2, normalized=0, onesided=1)
+    (missed,) = opcost.count(written([node], [tensor("x", 4, 8)])).coverage.uncounted
+    assert missed.reason == "its attribute signal_ndim=2 is not supported"
+
+
+def test_the_runtimes_own_format_is_named(tmp_path: Path) -> None:
+    """A flatbuffer whose identifier, behind the offset of its root, is ORTM."""
+    path = tmp_path / "net.ort"
+    path.write_bytes(b"\x18\0\0\0ORTM" + bytes(64))
+    with pytest.raises(
+        SourceError, match=r"ONNX Runtime's own format \(\.ort\)(.|\n)*the \.onnx file from which it was made"
+    ):
+        opcost.count(path)

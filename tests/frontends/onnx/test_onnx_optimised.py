@@ -415,33 +415,30 @@ def test_a_normalization_in_blocks_costs_a_product_and_a_sum_of_each_element(tmp
     assert report.totals.flops == 2 * conv + 4 * 12 + 4 * 12 * (2 + 1)
 
 
-# -- FusedMatMul ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("turned", [0, 1])
-def test_batches_between_rows_and_columns_are_read(turned: int, written: Any) -> None:
-    """transBatchA: the first axis is the rows, and the batch comes between; transA then swaps the last two."""
-    batch, rows, depth, columns = (2, 3), 5, 7, 11
-    a = (depth if turned else rows, *batch, rows if turned else depth)
-    b = (columns if turned else depth, *batch, depth if turned else columns)
-    attrs = {"transBatchA": 1, "transBatchB": 1, "transA": turned, "transB": turned}
-    node = helper.make_node("FusedMatMul", ["a", "b"], ["y"], domain="com.microsoft", **attrs)
-    report = opcost.count(written([node], [tensor("a", *a), tensor("b", *b)]))
-    assert report.totals.macs == 2 * 3 * rows * depth * columns
-    assert report.outputs[0].shape == (*batch, rows, columns)
-
-
-def test_an_attribute_that_is_not_supported_is_named(written: Any) -> None:
-    node = helper.make_node("Rfft", ["x"], ["y"], domain="com.microsoft", signal_ndim=2, normalized=0, onesided=1)
-    (missed,) = opcost.count(written([node], [tensor("x", 4, 8)])).coverage.uncounted
-    assert missed.reason == "its attribute signal_ndim=2 is not supported"
-
-
-def test_the_runtimes_own_format_is_named(tmp_path: Path) -> None:
-    """A flatbuffer whose identifier, behind the offset of its root, is ORTM."""
-    path = tmp_path / "net.ort"
-    path.write_bytes(b"\x18\0\0\0ORTM" + bytes(64))
-    with pytest.raises(
-        SourceError, match=r"ONNX Runtime's own format \(\.ort\)(.|\n)*the \.onnx file from which it was made"
-    ):
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("ReorderOutput", [], ["y"], domain=DOMAIN, channels=4),
+        helper.make_node("ReorderOutput", ["x"], ["y"], domain=DOMAIN),
+        helper.make_node("ReorderInput", ["x"], [], domain=DOMAIN),
+        helper.make_node("Conv", ["x"], ["y"], domain=DOMAIN),
+        helper.make_node("Conv", ["x", "scalar"], ["y"], domain=DOMAIN),
+    ],
+)
+def test_a_damaged_node_in_blocks_is_one_clear_error(node: Any, written: Any) -> None:
+    ends = [helper.make_empty_tensor_value_info("x")]
+    path = written([node], [tensor("x", 1, 4, 2, 2)], [numpy_helper.from_array(np.float32(1), "scalar")], ends)
+    with pytest.raises(SourceError, match=r"not what such|do not fit"):
         opcost.count(path)
+
+
+def test_weights_behind_an_unknown_operator_keep_their_inputs_in_blocks(written: Any) -> None:
+    nodes = [
+        helper.make_node("Wonder", ["x"], ["u"], domain="own"),
+        helper.make_node("Conv", ["u", "w"], ["y"], domain=DOMAIN, kernel_shape=[1, 1]),
+        helper.make_node("ReorderOutput", ["y"], ["z"], domain=DOMAIN, channels=12),
+    ]
+    stored = [numpy_helper.from_array(np.ones((16, 8, 1, 1), "float32"), "w")]
+    report = opcost.count(written(nodes, [tensor("x", 1, 8, 2, 2)], stored))
+    assert report.totals.params == 12 * 8
+    assert ("com.microsoft.nchwc::Conv", 1) in [(each.raw, each.count) for each in report.coverage.uncounted]

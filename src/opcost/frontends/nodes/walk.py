@@ -22,7 +22,8 @@ MOST_STEPS = 1 << 16
 MOST_KNOWN = 1 << 20
 """Elements of all small tensors that are worked out; a model computes some thousand sizes."""
 
-_FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
+FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
+"""What handlers raise for nodes of damaged files."""
 
 
 class Walk:
@@ -126,7 +127,7 @@ class Walk:
                 return
             ins = [(env.get(name) or self.found(name, graph, env)) if name else None for name in node.inputs]
             env.update(zip(node.outputs, self._made(node, ins, graph), strict=False))
-        except _FAULTS as exc:
+        except FAULTS as exc:
             raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
 
     def _made(self, node: Node, ins: list[Made | None], graph: NodeGraph) -> list[Made]:
@@ -151,7 +152,7 @@ class Walk:
             return _unknown(call)._replace(attrs={"reason": str(exc) or DATA})
         except Mismatch as exc:
             raise InputError(f"{node}: {exc}", hint=_seen(call)) from exc
-        except _FAULTS as exc:
+        except FAULTS as exc:
             raise SourceError(f"{node}: its attributes do not fit its inputs ({exc})", hint=_seen(call)) from exc
 
     def _declared(self, out: Out, name: str, graph: NodeGraph) -> Out:

@@ -29,6 +29,8 @@ _RAW = {
 
 MOST_NOTED = 1 << 24
 """Bytes of what an exporter notes of a graph: PyTorch's lists all parameters."""
+MOST_TOLD = 1024
+"""Bytes of what a file says of the model; what is longer is no size."""
 _WIDTHS = {form: struct.calcsize(form) for form in _RAW.values()}
 _DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ml"}
 """What nodes call the domains of ONNX itself."""
@@ -82,7 +84,7 @@ def read_model(message: Piece) -> Model:
         names = [tuple(map(text, each.all(number))) for number in (4, 5)]
         functions[each.text(10), each.text(1)] = Function(names[0], names[1], defaults, nodes)
     producer = " ".join(filter(None, (parts.text(2), parts.text(3))))
-    metadata = {each.text(1): each.text(2) for each in parts.messages(14)}
+    metadata = {each.text(1): long_text(each.all(2)[-1], MOST_TOLD) for each in parts.messages(14) if 2 in each.found}
     return Model(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1), metadata)
 
 

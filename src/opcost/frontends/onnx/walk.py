@@ -11,7 +11,7 @@ from opcost.errors import SourceError
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.nodes.call import Made, Out
 from opcost.frontends.nodes.model import Content, Node, NodeGraph, Stored
-from opcost.frontends.nodes.walk import Walk
+from opcost.frontends.nodes.walk import FAULTS, Walk
 from opcost.frontends.onnx import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.onnx.model import Function, Model, Reference
 from opcost.frontends.onnx.operators.blocked import with_channels
@@ -40,7 +40,12 @@ class OnnxWalk(Walk):
         self._calls = 0
 
     def graph(self, graph: NodeGraph, env: dict[str, Made]) -> list[Made]:
-        graph = with_channels(graph)
+        try:
+            graph = with_channels(graph)
+        except FAULTS as exc:
+            raise SourceError(
+                f"nodes of {NCHWC} are not what such nodes must be ({type(exc).__name__}: {exc})"
+            ) from exc
         if any((node.domain, node.op) == (NCHWC, "Conv") and "channels" not in node.attrs for node in graph.nodes):
             text = (
                 "the file does not say how many channels the model has where ONNX Runtime filled up blocks of 8 or 16"

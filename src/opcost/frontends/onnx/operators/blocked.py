@@ -106,11 +106,10 @@ def _conv(call: Call) -> Meaning:
 def unpadded(node: Node, place: int, ins: Sequence[Made | None]) -> tuple[int, ...]:
     """The shape of a convolution's weight or bias without the channels that fill up its blocks."""
     x, made = ins[0], ins[place]
-    assert x is not None
-    assert made is not None
-    shape = known(made.dims)
+    shape = known(made.shape if made is not None else None)
     channels = int(node.attrs.get("channels", shape[0]))
     if place != 1:
         return (channels,)
-    deep = shape[1] if int(node.attrs.get("group", 1)) > 1 else known(x.dims[1:2])[0]
-    return (channels, deep, *shape[2:])
+    grouped = int(node.attrs.get("group", 1)) > 1
+    deep = None if grouped or x is None or x.shape is None or len(x.shape) < 2 else x.shape[1]
+    return (channels, shape[1] if deep is None else deep, *shape[2:])

@@ -93,7 +93,8 @@ def _squares(mask: Made | None) -> Made | None:
 @handles("MultiHeadAttention", "DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
 def _multi_head(call: Call) -> Meaning:
     heads = call.whole("num_heads", 1)
-    x = call[0]
+    places = (10, 4, 5, 6) if call.node.op.startswith("Decoder") else (3, 5, 6, 7)
+    x, (bias, mask, *past) = call[0], [call.at(place) for place in places]
     if len(x.dims) == 5:  # packed: (batch, length, heads, 3, features)
         batch, length, _, _, features = x.dims
         q, k, v = (
@@ -104,15 +105,15 @@ def _multi_head(call: Call) -> Meaning:
         if call.at(2) is None:  # keys and values packed together, in ways that differ from version to version
             raise Unknown
         q, k, v = (_heads(call, call[place], heads) for place in range(3))
-    if (bias := call.at(3)) is not None:
+    if bias is not None:
         q, k, v = (
             call.step("elementwise", {"fn": "add"}, [each, bias], [Out(each.shape, each.dtype)])[0]
             for each in (q, k, v)
         )
-    k, v = _longer(call, k, call.at(6)), _longer(call, v, call.at(7))
+    k, v = _longer(call, k, past[0]), _longer(call, v, past[1])
     batch, _, length, _ = q.dims
     shape = (batch, length, numel((heads, v.dims[-1])))
-    return _attend(call, q, k, v, shape, call.at(5), causal=call.flag("unidirectional"))
+    return _attend(call, q, k, v, shape, mask, causal=call.flag("unidirectional"))
 
 
 @handles("PackedAttention", "PackedMultiHeadAttention", domains=(MICROSOFT,))
@@ -176,15 +177,24 @@ def _experts(call: Call) -> Meaning:
     x, router = call[0], call[1]
     quantized = call.node.op == "QMoE"
     first, second = (call[2], call[5]) if quantized else (call[2], call[4])
+    biases = (call.at(4), call.at(7)) if quantized else (call.at(3), call.at(5))
     third = call.at(8 if quantized else 6)
     rows = numel(x.dims[:-1]) * call.whole("k", 1)
     width = known((x.dims[-1],))[0]
-    pack = 8 // (call.whole("expert_weight_bits", 4) if quantized else 8)
-    inner = known((second.dims[1] if not quantized else second.dims[2],))[0] * (pack if quantized else 1)
-    gated = call.text("activation_type") == "swiglu" or third is not None
-    up = call.step("matmul", {"depth": width}, [x, first, router], [Out((rows, inner * (1 + gated)), x.dtype)])[0]
-    fn = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu"}.get(
-        call.text("activation_type", "relu"), "relu"
+    pack = 8 // call.whole("expert_weight_bits", 4) if quantized else 1
+    inner = known((second.dims[1 if second.dims[2] == width and not quantized else 2],))[0] * pack
+    name = call.text("activation_type", "relu")
+    gated = name == "swiglu" or third is not None
+    single, double = {"gelu": ("gelu", "geglu"), "silu": ("silu", "swiglu"), "swiglu": ("silu", "swiglu")}.get(
+        name, ("relu", "add_relu")
     )
-    act = call.step("elementwise", {"fn": fn}, [up], [Out((rows, inner), x.dtype)])[0]
-    return Meaning("matmul", {"depth": inner, "macs": rows * inner * width}, [Out(x.shape, x.dtype)], [act, second])
+    into, out = ({"bias": True} if bias is not None else {} for bias in biases)
+    up = call.step(
+        "matmul",
+        {"depth": width, **into},
+        [x, first, biases[0], third, router],
+        [Out((rows, inner * (1 + gated)), x.dtype)],
+    )[0]
+    act = call.step("elementwise", {"fn": double if gated else single}, [up], [Out((rows, inner), x.dtype)])[0]
+    attrs = {"depth": inner, "macs": rows * inner * width, **out}
+    return Meaning("matmul", attrs, [Out(x.shape, x.dtype)], [act, second, biases[1]])

@@ -414,4 +414,5 @@ def _created(call: Call) -> Meaning:
             return Meaning("create", NO_ATTRS, [Out(shape, call[2].dtype)], [])
         case "EyeLike":
             return Meaning("create", NO_ATTRS, [Out(call[0].shape, dtype or call[0].dtype)], [])
-    return Meaning("random", NO_ATTRS, [Out(call[0].shape, dtype or call[0].dtype)], [])
+    reads = call.given if call.node.op == "Bernoulli" else []  # others take only the shape
+    return Meaning("random", NO_ATTRS, [Out(call[0].shape, dtype or call[0].dtype)], reads)

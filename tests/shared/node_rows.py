@@ -1,0 +1,146 @@
+"""Single nodes of model files with what they cost, worked out by hand; extents are primes, so that none is taken for another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.analysis.price import price
+from opcost.core.dtype import bits
+from opcost.core.graph import Module
+from opcost.frontends.building import GraphBuilder
+from opcost.frontends.nodes.call import Made, Table
+from opcost.frontends.nodes.model import Content, Declared, Node, NodeGraph
+from opcost.frontends.nodes.scopes import Scopes
+from opcost.frontends.nodes.walk import Walk
+from opcost.rules import default_rules
+
+P, Q, R, S, T = 3, 5, 7, 11, 13
+
+
+class Tensor(NamedTuple):
+    """An input or a result; `content`: its elements are known."""
+
+    shape: tuple[int | None, ...]
+    dtype: str = "float32"
+    content: tuple[Any, ...] | None = None
+    stored: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        elements = prod(extent for extent in self.shape if extent is not None)
+        return -(-elements * bits(self.dtype) // 8)
+
+
+def x(*shape: int | None, dtype: str = "float32") -> Tensor:
+    """A tensor that is computed."""
+    return Tensor(shape, dtype)
+
+
+def w(*shape: int, dtype: str = "float32") -> Tensor:
+    """A tensor that the file stores."""
+    return Tensor(shape, dtype, stored=True)
+
+
+def c(*values: float, dtype: str = "int64") -> Tensor:
+    """A stored vector of these numbers."""
+    return Tensor((len(values),), dtype, values, stored=True)
+
+
+def n(value: float, dtype: str = "int64") -> Tensor:
+    """A stored number."""
+    return Tensor((), dtype, (value,), stored=True)
+
+
+class Row(NamedTuple):
+    """One node: the operator, its inputs and attributes; and its results and costs."""
+
+    op: str
+    """`domain::name`, or the name alone."""
+    ins: Sequence[Tensor | None]
+    outs: Sequence[Tensor]
+    attrs: Mapping[str, Any] = {}
+    macs: int = 0
+    flops: int = 0
+    """Beside the two of each MAC."""
+    read: Collection[int] | None = None
+    """The places of the inputs that are read; all of them unless given."""
+    between: Sequence[int] = ()
+    """Elements of float32 that the node writes on its way and reads once."""
+    moved: int | None = None
+    """Bytes read and written; those of the inputs, the results and what is between unless given."""
+    open: bool = False
+    """An extent or the work depends on data: no cost."""
+    version: int = 18
+
+
+Known: TypeAlias = "Mapping[tuple[str, str], Any]"
+
+
+class _AnyScopes(Scopes):
+    def role(self, node: Node, place: int, made: Made) -> Any:
+        return "param"
+
+
+def walked(row: Row, table: Table) -> tuple[list[Made], GraphBuilder]:
+    """The results of the node, and all operators that it is taken for."""
+
+    class RowWalk(Walk):
+        format = "row"
+
+        def version(self, node: Node) -> int:
+            return row.version
+
+    RowWalk.table = table
+    maker = GraphBuilder()
+    walk = RowWalk(maker, _AnyScopes(), trusted=True)
+    ins: list[Made | None] = []
+    for place, each in enumerate(row.ins):
+        if each is None:
+            ins.append(None)
+            continue
+        content = None if each.content is None else Content(tuple(each.shape), each.content)  # type: ignore[arg-type]
+        value = maker.value(f"i{place}", maker.spec(each.shape, each.dtype), "const" if each.stored else "input")
+        ins.append(Made(value, each.shape, each.dtype, content, stored=each.stored))
+    domain, _, name = row.op.rpartition("::")
+    names = tuple(f"y{place}" for place in range(len(row.outs)))
+    declared = {name: Declared(name, each.dtype, None) for name, each in zip(names, row.outs, strict=True)}
+    node = Node(name, domain, "", tuple(f"i{at}" if each else "" for at, each in enumerate(row.ins)), names, row.attrs)
+    return walk._made(node, ins, NodeGraph("", (node,), {}, (), (), declared)), maker
+
+
+def check(row: Row, table: Table) -> None:
+    """Find the results and costs of the node, and compare them."""
+    made, maker = walked(row, table)
+    found = [(each.shape, each.dtype, each.content and each.content.items) for each in made]
+    expected = [(each.shape, each.dtype, each.content) for each in row.outs]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine[:2] == theirs[:2]
+        if theirs[2] is not None:
+            assert mine[2] == theirs[2]
+    totals = price(
+        maker.graph("row", "row", {}, modules=[Module(path="", type="row", calls=1)], inputs=[], outputs=[]),
+        default_rules(),
+    ).totals
+    assert totals.uncounted == row.open
+    if row.open:
+        return
+    places = range(len(row.ins)) if row.read is None else row.read
+    moved = sum(each.nbytes for place in places if (each := row.ins[place]) is not None)
+    moved += sum(each.nbytes for each in row.outs) + 2 * 4 * sum(row.between)
+    if row.moved is not None:
+        moved = row.moved
+    assert (totals.macs, totals.flops) == (row.macs, 2 * row.macs + row.flops)
+    assert totals.bytes_read + totals.bytes_written == moved
+
+
+def missing(rows: Iterable[Row], table: Table, as_others: Mapping[str, str]) -> set[str]:
+    """The operators of a table without a row; `as_others`: names that share the handler of one that has a row."""
+    written = {row.op for row in rows}
+    known = {f"{domain}::{name}" if domain else name: handler for (domain, name), handler in table.items()}
+    for name, like in as_others.items():
+        assert known[name] is known[like], f"{name} has a handler of its own"
+        assert like in written, f"{like} has no row"
+        assert name not in written, f"{name} has a row of its own"
+    return known.keys() - written - as_others.keys()

@@ -1,15 +1,17 @@
-"""Which constants no test derives: changes one at a time, runs the tests, and lists the changes that nobody noticed.
+"""Which numbers no test derives: changes one at a time, runs the tests, and lists the changes that no test notices.
 
-    python benchmarks/mutate.py                                  every constant and operator of the rules, tried with their tests
-    python benchmarks/mutate.py --aten                           the same of the table of PyTorch's operators
-    python benchmarks/mutate.py src/opcost/frontends/aten/pool.py --tests tests/frontends/aten --sample 60
+    python benchmarks/mutate.py                              every room below, all changes
+    python benchmarks/mutate.py onnx memory --sample 60      60 changes of each of two rooms, drawn by chance
+    python benchmarks/mutate.py --seconds 300                at most five minutes for each room
+    python benchmarks/mutate.py src/opcost/rules/pool.py --tests tests/rules
 
-A change is one of: a number becomes the next one; an arithmetic operator, a comparison, `min` or `max` becomes its opposite; the
-two sides of a condition change places; an entry of a table takes what its neighbour has. In a JSON table each operator in turn
-means what the entry before its own means. The tests are collected once. For each change a process is forked, which imports the
-package again with the one file as if it lay there changed; nothing is written.
-The tests of the file's own name run first, and the first that fails ends the attempt. EQUIVALENT lists the changes that cannot
-change any number, with the reason.
+A room is a part of the package with the tests of its own. A change is one of: a whole number becomes the next one, any other its
+double; an arithmetic operator, a comparison, `min` or `max` becomes its opposite; the two sides of a condition change places; an
+entry of a table takes what its neighbour has. In a JSON table each operator in turn means what the entry before its own means.
+The tests are collected and run once, which also shows the functions that each of them enters. For each change a process is
+forked, which imports the package again with the one file as if it lay there changed, and runs the tests that enter the changed
+function; nothing is written. The first that fails ends the attempt. EQUIVALENT lists the changes that cannot change any number,
+with the reason. At the end stands what was noticed in each room; less than 95 % in one of them is an error.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import ast
 import importlib
 import json
+import math
 import os
 import random
 import re
@@ -26,11 +29,11 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from itertools import accumulate, pairwise
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -40,15 +43,48 @@ from hypothesis import Phase, settings
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ("opcost.core", "opcost.errors", "opcost.version", "opcost.wording", "opcost.frontends.aten.tensor")
 """What is not imported again: the tests hold objects of these classes."""
-RULES = ("src/opcost/rules", "tests/rules --ignore=tests/rules/test_docs.py")
-ATEN = (
-    "src/opcost/frontends/aten",
-    (
+
+
+class Room(NamedTuple):
+    """What is changed, and the words for pytest that name its tests."""
+
+    sources: str
+    tests: str
+
+
+_NODES = " ".join(f"src/opcost/frontends/nodes/{name}.py" for name in ("meanings", "windows", "content"))
+_ANALYSIS = "aggregate bound breakdown busy communication gains launches utilization".split()
+ROOMS = {
+    "rules": Room("src/opcost/rules", "tests/rules --ignore=tests/rules/test_docs.py"),
+    "aten": Room(
+        "src/opcost/frontends/aten",
         "tests/frontends/aten tests/frontends/torch/aten tests/traces/test_one_price.py tests/traces/test_profiler_words.py "
-        "-k 'not every_pointwise and not run_has and not loads_nothing and not samples_reach'"
+        "-k 'not every_pointwise and not run_has and not loads_nothing and not samples_reach'",
     ),
-)
-"""What is changed, and the words for pytest that name its tests."""
+    "onnx": Room(
+        f"src/opcost/frontends/onnx/operators src/opcost/frontends/onnx/walk.py {_NODES}",
+        "tests/frontends/onnx --ignore=tests/frontends/onnx/test_onnx_nodes.py -k 'not gigabyte and not loads_neither'",
+    ),
+    "tflite": Room(
+        "src/opcost/frontends/tflite/operators src/opcost/frontends/tflite/walk.py", "tests/frontends/tflite"
+    ),
+    "coreml": Room(
+        "src/opcost/frontends/coreml/operators src/opcost/frontends/coreml/network.py", "tests/frontends/coreml"
+    ),
+    "mxnet": Room("src/opcost/frontends/mxnet/ops", "tests/frontends/mxnet"),
+    "megengine": Room("src/opcost/frontends/megengine/operators", "tests/frontends/megengine"),
+    "traces": Room(
+        " ".join(f"src/opcost/analysis/{name}.py" for name in _ANALYSIS), "tests/analysis/test_trace_rows.py"
+    ),
+    "memory": Room(
+        "src/opcost/analysis/memory.py src/opcost/devices/allocator.py", "tests/analysis/test_memory.py tests/devices"
+    ),
+    "prediction": Room(
+        "src/opcost/analysis/prediction", "tests/analysis/test_prediction.py tests/analysis/test_lengths.py"
+    ),
+}
+GOAL = 0.95
+"""The share of changes of a room that its tests notice."""
 PATIENCE = 100
 """Seconds of CPU time after which an attempt is ended: a change that makes a loop endless is noticed."""
 
@@ -180,6 +216,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             yield node, str(value + 1)
+        case ast.Constant(value=float(value)):
+            yield node, repr(2 * value or 1.0)
         case ast.BinOp(left, op, right) if type(op) in OPPOSITES:
             yield node, f"({ast.unparse(ast.BinOp(left, OPPOSITES[type(op)](), right))})"
         case ast.AugAssign(target, op, value) if type(op) in OPPOSITES:
@@ -206,28 +244,83 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 class Trying:
     """A plug-in of pytest that, instead of running the tests once, runs them for every change."""
 
-    def __init__(self, found: list[Mutant | Changed], log: Path | None) -> None:
-        self.found, self.log = found, log
+    def __init__(self, found: list[Mutant | Changed], seconds: float, log: Path | None) -> None:
+        self.found, self.seconds, self.log = found, seconds, log
         self.words: dict[str, Counter[str]] = {}
+        self.entered: dict[tuple[str, int], list[pytest.Item]] = {}
+        """The tests that enter a function, by its file and first line."""
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         settings.register_profile("trying", settings.default, phases=[Phase.explicit, Phase.generate], database=None)
         settings.load_profile("trying")
-        if _failing(
-            session.items
-        ):  # in this process, so that what tests keep of PyTorch's is there in all that are forked
+        # in this process, so that what tests keep of PyTorch's is there in all that are forked
+        if _failing(session.items, self._watched):
             sys.exit("the tests fail without any change")
+        items = self._unmoved(session.items)
+        lines = {path: _functions(path) for path in {mutant.path for mutant in self.found} if path.suffix == ".py"}
+        ends = time.monotonic() + self.seconds
         for mutant in self.found:
+            if time.monotonic() > ends:
+                print(f"the time is over: {sum(sum(each.values()) for each in self.words.values())} changes were tried")
+                break
             word = "equivalent" if mutant.name in EQUIVALENT else "survived"
-            if word == "survived" and self.noticed(_ordered(session.items, mutant.path.stem), mutant):
+            if word == "survived" and self.noticed(self._tests_of(mutant, items, lines), mutant):
                 word = "noticed"
             self.words.setdefault(mutant.path.name, Counter())[word] += 1
             if word == "survived":
                 print(f"{mutant.place:>7} {mutant.name}", flush=True)
         return True
 
-    def noticed(self, items: list[pytest.Item], mutant: Mutant | Changed | None) -> bool:
+    def _watched(self, item: pytest.Item) -> Callable[[FrameType, str, Any], None]:
+        """What notes the functions that a test enters."""
+        files = {str(mutant.path) for mutant in self.found}
+
+        def note(frame: FrameType, event: str, arg: Any) -> None:
+            code = frame.f_code
+            if code.co_filename in files:
+                tests = self.entered.setdefault((code.co_filename, code.co_firstlineno), [])
+                if not tests or tests[-1] is not item:
+                    tests.append(item)
+
+        return note
+
+    def _unmoved(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        """The tests that pass after the package was imported again, unchanged: others hold objects of the first import."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reading)
+            try:
+                _import_again(None)
+                failed = [str(place) for place, item in enumerate(items) if _failing([item])]
+                os.write(writing, " ".join(failed).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as answer:
+            failed = {int(place) for place in answer.read().split()}
+        os.waitpid(child, 0)
+        if failed:
+            print(
+                f"{len(failed)} tests are left out, which hold objects of the package: {items[min(failed)].nodeid}, ..."
+            )
+        return [item for place, item in enumerate(items) if place not in failed]
+
+    def _tests_of(
+        self, mutant: Mutant | Changed, items: list[pytest.Item], lines: dict[Path, list[tuple[int, int, int]]]
+    ) -> list[pytest.Item]:
+        """The tests that can notice a change: those that enter its function, the quickest first; all, of what runs at import."""
+        line = int(mutant.place.partition(":")[0])
+        around = [begin for first, last, begin in lines.get(mutant.path, ()) if first <= line <= last]
+        if not around or isinstance(mutant, Changed):
+            return _ordered(items, mutant.path.stem)
+        left = {id(item) for item in items}
+        return [item for item in self.entered.get((str(mutant.path), around[-1]), ()) if id(item) in left]
+
+    def noticed(self, items: list[pytest.Item], mutant: Mutant | Changed) -> bool:
         """Whether a test fails with this change, in a process of its own."""
+        if not items:
+            return False
         child = os.fork()
         if child:
             return os.waitpid(child, 0)[1] != 0
@@ -245,10 +338,27 @@ class Trying:
             os._exit(code)
 
 
-def _failing(items: list[pytest.Item]) -> int:
+def _functions(path: Path) -> list[tuple[int, int, int]]:
+    """Of every function the first and last line of its body, and the line where it begins; inner ones after those around them."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef):
+            begin = min([node.lineno, *[each.lineno for each in node.decorator_list]])
+            found.append((node.body[0].lineno, node.end_lineno or node.lineno, begin))
+    return sorted(found)
+
+
+def _failing(
+    items: list[pytest.Item], watched: Callable[[pytest.Item], Callable[[FrameType, str, Any], None]] | None = None
+) -> int:
     for item, following in pairwise([*items, None]):
         assert item is not None
-        for report in runtestprotocol(item, log=False, nextitem=following):
+        before = sys.gettrace()
+        if watched is not None:
+            sys.settrace(watched(item))
+        reports = runtestprotocol(item, log=False, nextitem=following)
+        sys.settrace(before)
+        for report in reports:
             if report.failed:
                 print(item.nodeid, report.longrepr, flush=True)
                 return 1
@@ -298,46 +408,81 @@ def _ordered(items: list[pytest.Item], stem: str) -> list[pytest.Item]:
     return sorted(items, key=lambda item: (*rank[item.path], str(item.path)))
 
 
+def _files(paths: Iterable[Path]) -> list[Path]:
+    return [
+        file.resolve()
+        for path in paths
+        for file in (sorted((*path.rglob("*.json"), *path.rglob("*.py"))) if path.is_dir() else [path])
+    ]
+
+
+def _tried(name: str, room: Room, options: argparse.Namespace) -> Counter[str]:
+    """Try the changes of one room, in a process of its own."""
+    found = [
+        each for file in _files(map(Path, room.sources.split())) for each in mutants(file) if options.only in each.name
+    ]
+    possible = len(found)
+    if options.sample is not None:
+        found = sorted(random.Random(options.seed).sample(found, min(options.sample, possible)))
+    if options.list:
+        for mutant in found:
+            print(f"{mutant.place:>7} {mutant.name}")
+        return Counter()
+    print(f"-- {name}: {len(found)} of {possible} changes", flush=True)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        trying = Trying(found, options.seconds, options.log)
+        words = ["-q", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *shlex.split(room.tests)]
+        try:
+            pytest.main(words, plugins=[trying])
+            for file, counts in trying.words.items():
+                print(f"   {file:<20}" + "".join(f"{word} {counts[word]:<8}" for word in WORDS))
+            os.write(writing, json.dumps(sum(trying.words.values(), Counter())).encode())
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        total = Counter(json.loads(answer.read() or "{}"))
+    os.waitpid(child, 0)
+    return total
+
+
+WORDS = ("noticed", "equivalent", "survived")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="*", type=Path, default=[])
+    parser.add_argument("rooms", nargs="*", default=[], help=f"{', '.join(ROOMS)}; or files and folders, with --tests")
     parser.add_argument("--tests", help="words for pytest")
-    parser.add_argument(
-        "--aten", action="store_true", help="the table of PyTorch's operators in the place of the rules"
-    )
-    parser.add_argument("--sample", type=int, help="try so many, drawn by chance")
+    parser.add_argument("--sample", type=int, help="try this many of each room, drawn by chance")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop trying after this time in each room")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="changes whose name holds this text")
+    parser.add_argument("--only", default="", help="changes whose name contains this text")
     parser.add_argument("--list", action="store_true", help="name the changes and try none")
     parser.add_argument("--log", type=Path, help="keep what the last attempt printed")
     options = parser.parse_args()
     os.chdir(ROOT)
-    source, tests = ATEN if options.aten else RULES
-    files = [
-        file.resolve()
-        for path in options.sources or [ROOT / source]
-        for file in (sorted((*path.rglob("*.json"), *path.rglob("*.py"))) if path.is_dir() else [path])
-    ]
-    found = [mutant for file in files for mutant in mutants(file) if options.only in mutant.name]
-    if options.sample is not None:
-        found = sorted(random.Random(options.seed).sample(found, min(options.sample, len(found))))
-    if options.list:
-        for mutant in found:
-            print(f"{mutant.place:>7} {mutant.name}")
-        return
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    trying = Trying(found, options.log)
-    began = time.monotonic()
-    pytest.main(
-        ["-q", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *shlex.split(options.tests or tests)],
-        plugins=[trying],
-    )
-    order = ("noticed", "equivalent", "survived")
-    for file, words in trying.words.items():
-        print(f"{file:<20}" + "".join(f"{word} {words[word]:<8}" for word in order))
-    total = sum(trying.words.values(), Counter())
-    print(f"{len(found)} changes in {time.monotonic() - began:.0f} s: " + ", ".join(f"{total[w]} {w}" for w in order))
-    sys.exit(bool(total["survived"]) or total.total() != len(found))
+    rooms = {name: ROOMS[name] for name in options.rooms or ROOMS if name in ROOMS}
+    if paths := [name for name in options.rooms if name not in ROOMS]:
+        if not options.tests:
+            parser.error(f"{paths[0]} is none of {', '.join(ROOMS)}: name its tests by --tests")
+        rooms["files"] = Room(" ".join(paths), options.tests)
+    totals, taken = {}, {}
+    for name, room in rooms.items():
+        began = time.monotonic()
+        totals[name] = _tried(name, room, options)
+        taken[name] = time.monotonic() - began
+    failed = False
+    for name, total in totals.items():
+        share = (total["noticed"] + total["equivalent"]) / total.total() if total.total() else 0.0
+        failed = failed or (share < GOAL and not options.list)
+        counts = "".join(f"{word} {total[word]:<7}" for word in WORDS)
+        print(f"{name:<12}{counts}{share:7.1%} in {taken[name]:.0f} s{'' if share >= GOAL else '   below 95 %'}")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,12 @@ EQUIVALENT: dict[str, str] = {
     "[1 → 2]": ("an axis that is not there has the stride 0 whatever its extent is taken for"),
     "move: longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents) "
     "[len(extents) >= len(shape) → (len(extents) > len(shape))]": "of two that are equally long either may be the longer",
+    "allocator: PASSES = 3 [3 → 4]": "by the third pass memory is as it stays",
+    "allocator: self.most_reserved = 0 [0 → 1]": "it is never less than a segment",
+    "allocator: place = bisect_left(free, (size, -1)) [1 → 2]": "no address is negative",
+    "allocator: found = Handed([block.size for block in _held(allocator, lives.lasting)], [], [], [], 0) [0 → 1]": (
+        "is replaced before it is handed out"
+    ),
 }
 """Changes that cannot be noticed, as they are listed, and why."""
 

@@ -1,0 +1,167 @@
+"""Blocks and segments of PyTorch's caching allocator, each worked out by hand from its rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcost.core.memory import Lives
+from opcost.devices.allocator import Allocator, OutOfMemory, handed_out, least_capacity, reserved
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def passing(*tensors: tuple[int, int, int], steps: int = 4, lasting: tuple[int, ...] = ()) -> Lives:
+    """Tensors by the operator that makes them, the one before which they are gone, and their bytes."""
+    births, deaths, sizes = zip(*tensors, strict=True) if tensors else ((), (), ())
+    return Lives(lasting, (), births, deaths, sizes, [0] * steps)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "block"),
+    [
+        # multiples of 512 bytes, cut out of 2 MiB
+        (1, 512), (512, 512), (513, 1024), (MIB - 511, MIB), (MIB, MIB),
+        # cut out of 20 MiB, or of steps of 2 MiB: a rest of 1 MiB stays with the block, a larger one does not
+        (MIB + 1, MIB + 512), (10 * MIB - 512, 10 * MIB - 512), (10 * MIB, 10 * MIB), (11 * MIB, 12 * MIB), (11 * MIB - 512,
+        11 * MIB - 512),
+        (10 * MIB + 512, 10 * MIB + 512), (12 * MIB, 12 * MIB),
+    ],
+)  # fmt: skip
+def test_a_tensor_gets_a_block_of_this_size(wanted: int, block: int) -> None:
+    assert Allocator().take(wanted).size == block
+    assert handed_out(passing((0, 4, wanted))).sizes == [block]
+    assert handed_out(Lives((wanted,), (), (), (), (), [])).lasting == [block]
+    assert handed_out(Lives((), (wanted,), (), (), (), [])).inputs == [block]
+    assert handed_out(Lives((), (), (), (), (), [wanted])).workspaces == [block]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "segment"),
+    [
+        (MIB, 2 * MIB),
+        (MIB + 1, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB - 511, 10 * MIB),
+        (12 * MIB + 1, 14 * MIB),
+    ],
+)
+def test_a_segment_has_this_size(wanted: int, segment: int) -> None:
+    allocator = Allocator()
+    allocator.take(wanted)
+    assert (allocator.reserved, allocator.most_reserved) == (segment, segment)
+
+
+def test_blocks_of_a_segment_lie_one_after_the_other() -> None:
+    allocator = Allocator()
+    blocks = [allocator.take(size) for size in (512, 1024, 512)]
+    assert [block.address for block in blocks] == [0, 512, 1536]
+    assert blocks[1].before is blocks[0]
+    assert blocks[1].after is blocks[2]
+    other = allocator.take(3 * MIB)
+    assert (other.address, other.before) == (2 * MIB, None)  # behind the first segment
+
+
+def test_free_blocks_side_by_side_become_one() -> None:
+    for order in ((0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 0, 2), (1, 2, 0)):
+        allocator = Allocator()
+        blocks = [allocator.take(600 * KIB) for _ in range(3)]  # 1,800 KiB of 2,048
+        for place in order:
+            allocator.give(blocks[place])
+        assert [(size, block.address) for size, _, block in allocator._free[True]] == [(2 * MIB, 0)]
+        assert not allocator._free[False]
+
+
+def test_what_lies_between_two_that_are_in_use_is_joined_with_neither() -> None:
+    allocator = Allocator()
+    first, middle, last = (allocator.take(600 * KIB) for _ in range(3))
+    allocator.give(middle)
+    assert [size for size, _, _ in allocator._free[True]] == [(2048 - 1800) * KIB, 600 * KIB]
+    again = allocator.take(500 * KIB)  # in the middle; what is left of it is split off, and found by the next
+    assert (again.address, again.size, again.before, again.after.after) == (600 * KIB, 500 * KIB, first, last)
+    assert last.before is again.after
+    assert allocator.take(100 * KIB).address == 1100 * KIB
+    assert allocator.reserved == 2 * MIB
+
+
+def test_of_equal_blocks_the_first_is_taken() -> None:
+    allocator = Allocator()
+    blocks = [allocator.take(512) for _ in range(4)]
+    allocator.give(blocks[2])
+    allocator.give(blocks[0])
+    assert allocator.take(512).address == 0
+    assert allocator.take(512).address == 1024
+
+
+def test_small_and_large_tensors_do_not_share_segments() -> None:
+    allocator = Allocator()
+    allocator.give(allocator.take(5 * MIB))
+    allocator.take(512)
+    assert allocator.reserved == (20 + 2) * MIB
+
+
+def test_unused_segments_of_both_kinds_go_back_when_the_device_is_full() -> None:
+    allocator = Allocator(42 * MIB)
+    kept = allocator.take(512)
+    allocator.give(allocator.take(30 * MIB))
+    used = allocator.take(MIB)
+    allocator.give(used)  # beside the one that is in use
+    block = allocator.take(40 * MIB)  # 2 + 30 + 40 are too many, 2 + 40 are not
+    assert (allocator.reserved, allocator.most_reserved, block.size) == (42 * MIB, 42 * MIB, 40 * MIB)
+    with pytest.raises(OutOfMemory):
+        allocator.take(2 * MIB)
+    allocator.give(kept)
+    allocator.give(block)
+    assert allocator.take(42 * MIB).size == 42 * MIB
+
+
+def test_a_tensor_is_gone_before_the_operator_of_its_end_makes_its_own() -> None:
+    assert reserved(passing((0, 1, 30 * MIB), (1, 2, 30 * MIB))) == 30 * MIB
+    assert reserved(passing((0, 2, 30 * MIB), (1, 2, 30 * MIB))) == 60 * MIB
+    assert reserved(passing((0, 9, 30 * MIB), (3, 9, 30 * MIB))) == 60 * MIB  # till the end of the pass
+
+
+def test_a_workspace_is_taken_beside_what_lives_and_counts_by_its_block() -> None:
+    found = handed_out(Lives((), (), (0,), (1,), (30 * MIB,), [40 * MIB + 1, 0, 513]))
+    assert (found.workspaces, found.reserved) == ([40 * MIB + 512, 0, 1024], (30 + 42 + 2) * MIB)
+
+
+def test_the_second_pass_finds_what_the_first_left() -> None:
+    # First 40 in a segment of 40, then 30 of its own; from the second pass on the 30 come before the 40, and take its segment.
+    order = passing((0, 3, 30 * MIB), (1, 2, 40 * MIB))
+    assert reserved(order) == 70 * MIB
+    # What is left over from 40 when 30 take it is lost to the next 40.
+    lasting = passing((0, 1, 40 * MIB), (1, 9, 30 * MIB))
+    assert reserved(lasting) == 40 * MIB
+    grown = passing((0, 2, 11 * MIB), (1, 9, 40 * MIB), (2, 9, 12 * MIB))
+    assert handed_out(grown).sizes == [12 * MIB, 40 * MIB, 12 * MIB]
+
+
+def test_a_rest_of_exactly_one_mebibyte_stays_with_its_block() -> None:
+    whole, split = passing((0, 1, 40 * MIB), (1, 9, 39 * MIB)), passing((0, 1, 40 * MIB), (1, 9, 39 * MIB - 512))
+    assert handed_out(whole).sizes == [40 * MIB, 40 * MIB]
+    assert handed_out(split).sizes == [40 * MIB, 39 * MIB - 512]
+
+
+PINNED = passing((0, 1, 50 * MIB), (1, 4, 12 * MIB), (2, 4, 60 * MIB))
+"""Where the 50 were, 12 are held; 60 then need a segment of their own: 110, though not more than 72 are held at once."""
+
+
+def test_the_least_capacity_is_found_by_seven_halvings() -> None:
+    # Of 72 to 400 the half that contains 110, seven times: 400 is more than is ever taken, so that is the answer.
+    assert least_capacity(PINNED, 400 * MIB, 72 * MIB) == 110 * MIB
+    low, high = 80 * MIB, 110 * MIB  # below the limit it fails; what is ever taken is enough
+    assert least_capacity(PINNED, low, 72 * MIB) == high
+    unused = passing((0, 1, 50 * MIB), (2, 4, 60 * MIB))  # 110 are taken, 60 suffice
+    low, high = 50 * MIB, 97 * MIB
+    for _ in range(7):
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle >= 60 * MIB else (middle, high)
+    assert least_capacity(unused, 97 * MIB, 50 * MIB) == high
+    assert least_capacity(unused, 110 * MIB, 50 * MIB) == 110 * MIB  # what is taken at most is within the limit
+
+
+def test_nothing_goes_back_while_the_device_has_just_enough() -> None:
+    allocator = Allocator(32 * MIB)
+    allocator.give(allocator.take(30 * MIB))
+    allocator.take(512)
+    assert allocator.reserved == 32 * MIB

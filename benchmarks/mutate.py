@@ -81,7 +81,11 @@ ROOMS = {
         "tests/analysis/test_memory.py tests/analysis/test_memory_rows.py tests/devices",
     ),
     "prediction": Room(
-        "src/opcost/analysis/prediction", "tests/analysis/test_prediction.py tests/analysis/test_lengths.py"
+        "src/opcost/analysis/prediction",
+        " ".join(
+            f"tests/analysis/test_{name}.py"
+            for name in ("h200_rows", "prediction", "lengths", "together", "executions", "workspaces")
+        ),
     ),
 }
 GOAL = 0.95

@@ -22,14 +22,14 @@ P, Q, R, S, T = 3, 5, 7, 11, 13
 class Tensor(NamedTuple):
     """An input or a result; `content`: its elements are known."""
 
-    shape: tuple[int | None, ...]
+    shape: tuple[int | None, ...] | None
     dtype: str = "float32"
     content: tuple[Any, ...] | None = None
     stored: bool = False
 
     @property
     def nbytes(self) -> int:
-        elements = prod(extent for extent in self.shape if extent is not None)
+        elements = prod(extent or 0 for extent in self.shape or (0,))
         return -(-elements * bits(self.dtype) // 8)
 
 
@@ -83,7 +83,7 @@ class _AnyScopes(Scopes):
         return "param"
 
 
-def walked(row: Row, table: Table) -> tuple[list[Made], GraphBuilder]:
+def walked(row: Row, table: Table, *, typed: bool = False) -> tuple[list[Made], GraphBuilder]:
     """The results of the node, and all operators that it is taken for."""
 
     class RowWalk(Walk):
@@ -92,7 +92,7 @@ def walked(row: Row, table: Table) -> tuple[list[Made], GraphBuilder]:
         def version(self, node: Node) -> int:
             return row.version
 
-    RowWalk.table = table
+    RowWalk.table, RowWalk.typed = table, typed
     maker = GraphBuilder()
     walk = RowWalk(maker, _AnyScopes(), trusted=True)
     ins: list[Made | None] = []
@@ -100,7 +100,7 @@ def walked(row: Row, table: Table) -> tuple[list[Made], GraphBuilder]:
         if each is None:
             ins.append(None)
             continue
-        content = None if each.content is None else Content(tuple(each.shape), each.content)  # type: ignore[arg-type]
+        content = None if each.content is None else Content(tuple(each.shape or ()), each.content)  # type: ignore[arg-type]
         value = maker.value(f"i{place}", maker.spec(each.shape, each.dtype), "const" if each.stored else "input")
         ins.append(Made(value, each.shape, each.dtype, content, stored=each.stored))
     domain, _, name = row.op.rpartition("::")
@@ -110,9 +110,9 @@ def walked(row: Row, table: Table) -> tuple[list[Made], GraphBuilder]:
     return walk._made(node, ins, NodeGraph("", (node,), {}, (), (), declared)), maker
 
 
-def check(row: Row, table: Table) -> None:
-    """Find the results and costs of the node, and compare them."""
-    made, maker = walked(row, table)
+def check(row: Row, table: Table, *, typed: bool = False) -> None:
+    """Find the results and costs of the node, and compare them; `typed`: files of the format declare all element types."""
+    made, maker = walked(row, table, typed=typed)
     found = [(each.shape, each.dtype, each.content and each.content.items) for each in made]
     expected = [(each.shape, each.dtype, each.content) for each in row.outs]
     for mine, theirs in zip(found, expected, strict=True):

@@ -68,9 +68,7 @@ ROOMS = {
     "tflite": Room(
         "src/opcost/frontends/tflite/operators src/opcost/frontends/tflite/walk.py", "tests/frontends/tflite"
     ),
-    "coreml": Room(
-        "src/opcost/frontends/coreml/operators src/opcost/frontends/coreml/network.py", "tests/frontends/coreml"
-    ),
+    "coreml": Room("src/opcost/frontends/coreml/operators", "tests/frontends/coreml"),
     "mxnet": Room("src/opcost/frontends/mxnet/ops", "tests/frontends/mxnet"),
     "megengine": Room("src/opcost/frontends/megengine/operators", "tests/frontends/megengine"),
     "traces": Room(

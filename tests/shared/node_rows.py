@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        elements = prod(extent or 0 for extent in self.shape or (0,))
+        elements = 0 if self.shape is None else prod(extent or 0 for extent in self.shape)
         return -(-elements * bits(self.dtype) // 8)
 
 

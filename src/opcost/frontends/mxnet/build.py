@@ -159,7 +159,9 @@ class _Emitter:
             value = self.maker.value(_output_name(node, output, inferred), spec, home=home)
             made[node.id, output] = value
             outputs.append(value)
-        self.maker.op(found.kind, found.attrs, _raw(node), inputs, outputs, path, repeat)
+        self.maker.op(found.kind, found.attrs, _raw(node), inputs, outputs[: found.results], path, repeat)
+        if found.results is not None and outputs[found.results :]:
+            self.maker.op("create", NO_ATTRS, _raw(node), (), outputs[found.results :], path, repeat)
 
     def _translated(self, node: Node, symbol: Symbol, inferred: Inferred) -> Translation:
         rule = self.table.get(node.op)

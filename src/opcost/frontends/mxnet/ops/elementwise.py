@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 from opcost.core.shapes import broadcast, merge, product
 from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
@@ -191,4 +192,4 @@ define("_npi_where_scalar2", same_shapes, elementwise("where"), always_type("flo
 define("_contrib_round_ste _sparse__contrib_round_ste _npx_round_ste", same_shapes, elementwise("round"))
 define("_contrib_sign_ste _sparse__contrib_sign_ste _npx_sign_ste", same_shapes, elementwise("sign"))
 define("gamma _sparse_gamma _npx_gamma", same_shapes, elementwise("lgamma"))
-define("_contrib_quadratic _npx_quadratic", same_shapes, elementwise("polynomial"))
+define("_contrib_quadratic _npx_quadratic", same_shapes, lambda c: elementwise("fma", elements=2 * prod(c.y())))

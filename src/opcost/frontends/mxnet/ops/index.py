@@ -143,13 +143,8 @@ define(
     types_of(0, 2),
     slots="old_tensor index new_tensor",
 )
-define(
-    "_npx_index_add _npx_index_update",
-    like_first,
-    Translation("scatter", {"fn": "add"}),
-    types_of(0, 2),
-    slots="a index val",
-)
+for name, found in (("add", Translation("scatter", {"fn": "add"})), ("update", Translation("scatter"))):
+    define(f"_npx_index_{name}", like_first, found, types_of(0, 2), slots="a index val")
 define(
     (
         "_slice_assign _crop_assign _npi_slice_assign _slice_assign_scalar _crop_assign_scalar _npi_slice_assign_scalar "

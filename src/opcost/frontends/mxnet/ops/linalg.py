@@ -21,6 +21,7 @@ from opcost.frontends.mxnet.ops.table import (
     Operator,
     Translation,
     define,
+    elementwise,
     register,
     same_types,
 )
@@ -180,7 +181,8 @@ def _fourier(*, back: bool) -> Operator:
         call.put_out(0, (*batch, divided(length, 2) if back else times(length, 2)))
 
     def translate(call: Call) -> Translation:
-        return Translation("fft", {"lengths": ((call.y() if back else call.x())[-1],)})
+        # Two numbers are one complex element, so the longer side has twice as many elements as are transformed.
+        return Translation("fft", {"lengths": ((call.y() if back else call.x())[-1],), "real": True})
 
     return Operator(infer, translate)
 
@@ -210,6 +212,12 @@ define("_npi_eigvalsh", _eigenvalues, _factored("eigh"), slots="A")
 define("_npi_eigvals", _eigenvalues, _factored("eig"), slots="A")
 define("_npi_qr", _qr, _factored("qr"), same_types, 2, ("A",))
 define("_npi_pinv_scalar_rcond _npi_pinv", _transposed, _factored("svd"), slots="A")
-define("_contrib_count_sketch", _sketch, Translation("scatter", {"fn": "add"}, (0, 1)), same_types, slots="x h s")
+define(  # every element takes a sign and is added at its place
+    "_contrib_count_sketch",
+    _sketch,
+    lambda call: elementwise("fma", elements=prod(call.x())),
+    same_types,
+    slots="x h s",
+)
 register(("_contrib_fft",), _fourier(back=False))
 register(("_contrib_ifft",), _fourier(back=True))

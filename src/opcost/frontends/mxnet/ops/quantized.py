@@ -66,7 +66,7 @@ def _translated(base: str, *, tensors: int | None = None) -> Operator:
     def translate(call: Call) -> Translation:
         count = _tensors(call) if tensors is None else tensors
         found = operator.translated(_part(call, count))
-        return found._replace(inputs=found.inputs or tuple(range(count)))
+        return found._replace(inputs=found.inputs or tuple(range(count)), results=1)
 
     return replace(operator, infer=_like(base, tensors=tensors), translate=translate, outputs=3)
 
@@ -204,7 +204,7 @@ def _asymmetric_types(call: Call) -> None:
 
 
 def _register() -> None:
-    quantize = Translation("quantize", {}, (0,))
+    quantize = Translation("quantize", {}, (0,), 1)
     define("_contrib_quantize _npx_quantize _npx_contrib_quantize", _with_ranges, quantize, _narrowed, 3)
     define("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", _with_ranges, quantize, _signed, 3)
     define("_contrib_quantize_asym", _asymmetric, quantize, _asymmetric_types, 3)
@@ -231,21 +231,21 @@ def _register() -> None:
             "_contrib_quantized_elemwise_add _npx_quantized_elemwise_add _contrib_quantized_npi_add _npx_quantized_npi_add"
         ),
         _both,
-        elementwise("add", (0, 1)),
+        elementwise("add", (0, 1))._replace(results=1),
         _calibrated,
         3,
     )
     define(
         "_contrib_quantized_elemwise_mul _npx_quantized_elemwise_mul",
         _both,
-        elementwise("mul", (0, 1)),
+        elementwise("mul", (0, 1))._replace(results=1),
         _multiplied,
         _multiply_outputs,
     )
     define(
         "_contrib_quantized_embedding _npx_quantized_embedding",
         _like("Embedding", tensors=2),
-        Translation("embedding", {}, (1, 0)),
+        Translation("embedding", {}, (1, 0), 1),
         _typed("int8", tensors=2),
         3,
         slots="data weight min_weight max_weight",

@@ -119,7 +119,8 @@ def _gridded(call: Call) -> Translation:
     return elementwise("add")
 
 
-_INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "area", 3: "bicubic", 4: "bicubic"}
+_INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "bicubic"}
+"""OpenCV's numbers; of a Lanczos window, the nearest that has a cost."""
 
 
 def _picture(call: Call) -> Dims:

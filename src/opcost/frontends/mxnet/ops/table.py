@@ -114,6 +114,8 @@ class Translation(NamedTuple):
     attrs: Attrs = NO_ATTRS
     inputs: tuple[int, ...] | None = None
     """Which of the node's inputs, in the kind's order; None: all, as they come."""
+    results: int | None = None
+    """How many of the outputs the kind has; the ranges of quantized tensors are beside them."""
 
 
 VIEW = Translation("view", NO_ATTRS, (0,))

@@ -65,14 +65,17 @@ ROOMS = {
         f"src/opcost/frontends/onnx/operators src/opcost/frontends/onnx/walk.py {_NODES}",
         "tests/frontends/onnx --ignore=tests/frontends/onnx/test_onnx_nodes.py -k 'not gigabyte and not loads_neither'",
     ),
-    "tflite": Room(
-        "src/opcost/frontends/tflite/operators src/opcost/frontends/tflite/walk.py", "tests/frontends/tflite"
-    ),
+    "tflite": Room("src/opcost/frontends/tflite/operators", "tests/frontends/tflite"),
     "coreml": Room("src/opcost/frontends/coreml/operators", "tests/frontends/coreml"),
-    "mxnet": Room("src/opcost/frontends/mxnet/ops", "tests/frontends/mxnet"),
+    "mxnet": Room(
+        "src/opcost/frontends/mxnet/ops",
+        "tests/frontends/mxnet/test_mxnet_rows.py tests/frontends/mxnet/test_operators.py",
+    ),
     "megengine": Room("src/opcost/frontends/megengine/operators", "tests/frontends/megengine"),
     "traces": Room(
-        " ".join(f"src/opcost/analysis/{name}.py" for name in _ANALYSIS), "tests/analysis/test_trace_rows.py"
+        " ".join(f"src/opcost/analysis/{name}.py" for name in _ANALYSIS),
+        " ".join(f"tests/analysis/test_{name}.py" for name in ("trace_rows", "bound", "launches", "sheets", "query"))
+        + " tests/traces/test_device_use.py -k 'not real_trace and not trainer and not lightning and not command'",
     ),
     "memory": Room(
         "src/opcost/analysis/memory.py src/opcost/devices/allocator.py",

@@ -1,0 +1,270 @@
+"""What the sheets about a trace say of a handful of kernels, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opcost.analysis.aggregate import percentile, top_kernels, union
+from opcost.analysis.breakdown import breakdown
+from opcost.analysis.busy import devices
+from opcost.analysis.communication import communication
+from opcost.analysis.launches import launches
+from opcost.analysis.query import query
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.sheet import Sheet
+
+
+def kernel(
+    start: int, duration: int, launched: int | None = None, name: str = "k", device: str = "gpu:0", count: int = 1
+) -> Kernel:
+    return Kernel(name, device, "7", start, duration, launched, count=count)
+
+
+def row(number: int, *kernels: Kernel, **more: Any) -> ProfileRow:
+    spent = sum(each.duration_ns for each in kernels)
+    return ProfileRow(
+        **{"id": number, "name": f"n{number}", "type": "a", "device_ns": spent, "kernels": kernels, **more}
+    )
+
+
+def table(sheet: Sheet, title: str) -> list[dict[str, Any]]:
+    found = next(each for each in sheet.tables if each.title == title)
+    return [dict(zip([field.name for field in found.fields], line, strict=True)) for line in found.lines]
+
+
+# -- numbers of many ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "found"),
+    [
+        ([(10, 1), (20, 1), (40, 1)], 50, 20), ([(10, 1), (20, 1), (40, 1)], 25, 15), ([(10, 1), (20, 1), (40, 1)], 90, 36),
+        ([(10, 1), (20, 1), (40, 1)], 0, 10), ([(10, 1), (20, 1), (40, 1)], 100, 40), ([(10, 3), (40, 1)], 50, 10), ([(10, 3),
+        (40, 1)], 90, 31),
+        ([(7, 1)], 90, 7),
+    ],
+)  # fmt: skip
+def test_a_percentile_lies_between_its_neighbours(
+    values: list[tuple[float, int]], percent: float, found: float
+) -> None:
+    assert percentile(values, percent) == pytest.approx(found)
+
+
+def test_spans_that_overlap_count_once() -> None:
+    assert union([(0, 10), (5, 12), (20, 25), (21, 22)]) == 12 + 5
+
+
+def test_kernels_of_one_name_are_one_and_five_are_named() -> None:
+    kernels = [kernel(0, 5 + place, name=f"k{place}") for place in range(6)] + [kernel(9, 100, name="k0", count=3)]
+    assert [(use.name, use.count, use.time_ns) for use in top_kernels(kernels)] == [
+        ("k0", 4, 105), ("k5", 1, 10), ("k4", 1, 9), ("k3", 1, 8), ("k2", 1, 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "found"), [("sum", 180), ("mean", 30), ("max", 50), ("min", 25), ("median", 25), ("p90", 40)]
+)
+def test_several_executions_as_one_line(how: str, found: float) -> None:
+    rows = (
+        row(0, kernel(0, 50), host_ns=4), row(1, kernel(60, 30), host_ns=6),
+        row(2, kernel(100, 100), count=4, host_ns=8),
+    )  # fmt: skip
+    (line,) = query(Profile(meta={}, rows=rows), aggregate_by="type", aggregate=how, top=0).lines[:1]
+    assert line.count == 6
+    assert line.device_ns == pytest.approx(found)
+    assert line.kernels[0].time_ns == 180
+
+
+# -- use of devices -------------------------------------------------------------------------------------------------------
+
+
+def test_a_device_is_busy_where_a_kernel_runs() -> None:
+    rows = (
+        row(0, kernel(100, 20, 90), kernel(110, 30, 95)),
+        row(1, kernel(200, 10, 150)),
+        row(2, kernel(5, 7, device="gpu:1")),
+    )
+    loose = (kernel(300, 40),)
+    first, second = devices(Profile(meta={}, rows=rows, unattributed=loose))
+    assert (first.span_ns, first.busy_ns, first.work_ns, first.idle_ns) == (240, 40 + 10 + 40, 100, 150)
+    assert (first.kernels, first.median_ns, first.launches, first.operators, first.owned) == (4, 25, 3, 2, 3)
+    assert (first.delay_ns, first.delay_p90_ns) == (15, pytest.approx(15 + 0.8 * 35))
+    assert (second.device, second.span_ns, second.busy_ns, second.launches, second.delay_ns) == ("gpu:1", 7, 7, 0, None)
+
+
+def test_nothing_is_claimed_where_starts_are_not_known() -> None:
+    assert devices(Profile(meta={}, rows=(row(0, kernel(0, 5), kernel(0, 7)),))) == ()
+    assert devices(Profile(meta={}, rows=(row(0, kernel(3, 5), count=2),))) == ()
+    assert len(devices(Profile(meta={}, rows=(row(0, kernel(0, 5)),)))) == 1
+    assert len(devices(Profile(meta={}, rows=(row(0, kernel(0, 5), kernel(1, 7)),)))) == 1
+
+
+def test_work_without_an_operator_belongs_to_the_only_rank() -> None:
+    rows = (row(0, kernel(0, 5), kernel(6, 1), rank=3),)
+    assert [use.rank for use in devices(Profile(meta={}, rows=rows, unattributed=(kernel(9, 1),)))] == [3]
+    several = (*rows, row(1, kernel(8, 5), rank=4))
+    assert [use.rank for use in devices(Profile(meta={}, rows=several, unattributed=(kernel(9, 1),)))] == [3, 4, 0]
+    own = Kernel("k", "gpu:0", "7", 9, 1, None, rank=4)
+    assert [use.kernels for use in devices(Profile(meta={}, rows=several, unattributed=(own,)))] == [2, 2]
+
+
+USE = {
+    "device": "gpu:0", "rank": 1, "span_ns": 1000, "busy_ns": 700, "work_ns": 800, "kernels": 9, "median_ns": 5.0,
+        "compute_ns": 400,
+    "communication_ns": 200, "copies_ns": 100, "transfers_ns": 60, "all_communication_ns": 250, "all_copies_ns": 160, "steps": 4,
+    "idle_host_ns": 90, "idle_launch_ns": 50,
+}  # fmt: skip
+
+
+def test_the_parts_of_the_time_add_up_to_it() -> None:
+    copied = [
+        {"rank": 1, "device": "gpu:0", "name": "DtoH", "number": 2, "time_ns": 500, "bytes": 4000},
+        {"rank": 1, "device": "gpu:0", "name": "HtoD", "number": 3, "time_ns": 2000, "bytes": None},
+    ]
+    sheet = breakdown(Profile(meta={}, rows=(), extra={"devices": [USE], "copies": copied}))
+    lines = table(sheet, "time of each device")
+    parts = {line["part"]: (line["time"], line["share"], line["per_step"]) for line in lines}
+    assert parts["compute"] == (400, 0.4, 100)
+    assert parts["communication, exposed"] == (200, 0.2, 50)
+    assert parts["transfers, exposed"] == (60, 0.06, 15)
+    assert parts["other copies, exposed"] == (40, 0.04, 10)
+    assert sum(time for time, _, _ in parts.values()) == 1000
+    assert parts["idle: not known why"][0] == 300 - 90 - 50
+    total = next(each for each in sheet.tables if each.title == "time of each device").total
+    assert total == ("", "total", "", 1000, 1.0, 250)
+    beside = {line["what"]: (line["time"], line["share"]) for line in table(sheet, "beside other work")}
+    assert beside == {
+        "communication, overlapped": (50, 0.2),
+        "copies, overlapped": (60, 0.375),
+        "kernels side by side": (100, 0.125),
+    }
+    copies = {
+        line["copy"]: (line["calls"], line["time"], line["bytes"], line["bandwidth"]) for line in table(sheet, "copies")
+    }
+    assert copies == {"HtoD": (3, 2000, None, None), "DtoH": (2, 500, 4000, 8e9)}
+    assert [line["copy"] for line in table(sheet, "copies")] == ["HtoD", "DtoH"]  # the longer first
+
+
+def test_without_knowledge_of_kernels_a_device_is_busy_or_idle() -> None:
+    plain = {name: USE[name] for name in ("device", "rank", "span_ns", "busy_ns", "work_ns", "kernels", "median_ns")}
+    sheet = breakdown(Profile(meta={}, rows=(), extra={"devices": [plain]}))
+    assert [(line["part"], line["time"], line["per_step"]) for line in table(sheet, "time of each device")] == [
+        ("busy", 700, None), ("idle: not known why", 300, None),
+    ]  # fmt: skip
+    assert table(sheet, "beside other work") == []
+
+
+# -- communication --------------------------------------------------------------------------------------------------------
+
+
+def exchanged(rank: int, **more: Any) -> dict[str, Any]:
+    return {
+        "device": "gpu:0", "rank": rank, "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "group": "g", "ranks": 4,
+            "bytes": 8000,
+            "dtype": "bfloat16", "number": 3,
+        "time_ns": 900, "least_ns": 200, "median_ns": 300, "algorithm": "ring", **more,
+    }  # fmt: skip
+
+
+def test_collectives_of_all_ranks_are_one_line_at_the_shortest_time() -> None:
+    found = [
+        exchanged(0),
+        exchanged(1, time_ns=1200, least_ns=160, median_ns=500),
+        exchanged(0, bytes=None, time_ns=5000, number=1),
+    ]
+    lines = table(communication(Profile(meta={}, rows=(), extra={"collectives": found})), "collectives")
+    assert [(line["bytes"], line["calls"], line["time"]) for line in lines] == [(None, 1, 5000), (8000, 6, 2100)]
+    both = lines[1]
+    rate = 8000 / 160e-9
+    # of an all-reduce each link carries 2 (n - 1) / n of the bytes
+    assert (both["algorithm_bandwidth"], both["bus_bandwidth"]) == (
+        pytest.approx(rate),
+        pytest.approx(rate * 2 * 3 / 4),
+    )
+    assert both["median"] == 400
+    assert (lines[0]["algorithm_bandwidth"], lines[0]["bus_bandwidth"]) == (None, None)
+
+
+def test_the_rank_that_others_waited_for_is_named() -> None:
+    waited = [
+        {"rank": rank, "collective_ns": 1000, "wait_ns": wait, "held_up_ns": held, "last": last}
+        for rank, wait, held, last in ((0, 300, 100, 1), (1, 10, 900, 7), (2, 200, 0, 0))
+    ]
+    sheet = communication(Profile(meta={}, rows=(), extra={"collectives": [exchanged(0)], "ranks": waited}))
+    assert [line["rank"] for line in table(sheet, "ranks")] == [1, 0, 2]
+    (said,) = next(each for each in sheet.tables if each.title == "ranks").remarks
+    assert said.startswith("rank 1 came last in 7 collectives")
+    assert said.endswith("90 % of all waiting")
+
+
+# -- launches -------------------------------------------------------------------------------------------------------------
+
+QUEUED = (
+    # launched before the device was free: at 0, 10 and 20, while each runs for 100
+    row(0, kernel(10, 100, 0), host_start_ns=0, host_ns=8, host_self_ns=8, type="first"),
+    row(1, kernel(110, 100, 10), host_start_ns=10, host_ns=8, host_self_ns=8, type="first"),
+    row(2, kernel(210, 100, 20), host_start_ns=20, host_ns=300, host_self_ns=290, type="slow"),
+    # launched at 400, when the device had been free since 310
+    row(3, kernel(420, 80, 400), host_start_ns=330, host_ns=90, host_self_ns=90, type="late"),
+)  # fmt: skip
+
+
+def test_queues_and_delays_in_tenths_of_the_time() -> None:
+    lines = table(launches(Profile(meta={}, rows=QUEUED)), "queue and launches over time")
+    assert [line["part"] for line in lines] == [f"{place}/10" for place in range(1, 11)]
+    first = lines[0]  # from 0 to 50: one waits until 10, one from 10 on, another from 20 on
+    assert (first["launches"], first["queue_max"], first["empty"]) == (3, 2, 0)
+    assert first["queue"] == pytest.approx((10 * 1 + 10 * 1 + 30 * 2) / 50)
+    assert (first["delay"], first["delay_p90"], first["late"]) == (100, pytest.approx(100 + 0.8 * 90), 0)
+    ninth = lines[8]  # from 400 to 450: one waits from 400 to 420
+    assert (ninth["launches"], ninth["queue_max"], ninth["late"], ninth["delay"]) == (1, 1, 1, 20)
+    assert (ninth["queue"], ninth["empty"]) == (pytest.approx(20 / 50), pytest.approx(30 / 50))
+    last = lines[9]
+    assert (last["launches"], last["queue"], last["empty"], last["delay"], last["late"]) == (0, 0, 1, None, None)
+
+
+def test_queues_and_delays_in_steps() -> None:
+    rows = tuple(each._replace(step=place // 2) for place, each in enumerate(QUEUED))
+    lines = table(launches(Profile(meta={}, rows=rows)), "queue and launches over time")
+    assert [(line["part"], line["launches"]) for line in lines] == [("step 0", 2), ("step 1", 2)]
+    # the first step is from 0 to 18, the second from 20 to 420
+    assert lines[0]["queue"] == pytest.approx((10 + 8) / 18)
+    assert lines[1]["queue"] == pytest.approx((90 * 2 + 100 * 1 + 20 * 1) / 400)
+    assert (lines[1]["queue_max"], lines[1]["late"]) == (2, 0.5)
+
+
+def test_where_the_host_was_behind() -> None:
+    (line,) = table(launches(Profile(meta={}, rows=QUEUED)), "where the host was behind")
+    assert (line["from"], line["time"], line["kernels"], line["idle"]) == (300, 190, 1, 110)
+    assert (line["host_ran"], line["host_time"]) == ("late", 90)
+
+
+@pytest.mark.parametrize(("between", "regions"), [(7, 1), (8, 2)])
+def test_eight_kernels_in_time_end_a_region(between: int, regions: int) -> None:
+    """Two late kernels, and others between them that were launched while the first ran."""
+    kernels = [kernel(0, 10, 0), kernel(100, 1000, 50)]
+    kernels += [kernel(1100 + 10 * place, 10, 200) for place in range(between)]
+    kernels += [kernel(5000, 10, 4000)]
+    lines = table(
+        launches(Profile(meta={}, rows=(row(0, *kernels, host_start_ns=0, host_ns=9),))), "where the host was behind"
+    )
+    assert len(lines) == regions
+    assert sum(line["idle"] for line in lines) == 90 + 5000 - (1100 + 10 * between)
+    assert lines[0]["idle"] == max(line["idle"] for line in lines)
+
+
+def test_ten_regions_are_shown_the_longest_first() -> None:
+    kernels, at = [kernel(0, 10, 0)], 10
+    for place in range(12):
+        at += 100 + place
+        kernels.append(kernel(at, 10, at - 5))
+        at += 10
+        for _ in range(9):
+            kernels.append(kernel(at, 10, at - 12))
+            at += 10
+    lines = table(
+        launches(Profile(meta={}, rows=(row(0, *kernels, host_start_ns=0, host_ns=9),))), "where the host was behind"
+    )
+    assert [line["idle"] for line in lines] == [100 + place for place in range(11, 1, -1)]

@@ -71,7 +71,12 @@ ROOMS = {
         "src/opcost/frontends/mxnet/ops",
         "tests/frontends/mxnet/test_mxnet_rows.py tests/frontends/mxnet/test_operators.py",
     ),
-    "megengine": Room("src/opcost/frontends/megengine/operators", "tests/frontends/megengine"),
+    "megengine": Room(
+        "src/opcost/frontends/megengine/operators",
+        " ".join(
+            f"tests/frontends/megengine/test_{name}.py" for name in ("megengine_rows", "operators", "contractions")
+        ),
+    ),
     "traces": Room(
         " ".join(f"src/opcost/analysis/{name}.py" for name in _ANALYSIS),
         " ".join(f"tests/analysis/test_{name}.py" for name in ("trace_rows", "bound", "launches", "sheets", "query"))

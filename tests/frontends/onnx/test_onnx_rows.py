@@ -616,6 +616,15 @@ REDUCTIONS = [
     Row("MaxPool", [V], [x(2, C, 4, 4), x(2, C, 4, 4, dtype="int64")], {"kernel_shape": (2, 2), "strides": (2, 1),
         "ceil_mode": 1},
         flops=2 * C * 16 * 4),
+    # only the stride shortens an axis; a last window begins inside, never in the padding behind
+    *(Row("AveragePool", [V], [x(2, C, 4, Q)], {"kernel_shape": (3, 2), "strides": (2, 1), "auto_pad": how},
+        flops=2 * C * 4 * Q * 6)
+      for how in ("SAME_UPPER", "SAME_LOWER")),
+    Row("MaxPool", [V], [x(2, C, 3, 4)], {"kernel_shape": (3, 2), "strides": (2, 1), "auto_pad": "VALID"}, flops=2 * C * 12 * 6),
+    *(Row("MaxPool", [x(2, C, 6)], [x(2, C, places)], {"kernel_shape": (2,), "strides": (3,), "pads": (1, 1), "ceil_mode": ceil},
+          flops=2 * C * places * 2) for ceil, places in ((0, 3), (1, 3))),
+    Row("MaxPool", [x(2, C, 4, 5, 6)], [x(2, C, 3, 4, 4)], {"kernel_shape": (2, 2, 2), "dilations": (1, 1, 2)},
+        flops=2 * C * 48 * 8),
     *(Row(domain + "QLinearAveragePool", [bytes_(2, R, Q, C), SCALE, ZERO, SCALE, ZERO], [bytes_(2, 3, 4, C)], {**ONE,
         "channels_last": 1},
           flops=2 * C * 12 * 6, read=(0,)) for domain in ("", M)),

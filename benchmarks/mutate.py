@@ -69,7 +69,7 @@ ROOMS = {
     "coreml": Room("src/opcost/frontends/coreml/operators", "tests/frontends/coreml"),
     "mxnet": Room(
         "src/opcost/frontends/mxnet/ops",
-        "tests/frontends/mxnet/test_mxnet_rows.py tests/frontends/mxnet/test_operators.py",
+        "tests/frontends/mxnet/test_mxnet_rows.py tests/frontends/mxnet/test_operators.py tests/frontends/mxnet/test_graphs.py",
     ),
     "megengine": Room(
         "src/opcost/frontends/megengine/operators",

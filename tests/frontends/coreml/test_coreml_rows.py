@@ -161,6 +161,10 @@ MOVES = [
     *(row(op, {"x": CUBE}, Tensor(None), open=True) for op in ("space_to_batch", "batch_to_space", "sliding_windows",
         "permute_sequences")),
     *(row(op, {"x": CUBE}, CUBE) for op in ("reverse", "reverse_sequence", "band_part")),
+    row("crop", {"x": x(2, C, R, Q)}, x(2, C, R, 4), attrs={"crop_width": (0, 1)}),
+    row("slice_by_index", {"x": CUBE, "end": ints(2, 3, 4)}, x(2, 3, 4), read="x"),
+    row("fill", {"shape": ints(2)}, ints(0, 0), read=""),
+    row("slice_update", {"x": CUBE, "update": x(1, 1, 2), "begin": ints(0, 0, 0)}, CUBE),
     row("crop", {"x": x(2, C, R, Q)}, x(2, C, 4, 4), attrs={"crop_height": (1, 2), "crop_width": (0, 1)}),
     row("gather", {"x": CUBE, "indices": x(2, dtype="int32")}, x(P, 2, R), attrs={"axis": 1}, moved=4 * 2 * P * 2 * R + 8),
     row("gather", {"x": CUBE, "indices": x(P, 2, dtype="int32")}, x(P, 2, R), attrs={"axis": 1, "batch_dims": 1},
@@ -209,6 +213,7 @@ REDUCTIONS = [
     row("layer_norm", {"x": V, "gamma": w(Q)}, V, flops=7 * E4),
     row("rms_norm", {"x": V, "gamma": w(Q)}, V, flops=4 * E4),
     row("l2_norm", {"x": V}, V, flops=3 * E4),
+    row("local_response_norm", {"x": V}, V, flops=(1 + 5) * E4),
     row("local_response_norm", {"x": V}, V, attrs={"size": 5}, flops=(5 + 5) * E4),
     *(row(op, {"x": V}, x(2, C, 3, 4), attrs={**ONE, "kernel_sizes": (3, 2)}, flops=2 * C * 12 * each)
       for op, each in (("max_pool", 6), ("avg_pool", 6), ("l2_pool", 13))),

@@ -56,6 +56,9 @@ class Row(NamedTuple):
     macs: int = 0
     flops: int = 0
     results: int = 1
+    moved: int | None = None
+    """Bytes; of all inputs and the first result unless given."""
+    dtypes: Sequence[str] = ()
 
 
 X = (2, C, R, Q)
@@ -132,6 +135,53 @@ ROWS = [
     Row("BatchedMeshIndexing", [(P, Q), (4,)], (4, Q), {"items": PICK}),
     Row("IndexingRemap", [(P, Q), (4, S, 2)], (4, S), {"table": "IndexingRemap"}),
     Row("Copy", [(P, Q)], (P, Q)),
+    # what is read, what is kept beside the result, and in which type
+    Row("ShuffleRNG", [(P, Q)], (P, Q), {"table": "ShuffleRNG"}, results=2, dtypes=["float32", "int32"], moved=4 * (2 * N + P)),
+    Row("Dropout", [(P, Q)], (P, Q), {"table": "Dropout"}, flops=4 * N, results=2, moved=4 * 2 * N + N),
+    Row("MultinomialRNG", [(P, Q)], (P, 4), {"table": "MultinomialRNG", "num_samples": 4}, flops=4 * P, dtypes=["int32"],
+        moved=4 * (N + 4 * P)),
+    Row("UniformRNG", [[P, Q]], (P, Q), {"table": "UniformRNG"}, flops=N, moved=4 * N),
+    Row("Alloc", [[P, Q]], (P, Q), {"table": "DType"}, moved=N),
+    Row("Eye", [[P]], (P, P), {"table": "Eye"}, moved=4 * P * P),
+    *(Row("ElemwiseMultiType", [(P, Q), (P, Q)], (P, Q), {"table": "ElemwiseMultiType", "mode": mode}, flops=each * N,
+        dtypes=[dtype])
+      for mode, each, dtype in (("LT", 1, "bool"), ("ISNAN", 1, "bool"), ("QADD", 1, "float32"), ("MUL_INT16xF32xF32", 1,
+      "float32"),
+                                ("ROUND_SHR_SATURATE_IXxI8xI8", 4, "int8"), ("ROUND_SHR_SATURATE_IXxI8xI16", 4, "int16"),
+                                ("FUSE_MUL_ADD3_INT16x32x32x32", 2, "int32"))),
+    Row("ROIPooling", [(2, C, 8, 6), (S, 5), [4, 3]], (S, C, 4, 3), {"table": "ROIPooling", "mode": "MAX"},
+        flops=S * C * 12 * 4, results=2,
+        dtypes=["float32", "int32"], moved=4 * (2 * C * 48 + S * 5 + 2 * S * C * 12)),
+    Row("WarpPerspective", [X, (2, 3, 3), [4, 5]], (2, C, 4, 5), {"table": "WarpPerspective"}, flops=2 * C * 20 * 4 * 2,
+        moved=4 * (2 * C * R * Q + 18 + 2 * C * 20)),
+    Row("AdaptivePooling", [(2, C, 8, 6), [2, 3]], (2, C, 2, 3), {"table": "AdaptivePooling", "mode": "MAX"},
+        flops=2 * C * 6 * 8,
+        moved=4 * 2 * C * (48 + 6)),
+    Row("DctChannelSelect", [(2, 1, 16, 24)], (2, 64, 2, 3), {"table": "DctChannelSelect", "dct_block_size": 8},
+        macs=2 * 64 * 6 * 64,
+        dtypes=["float32"]),
+    Row("DctChannelSelect", [(2, 1, 16, 24), (2,), (5,)], (2, 5, 2, 3), {"table": "DctChannelSelect", "dct_block_size": 8},
+        macs=2 * 5 * 6 * 64),
+    # elements in packs of four or eight: (m/p, k/p, p, p) times (k/p, n, p)
+    *(Row("MatrixMul", [(P, Q, pack, pack), (Q, R, pack)], (P, R, pack), {"table": "MatrixMul", "format": form},
+        macs=P * pack * R * Q * pack)
+      for form, pack in (("MK4", 4), ("MK8", 8), ("MK4_DOT", 4))),
+    *(Row("BatchedMatrixMul", [(2, *a), (2, *b)], (2, P, R), {"table": "MatrixMul", "transposeA": left, "transposeB": right},
+        macs=2 * P * Q * R)
+      for a, b, left, right in (((P, Q), (Q, R), False, False), ((Q, P), (Q, R), True, False), ((P, Q), (R, Q), False, True))),
+    # channels last, in three dimensions
+    Row("Convolution3D", [(2, P, R, Q, C), (S, 2, 3, 2, C)], (2, 2, 5, 4, S), {"table": "Convolution3D", "format": "NDHWC"},
+        macs=2 * 40 * S * C * 12),
+    Row("Convolution3DBackwardData", [(C, S, 2, 3, 2), (2, C, P, R, Q)], (2, S, 4, 9, 6), {"table": "Convolution3D"},
+        macs=2 * C * P * R * Q * S * 12),
+    Row("ConvolutionBackwardData", [(C, S, 3, 2), X], (2, S, 13, 7), CONV, macs=2 * C * R * Q * S * 6),
+    Row("ConvolutionBackwardFilter", [X, (2, S, 4, 3), (S, C, 3, 2)], (S, C, 3, 2), CONV, macs=2 * S * 12 * C * 6,
+        moved=4 * (2 * C * R * Q + 2 * S * 12 + S * C * 6)),
+    # what a CPU keeps for a backward pass: the bytes of every state
+    *(Row("LSTM", [(Q, 2, R), (layers * ways, 2, S), (layers * ways, 2, S), (100,)], (Q, 2, ways * S),
+          {"table": "LSTM", "num_layers": layers, "hidden_size": S, "bidirectional": ways == 2, "bias": True}, results=4,
+          macs=2 * Q * sum(4 * S * (size + S) for size in [R] * ways + [ways * S] * ways * (layers - 1)),
+          flops=2 * Q * S * ways * layers * (30 + 8)) for layers, ways in ((1, 1), (1, 2), (3, 1), (2, 2))),
 ]  # fmt: skip
 
 
@@ -140,6 +190,10 @@ def test_an_operator_costs_what_it_computes(row: Row, apply: Any) -> None:
     found = apply(row.op, *row.ins, outputs=row.results, **row.fields)
     assert found.outs[0].shape == row.out
     assert (found.cost.macs, found.cost.flops) == (row.macs, 2 * row.macs + row.flops)
+    if row.dtypes:
+        assert [spec.dtype for spec in found.outs] == list(row.dtypes)
+    if row.moved is not None:
+        assert found.cost.bytes_read + found.cost.bytes_written == row.moved
 
 
 def test_an_update_moves_its_tensors(apply: Any) -> None:

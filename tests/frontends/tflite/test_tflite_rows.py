@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from node_rows import P, Q, R, Row, S, T, c, check, missing, n, w, x
+from node_rows import P, Q, R, Row, S, T, Tensor, c, check, missing, n, w, x
 
 from opcost.frontends.tflite import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.tflite.table import TABLE
@@ -260,6 +260,7 @@ MOVES = [
     Row("DENSIFY", [w(P, Q)], [XY]),
     Row("MATRIX_DIAG", [XY], [x(P, Q, Q)]),
     *(Row(op, [CUBE, x(1, Q, R), ints(0, 0, 0)], [CUBE]) for op in ("DYNAMIC_UPDATE_SLICE", H + "DYNAMIC_UPDATE_SLICE")),
+    Row(H + "BROADCAST_IN_DIM", [x(Q), x(2, dtype="int32")], [Tensor(None)], open=True),
     Row(H + "BROADCAST_IN_DIM", [x(Q), ints(P, Q)], [XY], read=(0,)),
     # by index: what is picked, the indices, and the result
     Row("GATHER", [CUBE, x(2, dtype="int32")], [x(P, 2, R)], {"axis": 1}, moved=4 * P * 2 * R * 2 + 4 * 2),
@@ -267,6 +268,8 @@ MOVES = [
     Row("GATHER", [CUBE, x(P, 2, dtype="int32")], [x(P, 2, R)], {"axis": 1, "batch_dims": 1},
         moved=4 * P * 2 * R * 2 + 4 * P * 2),
     Row("GATHER", [ints(2, 3, 5), ints(2, 0)], [ints(5, 2)], moved=4 * 2 * 3),
+    Row("SLICE", [CUBE, ints(0, 1, 2), ints(0, 1, 2)], [x(0, 1, 2)], read=(0,)),
+    Row("FILL", [ints(0), n(9, "int32")], [x(0, dtype="int32")], read=()),
     Row("GATHER_ND", [CUBE, x(4, 2, dtype="int32")], [x(4, R)], moved=4 * 4 * R * 2 + 4 * 8),
     Row(H + "GATHER", [CUBE, x(4, 1, dtype="int32")], [x(4, Q, 2)], {"sizes": (1, Q, 2), "collapsed": (0,), "index_axis": 1,
         "offset_dims": (1, 2)},
@@ -305,6 +308,8 @@ REDUCTIONS = [
     Row("SUM", [CUBE, ints(0, -1)], [x(1, Q, 1)], {"keep_dims": 1}, flops=ALL, read=(0,)),
     *(Row(op, [ints(2, 3, 7), ints(0)], [n(found, "int32")], flops=3, read=(0,)) for op, found in (
         ("REDUCE_PROD", 42), ("SUM", 12), ("REDUCE_MAX", 7), ("REDUCE_MIN", 2), ("REDUCE_ANY", True), ("REDUCE_ALL", True))),
+    *(Row(op, [ints(1, 0), ints(0)], [n(found, "int32")], flops=2, read=(0,)) for op, found in (("REDUCE_ANY", True),
+        ("REDUCE_ALL", False))),
     *(Row(op, [CUBE, ints(1)], [x(P, R, dtype="int32")], flops=ALL, read=(0,)) for op in ("ARG_MAX", "ARG_MIN")),
     Row("CUMSUM", [CUBE, ints(0)], [CUBE], flops=ALL, read=(0,)),
     Row(H + "REDUCE", [CUBE, x()], [x(P, R)], {"dims": (1,)}, flops=ALL, read=(0,)),

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import opcost
-from opcost.analysis.prediction.predict import foretell
+from opcost.analysis.prediction.predict import foretell, foretell_steps
 from opcost.analysis.prediction.speeds import Speeds
+from opcost.analysis.prediction.together import launches, together_ns
 from opcost.analysis.price import price
 from opcost.core.devices import HOST, device
 from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
@@ -203,3 +204,77 @@ def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
     assert found.latency_ns == round(taken)
     assert band(found) == pytest.approx(sqrt((0.16**2 + 1.6 * 0.1**2) * taken**2), abs=3)
     assert found.ideal_ns == round(3 * 2 * 64 * 64 / H200.bandwidth * 1e9)
+
+
+class Steps:
+    """Five steps, of which the first and the last are told: twice the sum is four of the one and six of the other."""
+
+    steps = 5
+
+    def samples(self, most: int) -> list[tuple[int, int]]:
+        assert most == 9
+        return [(1, 4), (5, 6)]
+
+    def at(self, tokens: int) -> Report:
+        return model(*"am") if tokens == 1 else model(*"mm")
+
+
+@pytest.mark.parametrize("execution", ["graph", "eager"])
+def test_many_steps_are_the_sum_of_what_was_told(execution: Any) -> None:
+    found = foretell_steps([Steps()], calibrated(), {"device": "h200"}, calibrated=True, execution=execution)  # type: ignore[list-item]
+    parts = [
+        foretell(Steps().at(tokens), calibrated(), {"device": "h200"}, calibrated=True, execution=execution)
+        for tokens in (1, 5)
+    ]
+    assert found.latency_ns == (4 * parts[0].latency_ns + 6 * parts[1].latency_ns) // 2
+    assert found.kernel_ns == (4 * parts[0].kernel_ns + 6 * parts[1].kernel_ns) // 2
+    assert found.band_ns == tuple((4 * a + 6 * b) // 2 for a, b in zip(parts[0].band_ns, parts[1].band_ns, strict=True))
+    assert found.ideal_ns == (4 * parts[0].ideal_ns + 6 * parts[1].ideal_ns) // 2
+    assert found.bounds["launch"] == (4 * parts[0].bounds["launch"] + 6 * parts[1].bounds["launch"]) // 2
+    first, second = found.profile.rows
+    assert (first.count, second.count) == (5, 5)
+    assert first.type == "aten::mm"  # as in the last step
+    assert first.device_ns == first.device_total_ns == (4 * 5_000 + 6 * 20_900) // 2
+    assert second.device_ns == (4 + 6) * 20_900 // 2
+    if execution == "eager":
+        assert (first.host_ns, second.host_ns) == ((4 * 6_300 + 6 * 16_800) // 2, 5 * 16_800)
+        assert first.host_self_ns == first.host_ns
+    else:
+        assert first.host_ns is None
+    # costs are those of one execution: of the additions and products of 64 by 64, four of ten and six of ten
+    assert first.cost is not None
+    cells = 64 * 64
+    assert first.cost.macs == 6 * cells * 64 // 10
+    assert first.cost.flops == (4 * cells + 6 * 2 * cells * 64) // 10
+    assert second.cost is not None
+    assert (first.cost.bytes_read, first.cost.bytes_written) == (2 * cells, 2 * cells)  # the same tensor twice
+    assert (second.cost.bytes_read, second.cost.bytes_written) == (2 * 2 * cells, 2 * cells)
+    ideals = [row.attrs["ideal_ns"] for part in parts for row in part.profile.rows[:1]]
+    assert first.attrs["ideal_ns"] == (4 * ideals[0] + 6 * ideals[1]) // 2  # type: ignore[operator]
+
+
+CHUNK = 65_536
+
+
+@pytest.mark.parametrize(
+    ("raw", "itemsize", "block", "reached"),
+    [
+        ("aten::_foreach_mul_", 4, 15_000, 0.8), ("aten::_foreach_mul_", 2, 15_000, 0.6), ("aten::_foreach_sqrt", 4, 26_000,
+        0.7),
+        ("aten::_foreach_addcdiv_", 2, 26_000, 0.4), ("aten::_foreach_add_", 1, 15_000, 0.6),
+    ],
+)  # fmt: skip
+def test_a_kernel_over_many_tensors_takes_a_block_or_its_bytes(
+    raw: str, itemsize: int, block: int, reached: float
+) -> None:
+    assert together_ns(raw, [CHUNK // 2], 1, 8, itemsize, 4.8e12) == 2_500 + block / 2
+    whole = 320 * CHUNK
+    assert together_ns(raw, [whole], 1, 12 * whole, itemsize, 4.8e12) == pytest.approx(
+        12 * whole / (reached * 4.8e12) * 1e9
+    )
+
+
+@pytest.mark.parametrize(("lists", "room"), [(1, 110), (2, 64), (3, 48), (4, 36), (5, 30), (6, 30)])
+def test_a_kernel_has_room_for_this_many_tensors(lists: int, room: int) -> None:
+    assert list(launches([2] * room, lists)) == [(2 * room, 2)]
+    assert list(launches([2] * room + [3], lists)) == [(2 * room, 2), (3, 3)]

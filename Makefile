@@ -6,8 +6,8 @@
 #              (ARGS=--quick: the core of them; ARGS=--torch: and counts of PyTorch)
 # make test-peers    the peers' own test suites, as they are and with only the import changed (ARGS="--sources FOLDER" for checkouts)
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
-# make mutate  every constant and operator of the rules changed, one at a time: lists those that no test notices
-#              (ARGS=--aten: of the table of PyTorch's operators)
+# make mutate  constants and operators changed one at a time, room by room: lists those that no test notices
+#              (ARGS="onnx memory --sample 60 --seconds 300": two rooms, a sample, a time limit)
 # make docs    the documentation as a site in build/site, offline; a link that leads nowhere fails it
 # make assets  the page's script and style from their sources; a test holds what is committed to them
 # make release-check  source archive and wheel: built, looked through, installed anew, and the README's commands run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from node_rows import P, Q, R, Row, S, T, c, check, missing, n, w, x
-from onnx_making import Written, helper, integers, tensor
+from onnx_making import BOOL, INT64, Written, helper, integers, tensor, weight
 
 import opcost
 from opcost.frontends.nodes.model import Content, Stored
@@ -786,3 +786,84 @@ def test_lists_of_tensors_are_followed(written: Written) -> None:
     assert [row.cost.bytes_read + row.cost.bytes_written for row in copies if row.cost] == [
         4 * each for each in elements
     ]
+
+
+def test_numbers_that_nodes_hold_are_known(written: Written) -> None:
+    node = helper.make_node
+    nodes = [
+        node("Constant", [], ["two"], value_int=2),
+        node("Constant", [], ["shape"], value_ints=[5, -1]),
+        node("Constant", [], ["half"], value_float=0.5),
+        node("Constant", [], ["scales"], value_floats=[1.0, 1.0, 2.0]),
+        node("Constant", [], ["axis"], value=helper.make_tensor("", INT64, [1], [1])),
+        node("Constant", [], ["text"], value_string="a"),
+        node("Gather", ["x", "two"], ["row"]),
+        node("Reshape", ["x", "shape"], ["turned"]),
+        node("Unsqueeze", ["row", "axis"], ["column"]),
+        node("Unsqueeze", ["x", "axis"], ["image"]),
+        node("Resize", ["image", "", "scales"], ["wide"]),
+    ]
+    names = ("two", "half", "scales", "text", "row", "turned", "column", "wide")
+    ends = [helper.make_empty_tensor_value_info(name) for name in names]
+    report = opcost.count(written(nodes, [tensor("x", 10, 7)], (), ends))
+    found = {name: (each.shape, each.dtype) for name, each in zip(names, report.outputs, strict=True)}
+    assert found == {
+        "two": ((), "int64"), "half": ((), "float32"), "scales": ((3,), "float32"), "text": ((), "uint8"), "row": ((7,),
+            "float32"),
+        "turned": ((5, 14), "float32"), "column": ((7, 1), "float32"), "wide": ((10, 1, 14), "float32"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"), [({}, (5, 2, 3)), ({"scan_input_axes": [1]}, (2, 5, 3)), ({"scan_input_axes": [-2]}, (2, 5, 3))]
+)
+def test_a_scan_runs_its_graph_for_every_step(
+    written: Written, axes: dict[str, object], shape: tuple[int, ...]
+) -> None:
+    """Five steps of 2 x 3 times 3 x 4, added to a state that each hands to the next; all products are stacked."""
+    node = helper.make_node
+    body = helper.make_graph(
+        [
+            node("MatMul", ["item", "w"], ["product"]),
+            node("Add", ["state", "product"], ["next"]),
+            node("Relu", ["product"], ["seen"]),
+        ],
+        "body",
+        [tensor("state", 2, 4), tensor("item", 2, 3)],
+        [tensor("next", 2, 4), tensor("seen", 2, 4)],
+    )
+    scan = node("Scan", ["start", "x"], ["last", "all"], body=body, num_scan_inputs=1, **axes)
+    ends = [helper.make_empty_tensor_value_info(name) for name in ("last", "all")]
+    stored = [weight("w", 3, 4)]
+    report = opcost.count(written([scan], [tensor("start", 2, 4), tensor("x", *shape)], stored, ends))
+    assert [each.shape for each in report.outputs] == [(2, 4), (5, 2, 4)]
+    assert report.totals.macs == 5 * 2 * 3 * 4
+    assert report.totals.flops == 2 * report.totals.macs + 5 * 2 * (2 * 4)
+
+
+@pytest.mark.parametrize(
+    ("limit", "turns", "told"), [(7, 7, False), (0, 0, False), (1 << 40, 1, True), (None, 1, True)]
+)
+def test_a_loop_turns_as_often_as_its_limit_says(written: Written, limit: int | None, turns: int, told: bool) -> None:
+    node = helper.make_node
+    body = helper.make_graph(
+        [
+            node("MatMul", ["state", "w"], ["next"]),
+            node("Identity", ["going"], ["goes_on"]),
+            node("Relu", ["next"], ["seen"]),
+        ],
+        "body",
+        [tensor("turn", kind=INT64), tensor("going", kind=BOOL), tensor("state", 2, 3)],
+        [tensor("goes_on", kind=BOOL), tensor("next", 2, 3), tensor("seen", 2, 3)],
+    )
+    stored = [weight("w", 3, 3)]
+    if limit is not None:
+        stored.append(integers("limit", limit))
+        stored[-1].dims[:] = []
+    loop = node("Loop", ["limit" if limit is not None else "", "", "x"], ["last", "all"], body=body)
+    ends = [helper.make_empty_tensor_value_info(name) for name in ("last", "all")]
+    report = opcost.count(written([loop], [tensor("x", 2, 3)], stored, ends))
+    assert report.totals.macs == turns * 2 * 3 * 3
+    assert report.totals.flops == 2 * report.totals.macs + turns * 6
+    assert any("one turn is counted" in note.text for note in report.notes) == told
+    assert [each.shape for each in report.outputs] == [(2, 3), (None if told else turns, 2, 3)]

@@ -12,10 +12,9 @@ from opcost.frontends.tflite.table import handles, then
 
 
 class _Layer(NamedTuple):
-    """One direction: its weights of input, of state and of projection, its biases, and what normalizes its gates."""
+    """One direction: its weights of input and of projection, its biases, and what normalizes its gates."""
 
     weights: Sequence[Made | None]
-    states: Sequence[Made | None]
     projection: Made | None
     biases: Sequence[Made | None]
     normalizers: Sequence[Made | None] = ()
@@ -40,7 +39,6 @@ def _lstm_layer(call: Call, first: int, normalizers: int | None, aux: int | None
     places = range(first, first + 17)
     return _Layer(
         weights=_at(call, *places[:4]),
-        states=_at(call, *places[4:8]),
         peepholes=_at(call, *places[8:11]),
         biases=[*_at(call, *places[11:15]), call.at(places[16])],
         projection=call.at(places[15]),
@@ -83,7 +81,7 @@ def _rnn(call: Call) -> str:
 def _step(call: Call) -> Meaning:
     x = call[0]
     if call.node.op == "RNN":
-        layer = _Layer(_at(call, 1), _at(call, 2), None, _at(call, 3))
+        layer = _Layer(_at(call, 1), None, _at(call, 3))
         return _cells(call, _rnn(call), known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[1]), x.dtype)])
     if call.whole("kernel") == 1:  # one weight for input and state, and one state behind the other
         weight, state = call[2], call[4]
@@ -100,7 +98,7 @@ def _step(call: Call) -> Meaning:
 @handles("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN")
 def _sequence(call: Call) -> Meaning:
     x, lstm = call[0], call.node.op.endswith("LSTM")
-    layer = _lstm_layer(call, 1, 20) if lstm else _Layer(_at(call, 1), _at(call, 2), None, _at(call, 3))
+    layer = _lstm_layer(call, 1, 20) if lstm else _Layer(_at(call, 1), None, _at(call, 3))
     outs = [Out((*x.dims[:2], layer.sizes[2]), x.dtype)]
     return _cells(call, "lstm" if lstm else _rnn(call), numel(x.dims[:2]), [layer], outs)
 
@@ -112,7 +110,7 @@ def _both_ways(call: Call) -> Meaning:
         layers = [_lstm_layer(call, 1, None, 40), _lstm_layer(call, 18, None, 44)]
     else:
         layers = [
-            _Layer(_at(call, at), _at(call, at + 1), None, _at(call, at + 2), aux=call.at(aux))
+            _Layer(_at(call, at), None, _at(call, at + 2), aux=call.at(aux))
             for at, aux in ((1, 10), (5, 11))
         ]
     widths: list[Any] = [layer.sizes[2] for layer in layers]

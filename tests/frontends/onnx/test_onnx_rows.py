@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from node_rows import P, Q, R, Row, S, T, c, check, missing, n, w, x
+from node_rows import P, Q, R, Row, S, T, c, check, missing, n, w, walked, x
 from onnx_making import BOOL, INT64, Written, helper, integers, tensor, weight
 
 import opcost
@@ -80,6 +80,10 @@ ELEMENTS = [
     Row("Gather", [c(1, 2, 3, 4, 5, 6)._replace(shape=(2, 3)), c(2, 0)], [c(3, 1, 6, 4)._replace(shape=(2, 2))], {"axis": 1},
         moved=8 * 10),
     Row("Slice", [c(1, 2, 3, 4, 5, 6)._replace(shape=(2, 3)), c(1), c(3), c(1)], [c(2, 3, 5, 6)._replace(shape=(2, 2))],
+        read=(0,)),
+    Row("Gather", [c(*range(8))._replace(shape=(2, 2, 2)), c(1)], [c(2, 3, 6, 7)._replace(shape=(2, 1, 2))], {"axis": 1},
+        moved=8 * 9),
+    Row("Slice", [c(*range(8))._replace(shape=(2, 2, 2)), c(1), c(2), c(1)], [c(2, 3, 6, 7)._replace(shape=(2, 1, 2))],
         read=(0,)),
     Row("Concat", [c(1, 2)._replace(shape=(2, 1)), c(3, 4)._replace(shape=(2, 1))], [c(1, 3, 2, 4)._replace(shape=(2, 2))],
         {"axis": 1}),
@@ -867,3 +871,16 @@ def test_a_loop_turns_as_often_as_its_limit_says(written: Written, limit: int | 
     assert report.totals.flops == 2 * report.totals.macs + turns * 6
     assert any("one turn is counted" in note.text for note in report.notes) == told
     assert [each.shape for each in report.outputs] == [(2, 3), (None if told else turns, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "causal"),
+    [
+        ("Attention", {"is_causal": 1}, True), ("Attention", {}, False), (M + "MultiHeadAttention", {"unidirectional": 1}, True),
+        (M + "MultiHeadAttention", {}, False), (M + "GroupQueryAttention", {"kv_num_heads": HEADS}, True),
+    ],
+)  # fmt: skip
+def test_a_query_sees_all_keys_or_those_before_it(op: str, attrs: dict[str, object], causal: bool) -> None:
+    heads = {"num_heads": HEADS, "q_num_heads": HEADS, "kv_num_heads": HEADS}
+    _, maker = walked(Row(op, [x(B, L, WIDE)] * 3, [x(B, L, WIDE)], {**heads, **attrs}), TABLE)
+    assert maker.ops[-1].attrs == ({"causal": True} if causal else {})

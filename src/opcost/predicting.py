@@ -296,7 +296,7 @@ def _held(found: Foretold, memory: Memory | None, text: TextTimes | None) -> Pre
             for row in found.profile.rows
         )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
-    fitting = _fits(found.profile.meta["device"], memory)
+    fitting = None if memory is None else _fits(found.profile.meta["device"], memory)
     if fitting is not None and not fitting[0]:
         profile["notes"] = (*profile["notes"], Note("does-not-fit", fitting[1]))
     return Prediction(**profile, **sums, memory=memory, text=text, fits=None if fitting is None else fitting[0])

@@ -44,9 +44,9 @@ class LiteScopes(Scopes):
             self.paths[found] = node.op
         return found
 
-    def read(self, node: Node, path: str, ins: Sequence[Made | None]) -> None:
+    def read(self, node: Node, path: str, ins: Sequence[Made | None], maker: GraphBuilder) -> None:
         if not self._widens(node, ins):  # the layer behind it is the reader
-            super().read(node, path, self._stored(node, ins))
+            super().read(node, path, self._stored(node, ins), maker)
 
     def _widens(self, node: Node, ins: Sequence[Made | None]) -> bool:
         return node.op == "DEQUANTIZE" and bool(ins) and ins[0] is not None and ins[0].value in self.held

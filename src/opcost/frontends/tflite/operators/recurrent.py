@@ -109,10 +109,7 @@ def _both_ways(call: Call) -> Meaning:
     if lstm:
         layers = [_lstm_layer(call, 1, None, 40), _lstm_layer(call, 18, None, 44)]
     else:
-        layers = [
-            _Layer(_at(call, at), None, _at(call, at + 2), aux=call.at(aux))
-            for at, aux in ((1, 10), (5, 11))
-        ]
+        layers = [_Layer(_at(call, at), None, _at(call, at + 2), aux=call.at(aux)) for at, aux in ((1, 10), (5, 11))]
     widths: list[Any] = [layer.sizes[2] for layer in layers]
     if call.flag("merge_outputs"):
         widths = [total(widths)]

@@ -44,12 +44,12 @@ def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDe
 
 def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> Report:
     if isinstance(graph.ops, PatternedOps):
-        found = _by_pattern(graph, rules, convention)
+        found = _by_pattern(graph, rules, convention, on)
     else:
         found = _one_by_one(graph, rules, convention, on)
     parameters = _parameters(graph, found.read)
     modules = _roll_up(graph, found.own, parameters)
-    held, notes = _accounted(found.memory, on)
+    held, notes = found.memory
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
         rows=found.rows,
@@ -93,8 +93,7 @@ class _Found(NamedTuple):
     own: dict[str, Stats]
     """What each module's own operators cost."""
     phases: dict[Phase, Cost]
-    memory: Callable[[], Memory]
-    """Adds up the memory."""
+    memory: tuple[Memory | None, tuple[Note, ...]]
     read: set[int]
     """The memory that operators read."""
     coverage: Coverage
@@ -117,13 +116,13 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
         rows,
         {path: stats_of(found) for path, found in own_rows.items()},
         phases,
-        partial(memory, graph, sizes, on, rows),
+        _accounted(partial(memory, graph, sizes, on, rows), on),
         {values[i].storage for op in graph.ops for i in op.inputs},
         _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
     )
 
 
-def _by_pattern(graph: Graph, rules: Rules, convention: Convention) -> _Found:
+def _by_pattern(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> _Found:
     """The same of a run that is stored as patterns, all of it forward."""
     reasons: dict[int, str] = {}
 
@@ -132,9 +131,11 @@ def _by_pattern(graph: Graph, rules: Rules, convention: Convention) -> _Found:
         return cost, rule
 
     rows, sums, missed, read, account = walk(graph, price)
+    memory = _accounted(account, on)
+    del account  # it has large arrays
     own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
     phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
-    return _Found(rows, own, phases, account, read, _coverage(len(rows), missed, reasons))
+    return _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
 
 
 class _Sizes(dict[int, "tuple[int, int] | None"]):

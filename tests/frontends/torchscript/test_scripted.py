@@ -312,8 +312,7 @@ class Net(NamedTuple):
     slow: bool = False
 
 
-def zeros(*shape: int) -> Any:
-    return torch.zeros(*shape)
+zeros = torch.zeros
 
 
 def words(*shape: int) -> Any:
@@ -375,10 +374,9 @@ def archives(model: Any, x: Any) -> dict[str, Any]:
     """The module as an archive in every form that PyTorch has for it."""
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced, scripted = torch.jit.trace(model, x, check_trace=False, strict=False), torch.jit.script(model)
-        found = {"traced": traced, "scripted": scripted, "frozen trace": torch.jit.freeze(traced)}
-        found["frozen script"] = torch.jit.freeze(scripted)
-        return found
+        one, two = torch.jit.trace(model, x, check_trace=False, strict=False), torch.jit.script(model)
+        frozen = {"frozen trace": torch.jit.freeze(one), "frozen script": torch.jit.freeze(two)}
+        return {"traced": one, "scripted": two, **frozen}
 
 
 @pytest.mark.parametrize("name", [name for name, net in NETS.items() if FULL or not net.slow])
@@ -394,16 +392,12 @@ def test_every_form_of_an_archive_costs_what_its_net_costs(tmp_path: Path, name:
         archive.save(str(tmp_path / "net.pt"))
         dtype = str(net.x.dtype).removeprefix("torch.")
         report = opcost.count(tmp_path / "net.pt", shapes=[tuple(net.x.shape)], dtypes=[dtype])
-        frozen = form.startswith("frozen") and (form, name in ("lstm", "gru")) != (
-            "frozen script",
-            True,
-        )  # left as it is
+        frozen = form == "frozen trace" or (form == "frozen script" and name not in ("lstm", "gru"))  # left as they are
         wanted = params - frozen * net.folded - (form == "frozen trace") * unused
         assert (form, report.totals.macs, report.totals.params) == (form, net.macs, wanted)
         assert not report.coverage.uncounted
         assert any(note.code == "frozen" for note in report.notes) == frozen
-        if frozen:
-            assert report.totals.buffers == net.buffers
+        assert not frozen or report.totals.buffers == net.buffers
 
 
 @pytest.mark.skipif(not FULL, reason="the numbers above are worked out by hand; this counts the nets themselves")

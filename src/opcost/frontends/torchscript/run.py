@@ -257,12 +257,9 @@ class Run:
             return self._operator(f"{path[1]}::{path[2]}", values, named)
         if isinstance(function, ast.Name) and function.id in _CASTS and function.id not in env:
             return self._plainly(_CASTS[function.id], values)
-        if path and (path[0] in env or path[0] == "__torch__"):
-            found = env[path[0]] if len(path) == 1 else None
-            if path[0] == "__torch__":
-                found = Reference(".".join(path))
-            if isinstance(found, Reference):
-                return self._referred(found.name, values, named)
+        found = Reference(".".join(path)) if path[:1] == ["__torch__"] else env.get(".".join(path))
+        if isinstance(found, Reference):
+            return self._referred(found.name, values, named)
         if isinstance(function, ast.Attribute):
             held = self.value(function.value, env)
             if isinstance(held, Part):

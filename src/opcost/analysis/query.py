@@ -194,7 +194,8 @@ def _device_name(profile: Profile) -> str:
 
 
 def _unknown_peaks(profile: Profile) -> Iterator[Note]:
-    if name := _device_name(profile):
+    name = _device_name(profile)
+    if name and profile.meta.get("format") != "prediction":  # which has other names for devices, and its own figures
         how = "--device NAME of a device like it, or --peak-flops and --peak-bandwidth"
         yield Note("peaks", f"the peaks of {name} are not known, so no rate is compared with them; give {how}")
 

@@ -203,7 +203,7 @@ def test_a_size_that_changes_nothing_is_said() -> None:
 def test_where_nothing_can_vary_that_is_said() -> None:
     with pytest.raises(InputError, match="no input has a dimension that could be a batch"):
         opcost.fit(Adds(), torch.tensor(1.0), memory="1MiB")
-    with pytest.raises(InputError, match="needs x, and nothing was given"):
+    with pytest.raises(InputError, match="needs inputs, and none were given"):
         opcost.fit(Adds(), memory="1MiB", vary="x=0")
 
 

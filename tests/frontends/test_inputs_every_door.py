@@ -185,8 +185,11 @@ def test_the_command_line_answers_as_python_does(
 
 
 def test_a_batch_is_asked_for_where_the_source_says_its_shapes(source: Any) -> None:
-    """A dump and a program hold shapes; this symbol and this module do not, and say so."""
-    if isinstance(source, nn.Module) or source.suffix == ".json":
+    """A dump and a program hold shapes, this module has a layer that reads an image; this symbol has neither, and says so."""
+    if isinstance(source, nn.Module):
+        assert seen(opcost.count(source, batch=2)) == [("data", (2, 3, 224, 224), "float32")]
+        return
+    if source.suffix == ".json":
         with pytest.raises(OpcostError, match="can be changed"):
             opcost.count(source, batch=2)
         return

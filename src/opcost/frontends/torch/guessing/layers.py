@@ -33,6 +33,8 @@ _KINDS = {
 }
 """Names of arguments by what they bring."""
 _WORDS = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+_AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}
+"""Of the layers that read these."""
 _BESIDE = ("time", "lengths", "mask", "label")
 """Kinds of arguments that go with another."""
 _IMAGE_SIZES = (
@@ -85,10 +87,12 @@ def from_layers(model: nn.Module, maker: Maker, place: str | None = None) -> Gue
     names = [name for name in needed(model) or _optional(model) if name not in maker.given]
     if not names or (not needed(model) and maker.given):
         return None
+    main = next((name for name in names if _WORDS.get(name) not in _BESIDE), names[0])
+    axes = _AXES.get(_WORDS.get(main.lower(), ""))
     readers = [reader for reader in _readers(model) if place in (None, reader.path)]
+    readers.sort(key=lambda reader: axes is not None and reader.axes != axes)
     readers = list({reader[1:]: reader for reader in reversed(readers)}.values())[::-1][:_READERS]
     sizes = _Sizes(model, maker, readers)
-    main = next((name for name in names if _WORDS.get(name) not in _BESIDE), names[0])
     in_turn = zip_longest(*([(reader, form) for form in sizes.forms(reader)] for reader in readers))
     made = [pair for turn in in_turn for pair in turn if pair is not None]
     made.sort(key=lambda pair: not _fits(pair[1].kind, _WORDS.get(main.lower())))

@@ -14,7 +14,7 @@ from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, pa
 from opcost.frontends.torch.guessing.families import guess
 from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, Probe, needed, signature
 from opcost.frontends.torch.guessing.layers import example
-from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.models.unwrap import Function, type_name
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 
@@ -249,7 +249,8 @@ def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
         )
     missing = [name for name in needed(model) if name not in options.kwargs]
     if missing or not (options.kwargs or _runs_alone(model)):
-        named = f"{type_name(model)}.forward({', '.join(map(str, signature(model)))})"
+        function = type_name(model) if isinstance(model, Function) else f"{type_name(model)}.forward"
+        named = f"{function}({', '.join(map(str, signature(model)))})"
         raise InputError(f"{named} needs inputs, and none were given", hint=example(model, None, (missing or ["x"])[0]))
     return Guess((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")
 

@@ -123,6 +123,7 @@ EQUIVALENT: dict[str, str] = {
     "[1 → 2]": ("an axis that is not there has the stride 0 whatever its extent is taken for"),
     "move: longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents) "
     "[len(extents) >= len(shape) → (len(extents) > len(shape))]": "of two that are equally long either may be the longer",
+    "move: rest = None if extent is None else extent - sum(n for n in call[1].integers if n >= 0) [n >= 0": "adds nothing",
     "memory: NEVER = -1 [1 → 2]": "no operator has a negative number",
     "memory: most = begun + ": "chooses how numbers are packed, of which each has room enough in every case",
     "memory: changes = packed([0], most) * (len(ops) + 1) [1 → 2]": "the last is never read",

@@ -107,6 +107,8 @@ PRODUCTS = [
     row("linear", {"x": x(P, 1, 1, 1), "weight": w(S, 1)}, x(P, 1, 1, S), macs=P * S),
     *(row("matmul", {"x": x(2, *a), "y": x(2, *b)}, x(2, P, R), attrs=turned, macs=2 * P * Q * R) for a, b, turned in (
         ((P, Q), (Q, R), {}), ((Q, P), (Q, R), {"transpose_x": 1}), ((P, Q), (R, Q), {"transpose_y": 1}))),
+    row("matmul", {"x": x(Q, P), "y": x(Q, R)}, x(P, R), attrs={"transpose_x": 1}, macs=P * Q * R),
+    row("conv", {"x": IMAGE, "weight": w(S, C, 3, 2)}, x(2, S, 5, 4), macs=2 * S * 20 * C * 6),
     row("matmul", {"x": x(P, Q), "y": w(Q, R), "bias": w(R)}, x(P, R), macs=P * Q * R, flops=P * R),
     row("einsum", {"values": [x(2, P, Q), x(2, Q, R)]}, x(2, P, R), attrs={"equation": "bij,bjk->bik"}, macs=2 * P * Q * R),
     row("scaled_dot_product_attention", {"query": x(2, C, Q, 6), "key": x(2, C, R, 6), "value": x(2, C, R, 3),
@@ -190,6 +192,8 @@ MOVES = [
         "list_scatter", "list_length")),
     row("reshape_image", {"x": x(2, C, R, Q)}, x(2, C * R * Q, 1, 1), attrs={"shape": (-1, 1, 1)}, moved=0),
     row("reshape_image", {"x": x(2, C, R, Q)}, x(1, 2, C, R * Q), attrs={"shape": (1, 2, C, R * Q)}, moved=0),
+    row("reshape_image", {"x": x(C, R, Q)}, x(C * R * Q, 1, 1), attrs={"shape": (-1, 1, 1)}, moved=0),
+    row("transpose_image", {"x": x(C, R, Q)}, x(R, Q, C), attrs={"perm": (1, 2, 0)}),
     row("transpose_image", {"x": x(2, C, R, Q)}, x(2, R, Q, C), attrs={"perm": (1, 2, 0)}),
     row("embed", {"x": w(S, Q), "indices": x(P, 1, dtype="int32")}, x(P, Q), moved=4 * 2 * N + 4 * P),
     row("embed", {"x": w(S, Q), "indices": x(P, 2, dtype="int32")}, x(P, 2, Q), moved=4 * 2 * 2 * N + 8 * P),

@@ -215,6 +215,7 @@ ALL = P * Q * R
 MOVES = [
     Row("RESHAPE", [CUBE, ints(-1, R)], [x(N, R)], moved=0),
     Row("RESHAPE", [CUBE], [x(Q, P * R)], {"new_shape": (Q, -1)}, moved=0),
+    Row("RESHAPE", [CUBE, x(2, dtype="int32")], [Tensor(None)], {"new_shape": (Q, -1)}, open=True),
     Row(H + "RESHAPE", [CUBE], [x(N, R)], {"new_shape": (N, R)}, moved=0),
     Row("SQUEEZE", [x(1, P, 1)], [x(P)], moved=0),
     Row("SQUEEZE", [x(1, P, 1)], [x(1, P)], {"squeeze_dims": (2,)}, moved=0),

@@ -36,7 +36,10 @@ def bilinear(op: OpView) -> Cost:
 
 
 def custom(op: OpView) -> Cost:
-    """flops / 2 MACs, by a formula registered with PyTorch, which counts two FLOPs for each multiply-accumulate."""
+    """flops / 2 MACs.
+
+    `flops` is what a formula gives that was registered with torch.utils.flop_counter, where a multiply-accumulate is two FLOPs.
+    """
     flops = integer(op, "flops")
     return Cost(flops // FLOPS_PER_MAC, flops, op.bytes_in, op.bytes_out)
 

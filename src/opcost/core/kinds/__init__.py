@@ -43,7 +43,7 @@ KINDS: Mapping[str, Kind] = {
     for name, entry in table(__package__, "kinds.json").items()
 }
 
-CONTRACTIONS = ("conv", "matmul", "attention", "recurrent", "bilinear", "einsum")
+CONTRACTIONS = ("conv", "matmul", "attention", "recurrent", "bilinear", "einsum", "custom")
 """The kinds that have multiply-accumulates."""
 
 

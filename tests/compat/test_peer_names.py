@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from opcost.compat import deepspeed
 from opcost.compat.fvcore import FlopCountAnalysis, flop_count
 from opcost.compat.fvcore.jit_handles import FLOP_HANDLES, conv_flop_count, elementwise_flop_counter, get_shape
 from opcost.compat.mmengine import get_model_complexity_info
@@ -275,3 +276,22 @@ def test_torchstat_has_its_command_line(tmp_path: Path) -> None:
     assert "  3   5   6" in done.stdout
     failed = subprocess.run([*command[:-3], "Missing"], capture_output=True, text=True, check=True)
     assert "Tried to import Missing from" in failed.stdout
+
+
+class Dotted(nn.Module):
+    """A layer under a name with a dot in it, which only `_modules` takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._modules["a.b"] = nn.Linear(2, 5, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._modules["a.b"](x)  # type: ignore[misc, no-any-return]
+
+
+def test_a_name_with_a_dot_in_it_is_a_name() -> None:
+    net, x, macs = Dotted(), torch.zeros(3, 2), 3 * 2 * 5
+    assert dict(FlopCountAnalysis(net, x).by_module()) == {"": macs, "a.b": macs}
+    assert torchinfo_summary(net, input_data=x, verbose=0).total_mult_adds == macs
+    assert ptflops_info(net, (2,), as_strings=False, print_per_layer_stat=False)[0] == macs // 3
+    assert deepspeed.get_model_profile(net, args=(x,), print_profile=False, as_string=False)[1] == macs

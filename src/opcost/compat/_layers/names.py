@@ -51,7 +51,11 @@ class Names:
 
     def owners(self, path: str) -> set[str]:
         """A module and all that it is part of."""
-        return set(lineage(self.nearest(path)))
+        return set(self.lineage(self.nearest(path)))
+
+    def lineage(self, name: str) -> Iterator[str]:
+        """A module's name and those of all that it is part of; a name with a dot in it may have no module above."""
+        return (above for above in lineage(name) if above in self.modules)
 
     def is_callable(self, name: str) -> bool:
         """Whether the module has a forward of its own that does something; containers are not meant to be called."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from opcost.compat._layers.names import Names, lineage
+from opcost.compat._layers.names import Names
 from opcost.compat._operators.node import Node
 from opcost.compat._operators.trace import trace
 from opcost.errors import InputError, UnknownName
@@ -65,7 +65,7 @@ def costs_of(model: nn.Module, nodes: Iterable[Node], stem: str, ignored: Collec
     by_module: dict[str, Cost] = {}
     for node in nodes:
         path = node.module.removeprefix(stem).removeprefix(".")
-        above = list(lineage(names.registered(path)))
+        above = list(names.lineage(names.registered(path)))
         cost = cost_of(node)
         if any(cost) and not any(kinds[name] in ignored for name in above):
             for name in above:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers.names import Names, lineage
+from opcost.compat._layers.names import Names
 from opcost.compat._operators.node import Node
 from opcost.compat._operators.trace import Trace, trace
 from opcost.compat.ptflops.rules import CELLS, contraction_macs, node_macs
@@ -59,16 +59,19 @@ def count_modules(
         name = names.registered(node.module)
         if not functional and not kinds[name].__module__.startswith("torch.nn."):
             continue
-        if left_out.isdisjoint(kinds[above] for above in lineage(name)):
+        if left_out.isdisjoint(kinds[above] for above in names.lineage(name)):
             own[name] += _products_only(node) if kinds[name] in CELLS else node_macs(node)
     for name, number in _cell_states(found, names, kinds, left_out):
         own[name] += number
     by_module: Counter[str] = Counter()
     for name, number in own.items():
         # A hook below a hooked or ignored module adds nothing more.
-        if left_out.isdisjoint(kinds[above] for above in lineage(name) if above != name) and kinds[name] not in ignored:
-            by_module.update(dict.fromkeys(lineage(name), number))
-    called = frozenset(above for call in found.report.calls for above in lineage(names.registered(call.path)))
+        if (
+            left_out.isdisjoint(kinds[above] for above in names.lineage(name) if above != name)
+            and kinds[name] not in ignored
+        ):
+            by_module.update(dict.fromkeys(names.lineage(name), number))
+    called = frozenset(above for call in found.report.calls for above in names.lineage(names.registered(call.path)))
     return ModuleMacs(names, by_module, called)
 
 
@@ -82,7 +85,7 @@ def _cell_states(
 ) -> Iterator[tuple[str, int]]:
     for call in found.report.calls:
         name = names.registered(call.path)
-        if kinds[name] in CELLS and set(left_out).isdisjoint(kinds[above] for above in lineage(name)):
+        if kinds[name] in CELLS and set(left_out).isdisjoint(kinds[above] for above in names.lineage(name)):
             x = call.inputs[0]
             yield name, x.numel // x.dims[-1] * names.modules[name].hidden_size * CELLS[kinds[name]]  # type: ignore[operator]
 

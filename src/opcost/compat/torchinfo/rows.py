@@ -59,7 +59,7 @@ class _Builder:
 
     def __init__(self, model: nn.Module, parameters: Parameters) -> None:
         self.parameters = parameters
-        self._model = model
+        self._modules = dict(model.named_modules(remove_duplicate=False))
         self._rows: list[LayerInfo] = []
         self._seen: set[int] = set()
         self._open: list[LayerInfo] = []
@@ -85,7 +85,7 @@ class _Builder:
     def open_container(self, names: list[str], called: set[int]) -> None:
         """Make sure that the row of a container stands above what follows."""
         depth = len(names)
-        container = self._model.get_submodule(".".join(names))
+        container = self._modules.setdefault(".".join(names), nn.Module())  # none is above a name with a dot in it
         if len(self._open) > depth and self._open[depth].module is container:
             return
         info = self.add(names, container)

@@ -45,7 +45,7 @@ def _held(
     amount, before = model.totals.get(quantity.name), was.get(quantity.name)
     if amount is None:
         raise InputError(
-            f"{limit or quantity.name}: unknown of {model.compared.label}",
+            f"{limit or quantity.name}: {model.compared.label} has no such quantity",
             hint=f"known are {', '.join(model.totals)}",
         )
     partial = quantity.priced and bool(model.missed)

@@ -157,6 +157,8 @@ def _is_made_on_the_way(cls: type) -> bool:
     return (dictionary_of(sys.modules.get(home)) or {}).get(_of_class(cls, "__qualname__").partition(".")[0]) is None
 
 
+_TAKE_TEXTS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
+"""By these a name is changed that is given as a text."""
 _of_class = type.__getattribute__
 """What Python itself keeps of a class, whatever its own class makes of it."""
 _FUNCTION_IN = {
@@ -214,7 +216,9 @@ def is_users(module: Any) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _names(code: CodeType) -> frozenset[str]:
-    """Every global and attribute that a function's code names, as a text too, that of functions inside it included."""
+    """Every global and attribute that a function's code names, for `setattr` as a text too, functions inside it included."""
     inner = [_names(constant) for constant in code.co_consts if type(constant) is CodeType]
-    texts = [constant for constant in code.co_consts if type(constant) is str and constant.isidentifier()]
-    return frozenset(code.co_names).union(texts, *inner)
+    names = frozenset(code.co_names).union(*inner)
+    if names.isdisjoint(_TAKE_TEXTS):
+        return names
+    return names.union([text for text in code.co_consts if type(text) is str and text.isidentifier()])

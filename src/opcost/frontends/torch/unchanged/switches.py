@@ -83,24 +83,22 @@ def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
 
 
 def _of_logger(logger: Any) -> tuple[Any, ...]:
-    handlers = logger.handlers
-    return (
-        logger.level,
-        logger.propagate,
-        logger.disabled,
-        handlers[:],
-        logger.filters[:],
-        [one.level for one in handlers] if handlers else (),
-    )
+    held = logger.__dict__
+    handlers, filters = held["handlers"], held["filters"]
+    if not handlers and not filters:  # as most have none
+        return held["level"], held["propagate"], held["disabled"], (), (), ()
+    levels = tuple([one.level for one in handlers])
+    return held["level"], held["propagate"], held["disabled"], tuple(handlers), tuple(filters), levels
 
 
 def _set_loggers(before: dict[logging.Logger, tuple[Any, ...]]) -> None:
-    for logger, was in before.items():
-        if _of_logger(logger) != was:
-            logger.level, logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:], levels = was
-            for handler, level in zip(was[3], levels, strict=False):
-                handler.level = level
-    logging.root.manager._clear_cache()  # type: ignore[attr-defined]
+    changed = [(logger, was) for logger, was in before.items() if _of_logger(logger) != was]
+    for logger, was in changed:
+        logger.level, logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:], levels = was
+        for handler, level in zip(was[3], levels, strict=True):
+            handler.level = level
+    if changed:
+        logging.root.manager._clear_cache()  # type: ignore[attr-defined]
 
 
 def _decimal() -> tuple[Any, ...]:

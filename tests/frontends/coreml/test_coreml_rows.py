@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from node_rows import P, Q, R, Row, S, Tensor, c, check, missing, n, w, x
+from node_rows import P, Q, R, Row, S, Tensor, c, check, check_with_less, missing, n, w, x
 
 from opcost.frontends.coreml import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.coreml.table import TABLE
@@ -251,6 +251,7 @@ ROWS = [*ELEMENTS, *PRODUCTS, *MOVES, *REDUCTIONS]
 @pytest.mark.parametrize("row", ROWS, ids=[f"{at}-{row.op}" for at, row in enumerate(ROWS)])
 def test_an_operator_costs_what_it_computes(row: Row) -> None:
     check(row, TABLE, typed=True)
+    check_with_less(row, TABLE, typed=True)
 
 
 def test_every_operator_has_a_row() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from node_rows import P, Q, R, Row, S, T, c, check, missing, n, w, walked, x
+from node_rows import P, Q, R, Row, S, T, c, check, check_with_less, missing, n, w, walked, x
 from onnx_making import BOOL, INT64, Written, helper, integers, tensor, weight
 
 import opcost
@@ -737,6 +737,7 @@ ROWS = [*ELEMENTS, *PRODUCTS, *ATTENTION, *STATES, *MOVES, *REDUCTIONS]
 @pytest.mark.parametrize("row", ROWS, ids=[f"{at}-{row.op}" for at, row in enumerate(ROWS)])
 def test_a_node_costs_what_it_computes(row: Row) -> None:
     check(row, TABLE)
+    check_with_less(row, TABLE)
 
 
 SEQUENCES = {

@@ -8,6 +8,7 @@ from opcost.core.shapes import (
     Dims,
     Extent,
     Mismatch,
+    Unknown,
     einsum,
     explicit,
     known,
@@ -60,6 +61,8 @@ def _linear(call: Call) -> Meaning:
     x, weight, bias = need(call, "x"), need(call, "weight"), arg(call, "bias")
     width, depth = known(weight.dims)
     image = len(x.dims) > 2 and x.dims[-2:] == (1, 1) and x.dims[-3] == depth and depth != 1
+    if x.dims[-1] is None and x.dims[-2:-1] in ((1,), (None,)) and x.dims[-3:-2] in ((depth,), (None,)):
+        raise Unknown  # it may be either
     if not image and x.dims[-1:] not in ((depth,), (None,)):
         raise Mismatch(f"rows of {x.dims[-1:]} elements do not fit a weight of {depth}")
     shape = (*x.dims[:-3], width, 1, 1) if image else (*x.dims[:-1], width)

@@ -66,6 +66,8 @@ def _flatten(call: Call) -> Meaning:
 def _axes(call: Call) -> Meaning:
     x, axes = need(call, "x"), integers(call, "axes")
     if call.node.op == "squeeze":
+        if not axes and None in x.dims:
+            raise Unknown
         return viewed(x, squeezed(x.dims, axes or [at for at, n in enumerate(x.dims) if n == 1]))
     shape = x.dims
     rank = len(x.dims) + len(axes or ())
@@ -316,6 +318,8 @@ def _embed(call: Call) -> Meaning:
     """Rows of a table; an axis of extent 1 behind the indices is where the row goes."""
     table, indices = need(call, "x"), need(call, "indices")
     shape = indices.dims
+    if shape[-1:] == (None,):  # it may be 1
+        raise Unknown
     if shape[-3:] == (1, 1, 1):
         shape = (*shape[:-3], table.dims[1], 1, 1)
     else:

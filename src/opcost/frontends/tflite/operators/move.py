@@ -151,6 +151,7 @@ def _strided(call: Call) -> Meaning:
             cuts.append(Cut(begin, sure=begin is not None, gone=True))
         else:
             sure = (begin is not None or marked("begin", entry)) and (end is not None or marked("end", entry))
+            sure = sure and step is not None
             first, last = None if marked("begin", entry) else begin, None if marked("end", entry) else end
             if call.flag("offset") and last is not None and first is not None:
                 last += first

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+import pytest
+
 from opcost.analysis.price import price
 from opcost.core.dtype import bits
 from opcost.core.graph import Module
+from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.nodes.call import Made, Table
 from opcost.frontends.nodes.model import Content, Declared, Node, NodeGraph
@@ -73,6 +77,10 @@ class Row(NamedTuple):
     open: bool = False
     """An extent or the work depends on data: no cost."""
     version: int = 18
+    declared: bool = False
+    """The file declares the shapes of the results."""
+    chosen: bool = False
+    """Where an input is not known, a shape is taken that fits, and others would too."""
 
 
 Known: TypeAlias = "Mapping[tuple[str, str], Any]"
@@ -107,7 +115,10 @@ def walked(row: Row, table: Table, *, typed: bool = False) -> tuple[list[Made], 
         ins.append(Made(value, each.shape, each.dtype, content, stored=each.stored))
     domain, _, name = row.op.rpartition("::")
     names = tuple(f"y{place}" for place in range(len(row.outs)))
-    declared = {name: Declared(name, each.dtype, None) for name, each in zip(names, row.outs, strict=True)}
+    declared = {
+        name: Declared(name, each.dtype, each.shape if row.declared else None)
+        for name, each in zip(names, row.outs, strict=True)
+    }
     node = Node(name, domain, "", tuple(f"i{at}" if each else "" for at, each in enumerate(row.ins)), names, row.attrs)
     return walk._made(node, ins, NodeGraph("", (node,), {}, (), (), declared)), maker
 
@@ -139,7 +150,7 @@ def check(row: Row, table: Table, *, typed: bool = False) -> None:
 
 def check_with_less(row: Row, table: Table, *, typed: bool = False) -> None:
     """Leave out the extents or the elements of each input in turn: results are those of the row, as far as they are known."""
-    for place, given in enumerate(row.ins):
+    for place, given in enumerate(() if row.chosen else row.ins):
         if given is None or given.shape is None:
             continue
         for less in {given._replace(content=None), Tensor((None,) * len(given.shape), given.dtype)} - {given}:
@@ -147,6 +158,12 @@ def check_with_less(row: Row, table: Table, *, typed: bool = False) -> None:
             for found, expected in zip(made, row.outs, strict=True):
                 assert fits(found.shape, expected.shape), (place, less, found.shape)
                 assert found.dtype == expected.dtype or maker.ops[-1].kind == "unknown", (place, less)
+
+
+def check_refused(row: Row, table: Table, message: str, *, typed: bool = False) -> None:
+    """Find that the node does not fit its inputs, for the reason that the message gives."""
+    with pytest.raises((InputError, SourceError), match=re.escape(message)):
+        walked(row, table, typed=typed)
 
 
 def fits(found: tuple[int | None, ...] | None, expected: tuple[int | None, ...] | None) -> bool:

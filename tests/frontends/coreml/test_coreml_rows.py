@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from node_rows import P, Q, R, Row, S, Tensor, c, check, check_with_less, missing, n, w, x
+from node_rows import P, Q, R, Row, S, Tensor, c, check, check_refused, check_with_less, missing, n, w, x
 
 from opcost.frontends.coreml import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.coreml.table import TABLE
@@ -105,12 +105,19 @@ PRODUCTS = [
     row("linear", {"x": x(2, P, Q), "weight": w(S, Q), "bias": w(S)}, x(2, P, S), macs=2 * P * Q * S, flops=2 * P * S),
     row("linear", {"x": x(P, Q, 1, 1), "weight": w(S, Q)}, x(P, S, 1, 1), macs=P * Q * S),
     row("linear", {"x": x(P, 1, 1, 1), "weight": w(S, 1)}, x(P, 1, 1, S), macs=P * S),
+    row("linear", {"x": x(1, 1), "weight": w(S, 1)}, x(1, S), macs=S),
+    row("linear", {"x": x(Q, 1, 1), "weight": w(S, Q)}, x(S, 1, 1), macs=Q * S),
+    # an extent that is not known is that of the weight, unless the features may be before it
+    *(row("linear", {"x": x(2, other, None), "weight": w(S, Q)}, x(2, other, S), open=True) for other in (1, P)),
+    row("linear", {"x": x(2, Q, 1, None), "weight": w(S, Q)}, Tensor(None), open=True),
     *(row("matmul", {"x": x(2, *a), "y": x(2, *b)}, x(2, P, R), attrs=turned, macs=2 * P * Q * R) for a, b, turned in (
         ((P, Q), (Q, R), {}), ((Q, P), (Q, R), {"transpose_x": 1}), ((P, Q), (R, Q), {"transpose_y": 1}))),
+    row("matmul", {"x": x(Q), "y": x(Q, R)}, x(R), attrs={"transpose_x": 1}, macs=Q * R),
     row("matmul", {"x": x(Q, P), "y": x(Q, R)}, x(P, R), attrs={"transpose_x": 1}, macs=P * Q * R),
     row("conv", {"x": IMAGE, "weight": w(S, C, 3, 2)}, x(2, S, 5, 4), macs=2 * S * 20 * C * 6),
     row("matmul", {"x": x(P, Q), "y": w(Q, R), "bias": w(R)}, x(P, R), macs=P * Q * R, flops=P * R),
     row("einsum", {"values": [x(2, P, Q), x(2, Q, R)]}, x(2, P, R), attrs={"equation": "bij,bjk->bik"}, macs=2 * P * Q * R),
+    row("einsum", {"values": [x(P, Q)]}, x(P), attrs={"equation": "ij->i"}, flops=N),
     row("scaled_dot_product_attention", {"query": x(2, C, Q, 6), "key": x(2, C, R, 6), "value": x(2, C, R, 3),
     "attn_mask": x(Q, R)}, x(2, C, Q, 3),
         macs=2 * C * Q * R * 9, flops=2 * C * Q * R * 7),
@@ -118,6 +125,9 @@ PRODUCTS = [
         macs=2 * C * Q * R * 9, flops=2 * C * Q * R * 6),
     cell("lstm", 4, 30), cell("lstm", 4, 30, 2, output_sequence=1), cell("lstm", 4, 30, biases=1, output_sequence=1),
     cell("lstm", 4, 30, 2, biases=2),
+    # in neural networks all tensors have five axes
+    row("lstm", {"x": x(Q, 2, R, 1, 1), "weight_ih": w(4 * S, R), "weight_hh": w(4 * S, S)}, x(1, 2, S, 1, 1),
+        *[x(1, 2, S, 1, 1)] * 2, macs=Q * 2 * 4 * S * (R + S), flops=Q * 2 * S * 30),
     cell("gru", 3, 21), cell("gru", 3, 21, biases=3, output_sequence=1), cell("rnn", 1, 6), cell("rnn", 1, 2, biases=1,
     activation="relu"),
 ]  # fmt: skip
@@ -129,6 +139,7 @@ MOVES = [
     row("reshape_like", {"x": CUBE}, Tensor(None), moved=0),
     row("flatten2d", {"x": CUBE}, x(P, Q * R), moved=0),
     row("flatten2d", {"x": CUBE}, x(N, R), attrs={"axis": 2}, moved=0),
+    row("flatten2d", {"x": CUBE}, x(N, R), attrs={"axis": -1}, moved=0),
     row("squeeze", {"x": x(1, P, 1)}, x(P), moved=0),
     row("squeeze", {"x": x(1, P, 1), "axes": ints(-1)}, x(1, P), moved=0),
     row("expand_dims", {"x": XY, "axes": ints(0, -1)}, x(1, P, Q, 1), moved=0),
@@ -136,8 +147,11 @@ MOVES = [
     row("concat", {"values": [XY, x(P, R)]}, x(P, Q + R), attrs={"axis": -1}),
     row("concat_image", {"values": [x(C, R, Q), x(S, R, Q)]}, x(C + S, R, Q), attrs={"axis": -5}),
     row("stack", {"values": [XY, XY]}, x(P, 2, Q), attrs={"axis": 1}),
+    row("concat_image", {"values": [x(C, R, Q)]}, x(C, R, Q), attrs={"axis": -5}),
     row("stack", {"values": [n(3, "int32"), n(4, "int32")]}, ints(3, 4), attrs={"axis": 0}),
+    row("stack", {"values": [n(3, "int32")]}, ints(3), attrs={"axis": 0}),
     row("split", {"x": x(P, 10)}, x(P, 5), x(P, 5), attrs={"axis": 1, "num_splits": 2}),
+    row("split", {"x": x(P, 10)}, x(P, 10), attrs={"axis": 1, "num_splits": 1}),
     row("split", {"x": x(P, 10), "split_sizes": ints(3, 7)}, x(P, 3), x(P, 7), attrs={"axis": -1}, read="x"),
     # x[1:, :, 2]; every second from behind; places that are masked
     row("slice_by_index", {"x": CUBE, "begin": ints(1, 0, 2), "end": ints(0, 0, 3)}, x(2, Q),
@@ -183,6 +197,8 @@ MOVES = [
     row("one_hot", {"indices": x(P, 2, dtype="int32"), "one_hot_vector_size": n(Q, "int32")}, x(P, 2, Q), read=""),
     row("one_hot", {"indices": x(P, 2, dtype="int32"), "one_hot_vector_size": n(Q, "int32")}, x(P, Q, 2), attrs={"axis": 1},
     read=""),
+    row("one_hot", {"indices": x(P, 2, dtype="int32"), "one_hot_vector_size": Tensor((), "int32", (None,))}, x(P, 2, None),
+        open=True),
     row("shape", {"x": CUBE}, ints(P, Q, R), read=""),
     row("fill", {"shape": ints(2), "value": n(9, "int32")}, ints(9, 9), read=""),
     row("fill_like", {"ref_tensor": XY}, XY, read=""),
@@ -235,9 +251,15 @@ REDUCTIONS = [
       for mode, each in (("LINEAR", 9), ("NEAREST_NEIGHBOR", 0))),
     *(row(op, {"x": V, name: x(2, 3)}, Tensor(None), open=True) for op, name in (("crop_resize", "roi"), ("resample",
         "coordinates"), ("affine", "transform_matrix"))),
+    # four elements under each place, a product and an addition of each
+    row("resample", {"x": V, "coordinates": x(2, 3, 2)}, x(2, C, 3, 1), declared=True, flops=2 * 4 * 2 * C * 3,
+        moved=4 * (min(4 * 2 * C * 3, E4) + 12 + 2 * C * 3)),
     row("topk", {"x": CUBE}, x(P, Q, 3), x(P, Q, 3, dtype="int32"), attrs={"k": 3}, flops=2 * ALL),
     row("topk", {"x": CUBE}, x(1, Q, R), x(1, Q, R, dtype="int32"), attrs={"axis": 0}, flops=ALL),
     row("argsort", {"x": CUBE}, x(P, Q, R, dtype="int32"), flops=3 * ALL),
+    *(row("argsort", {"x": x(P, length)}, x(P, length, dtype="int32")) for length in (0, 1)),
+    *(row("non_maximum_suppression", {"boxes": x(2, boxes, 4), "scores": x(2, boxes, Q)}, x(2, 3, 4), x(2, 3, Q), declared=True,
+          flops=each * 2 * boxes * Q) for boxes, each in ((0, 0), (1, 0), (S, 4))),
     row("non_maximum_suppression", {"boxes": x(2, S, 4), "scores": x(2, S, Q)}, Tensor(None), open=True),
     *(row(op, {"shape": ints(P, Q)}, XY, flops=N, read="") for op in ("random_normal", "random_uniform", "random_bernoulli",
         "random_categorical")),
@@ -252,6 +274,19 @@ ROWS = [*ELEMENTS, *PRODUCTS, *MOVES, *REDUCTIONS]
 def test_an_operator_costs_what_it_computes(row: Row) -> None:
     check(row, TABLE, typed=True)
     check_with_less(row, TABLE, typed=True)
+
+
+FAULTS = [
+    (row("split", {"x": x(P, 10)}, x(P, 5), attrs={"axis": 1, "num_splits": 2}), "it is split into 2, and has 1 results"),
+    (row("split", {"x": x(P, 10)}, x(P, 5), attrs={"axis": 1, "num_splits": 0}), "it is split into 0, and has 1 results"),
+    (row("linear", {"x": XY, "weight": w(S, R)}, x(P, S)), f"rows of ({Q},) elements do not fit a weight of {R}"),
+    (row("pixel_shuffle", {"x": V}, V), "its attributes do not fit its inputs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "message"), FAULTS, ids=[row.op for row, _ in FAULTS])
+def test_an_operator_refuses_what_does_not_fit(row: Row, message: str) -> None:
+    check_refused(row, TABLE, message, typed=True)
 
 
 def test_every_operator_has_a_row() -> None:

@@ -23,7 +23,7 @@ from opcost.frontends.nodes.windows import Window
 def window(call: Call, kernel: Dims, space: Dims) -> Window:
     """The window of an operator, with Core ML's defaults."""
     way = word(call, "pad_type", "valid")
-    pads = (integers(call, "pad") if way == "custom" else None) or (0,) * (2 * len(kernel))
+    pads = (integers(call, "pad") if way == "custom" else None) or ()
     return Window(
         kernel,
         space,
@@ -112,7 +112,7 @@ def _recurrent(call: Call) -> Meaning:
         call.step("elementwise", {"fn": "add", "elements": added}, biases, [])
     first: Extent = length if flag(call, "output_sequence") else 1
     rest = x.dims[3:]
-    outs = [Out((first, batch, ways * hidden, *rest), x.dtype)]
     state_shape = (*(1,) * bool(rest), batch, ways * hidden, *rest)  # in neural networks all tensors have five axes
-    outs += [Out(state_shape, x.dtype)] * (len(call.node.outputs) - 1)
+    last = Out(state_shape, x.dtype)
+    outs = [Out((first, batch, ways * hidden, *rest), x.dtype), last, last]
     return Meaning("recurrent", attrs, outs, [x, weight, state])

@@ -59,7 +59,7 @@ def _reshape_like(call: Call) -> Meaning:
 @handles("flatten2d")
 def _flatten(call: Call) -> Meaning:
     x = need(call, "x")
-    return viewed(x, flattened(x.dims, axis_of(integer(call, "axis", 1), len(x.dims) + 1)))
+    return viewed(x, flattened(x.dims, integer(call, "axis", 1)))
 
 
 @handles("expand_dims", "squeeze")
@@ -167,7 +167,7 @@ def _tile(call: Call) -> Meaning:
 def _blocks(call: Call) -> Meaning:
     x = need(call, "x")
     *front, channels, height, width = x.dims
-    size = integer(call, "block_size") or integer(call, "upscale_factor") or integer(call, "downscale_factor", 1)
+    size = integer(call, "block_size") or integer(call, "upscale_factor") or integer(call, "downscale_factor")
     if call.node.op in ("depth_to_space", "pixel_shuffle"):
         return copied(x, (*front, divided(channels, size * size), times(height, size), times(width, size)))
     return copied(x, (*front, times(channels, size * size), divided(height, size), divided(width, size)))

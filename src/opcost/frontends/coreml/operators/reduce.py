@@ -135,5 +135,5 @@ def _random(call: Call) -> Meaning:
 def _classify(call: Call) -> Meaning:
     """The greatest of the probabilities, and its name."""
     x = need(call, "probabilities")
-    outs = [Out((), "uint8"), Out(x.shape, x.dtype)][: len(call.node.outputs)]
+    outs = [Out((), "uint8"), Out(x.shape, x.dtype)]
     return Meaning("reduce", {"fn": "argmax"}, outs, [x])

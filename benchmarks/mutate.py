@@ -124,6 +124,17 @@ EQUIVALENT: dict[str, str] = {
     "move: longer, shorter = (extents, shape) if len(extents) >= len(shape) else (shape, extents) "
     "[len(extents) >= len(shape) → (len(extents) > len(shape))]": "of two that are equally long either may be the longer",
     "move: rest = None if extent is None else extent - sum(n for n in call[1].integers if n >= 0) [n >= 0": "adds nothing",
+    "move: rest = None if extent is None else extent - sum(n for n in call[1].integers if n >= 0) [0 →": "adds nothing",
+    'contraction: pads: Sequence[int] = at["padding"] or (0,) * (2 * rank) [2 → 3]': "the last zeros are never read",
+    "reduce: spread, pads = (1,) * len(window), (0,) * (2 * len(window)) [2 → 3]": "the last zeros are never read",
+    'reduce: pads = call.attrs["padding"] or (0,) * (2 * len(window)) [2 → 3]': "the last zeros are never read",
+    "recurrent: places = range(first, first + 17) [17 → 18]": "the last is never read",
+    "recurrent: normalizers=_at(call, *range(normalizers, normalizers + 4)) if normalizers else (), [4 → 5]": (
+        "no such node has another input"
+    ),
+    "recurrent: layers = [_lstm_layer(call, 1, None, 41), _lstm_layer(call, 18, None, 45)]  # of the forget gate [4": (
+        "the weight of the next gate has the same shape"
+    ),
     "memory: NEVER = -1 [1 → 2]": "no operator has a negative number",
     "memory: most = begun + ": "chooses how numbers are packed, of which each has room enough in every case",
     "memory: changes = packed([0], most) * (len(ops) + 1) [1 → 2]": "the last is never read",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_with_less, missing, n, w, x
+from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_refused, check_with_less, missing, n, w, x
 
+from opcost.frontends.nodes.model import MOST_AXES
 from opcost.frontends.tflite import operators as _families  # noqa: F401 - entering them in the table is what it is for
 from opcost.frontends.tflite.table import TABLE
 
@@ -58,6 +59,9 @@ ELEMENTS = [
     Row("GELU", [XY], [XY], {"approximate": 1}, flops=13 * N),
     Row("SQUARED_DIFFERENCE", [XY, x(Q)], [XY], flops=2 * N),
     Row("ADD_N", [XY, XY, XY, XY], [XY], flops=3 * N),
+    Row("ADD_N", [XY], [XY]),
+    Row("ADD_N", [x(None, Q), x(None, Q)], [x(None, Q)], open=True),
+    Row("ADD_N", [Tensor(None), XY], [Tensor(None)], open=True),
     Row(H + "CLAMP", [x(), XY, x()], [XY], flops=2 * N),
     *(Row(op, [XY], [x(P, Q, dtype="int8")]) for op in ("CAST", H + "CONVERT")),
     *(Row(op, [x(P, Q, dtype="complex64")], [XY]) for op in ("REAL", "IMAG")),
@@ -84,6 +88,7 @@ PRODUCTS = [
         flops=(1 + each) * SWEPT * S)
       for fused, each in FUSED.items()),
     Row("CONV_2D", [IMAGE, w(S, 3, 2, 2)], [x(2, 4, Q, S)], {**TWO, "padding": 0}, macs=2 * 4 * Q * S * 6 * 2),  # two groups
+    Row("CONV_2D", [x(2, R, Q, 0), w(S, 3, 2, 0)], [MAP], TWO),
     Row("DEPTHWISE_CONV_2D", [IMAGE, w(1, 3, 2, 8), w(8)], [x(2, 3, 3, 8)], {**TWO, "fused": 1}, macs=SWEPT * 8 * 6,
         flops=2 * SWEPT * 8),
     Row("DEPTHWISE_CONV_2D", [IMAGE, w(1, 3, 2, 8)], [x(2, R, Q, 8)], macs=2 * R * Q * 8 * 6),
@@ -95,6 +100,8 @@ PRODUCTS = [
     Row("TRANSPOSE_CONV", [ints(2, 14, 5, S), w(S, 3, 2, C), IMAGE, w(S)], [x(2, 14, 5, S)], {**TWO, "padding": 0, "fused": 1},
         macs=2 * R * Q * C * 6 * S,
         flops=2 * 2 * 14 * 5 * S, read=(1, 2, 3)),
+    Row("TRANSPOSE_CONV", [ints(2, 13, 5, S), w(S, 3, 2, C), IMAGE], [x(2, 13, 5, S)], {"stride_h": 2},
+        macs=2 * R * Q * C * 6 * S, read=(1, 2), chosen=True),
     Row("TRANSPOSE_CONV", [x(4, dtype="int32"), w(S, 3, 2, C), IMAGE], [x(2, 15, 6, S)], {**TWO}, macs=2 * R * Q * C * 6 * S,
         read=(1, 2)),
     Row("TRANSPOSE_CONV", [x(4, dtype="int32"), w(S, 1, 2, C), IMAGE], [x(2, 14, 6, S)], {**TWO}, macs=2 * R * Q * C * 2 * S,
@@ -118,6 +125,8 @@ PRODUCTS = [
     Row(H + "CONVOLUTION", [IMAGE, x(3, 2, C, S)], [x(2, 3, 4, S)], AXES, macs=2 * 3 * 4 * S * 6 * C),
     Row(H + "CONVOLUTION", [IMAGE, x(3, 2, C, S)], [x(2, 6, 3, S)], {**AXES, "spread": (2, 1), "padding": ()},
         macs=2 * 6 * 3 * S * 6 * C),
+    Row(H + "CONVOLUTION", [IMAGE, x(3, 2, C, S)], [x(2, 5, 4, S)], {**AXES, "strides": (), "dilations": (), "padding": ()},
+        macs=2 * 5 * 4 * S * 6 * C),
     Row(H + "CONVOLUTION", [x(2, C, R), x(S, C, 3)], [x(2, S, 5)], {**AXES, "in_space": (2,), "kernel_space": (2,),
         "kernel_in": 1, "kernel_out": 0,
         "out_space": (2,), "out_channels": 1, "strides": (), "dilations": (), "spread": (), "padding": ()},
@@ -187,6 +196,11 @@ RECURRENT = [
         S), x(2, Q, S)],
         macs=2 * STEPS * 4 * S * (R + T + S), flops=2 * STEPS * S * 30,
         moved=4 * STEPS * (R + 2 * S) + 2 * WEIGHTS + 8 * 4 * S * T),
+    # the same without input gates, whose weights are left out
+    Row("BIDIRECTIONAL_SEQUENCE_LSTM",
+        [SEQUENCE, *lstm(2, first=False, bias=False), *[None] * 5, *[None, *[w(S, T)] * 3] * 2], [x(2, Q, S), x(2, Q, S)],
+        macs=2 * STEPS * 3 * S * (R + T + S), flops=2 * STEPS * S * 30,
+        moved=4 * STEPS * (2 * R + 2 * S) + 2 * 3 * WEIGHTS // 4 + 6 * 4 * S * T),
     *(Row("UNIDIRECTIONAL_SEQUENCE_RNN", [SEQUENCE, *RNN], [x(2, Q, S)], {"fused": fused}, macs=STEPS * S * (R + S),
         flops=STEPS * S * (1 + each + 1),
           moved=4 * (STEPS * (R + S) + S * (R + S) + 2 * S)) for fused, each in ((4, 5), (1, 1))),
@@ -196,6 +210,10 @@ RECURRENT = [
         moved=4 * (STEPS * (R + 2 * S) + 2 * S * (R + S) + S * (T + P) + 2 * 2 * S)),
     Row("RNN", [x(2, R), *RNN], [x(2, S)], {"fused": 1}, macs=2 * S * (R + S), flops=2 * S * (1 + 1 + 1),
         moved=4 * (2 * (R + S) + S * (R + S) + 2 * S)),
+    Row("RNN", [x(2, None), *RNN], [x(2, S)], {"fused": 1}, open=True),
+    Row("LSTM", [x(2, None), *lstm()], [x(2, S)], open=True),
+    Row("LSTM", [x(2, R), *lstm(), None, None, *[w(S)] * 4], [x(2, S)], macs=2 * 4 * S * (R + S), flops=2 * S * (34 + 4 * 7),
+        moved=4 * 2 * (R + S) + WEIGHTS + 2 * 4 * 4 * S + 4 * (2 * R + 2 * S) * 4 + 2 * 4 * 4 * S),
     Row("LSTM", [x(2, R), *lstm()], [x(2, S)], macs=2 * 4 * S * (R + S), flops=2 * S * 34,
         moved=4 * 2 * (R + S) + WEIGHTS + 2 * 4 * 4 * S),
     # one weight for input and state together
@@ -207,7 +225,9 @@ RECURRENT = [
     Row("SVDF", [x(2, R), w(10, R), w(10, T), w(5), x(2, 10 * T)], [x(2, 5)], {"rank": 2, "fused": 1}, macs=2 * 10 * (R + T),
         flops=2 * 5 + 2 * 5 * 2,
         moved=4 * (2 * 2 * R + 10 * (R + T) + 5 + 2 * 10 * T + 2 * 5)),
-    Row("SVDF", [x(2, R), w(10, R), w(10, T)], [x(2, 10)], {"rank": 1}, macs=2 * 10 * (R + T)),
+    Row("SVDF", [x(2, R), w(12, R), w(12, T), None, x(2, 12 * T)], [x(2, 4)], {"rank": 3}, macs=2 * 12 * (R + T), flops=2 * 4 * 2,
+        moved=4 * (2 * 2 * R + 12 * (R + T) + 2 * 12 * T + 2 * 4)),
+    *(Row("SVDF", [x(2, R), w(10, R), w(10, T)], [x(2, 10)], rank, macs=2 * 10 * (R + T)) for rank in ({"rank": 1}, {})),
 ]  # fmt: skip
 
 CUBE = x(P, Q, R)
@@ -226,6 +246,7 @@ MOVES = [
     Row("CONCATENATION", [XY, x(P, R)], [x(P, Q + R)], {"axis": 1, "fused": 1}, flops=P * (Q + R), moved=4 * 4 * P * (Q + R)),
     Row("PACK", [XY, XY], [x(P, 2, Q)], {"axis": 1}),
     Row("PACK", [n(3, "int32"), n(4, "int32")], [ints(3, 4)]),
+    Row("PACK", [n(3, "int32")], [ints(3)]),
     Row("UNPACK", [x(P, 2, Q)], [XY, XY], {"axis": 1}),
     Row("UNPACK", [ints(5, 7)], [n(5, "int32"), n(7, "int32")]),
     Row("SPLIT", [ints(1), x(P, 10)], [x(P, 5), x(P, 5)], read=(1,)),
@@ -246,10 +267,15 @@ MOVES = [
     Row("STRIDED_SLICE", [ints(2, 3, 5), ints(-1), ints(0), ints(1)], [n(5, "int32")], {"shrink_axis_mask": 1}, read=(0,)),
     Row("STRIDED_SLICE", [ints(2, 3, 5), ints(1), ints(3), ints(1)], [ints(3, 5)], read=(0,)),
     Row("STRIDED_SLICE", [CUBE, x(1, dtype="int32"), ints(2), ints(1)], [x(None, Q, R)], open=True),
+    Row("STRIDED_SLICE", [CUBE, ints(0), ints(2), x(1, dtype="int32")], [x(None, Q, R)], open=True),
+    Row("STRIDED_SLICE", [CUBE, x(None, dtype="int32"), ints(2), ints(1)], [Tensor(None)], open=True),
+    Row("STRIDED_SLICE", [x(*[1] * MOST_AXES), *[ints(*[each] * MOST_AXES) for each in (0, 1, 1)]], [x(*[1] * MOST_AXES)],
+        read=(0,)),
     Row("STRIDED_SLICE", [CUBE, x(1, dtype="int32"), ints(2), ints(1)], [x(Q, R)], {"shrink_axis_mask": 1}, read=(0,)),
     *(Row(op, [XY, ints(1, 2, 0, 3)._replace(shape=(2, 2))], [x(P + 3, Q + 3)], read=(0,)) for op in ("PAD", "PADV2",
         "MIRROR_PAD")),
     Row(H + "PAD", [XY, x()], [x(P + 2 * 2 + 1, Q + 3)], {"low": (1, 0), "high": (0, 3), "interior": (2, 0)}, read=(0,)),
+    Row(H + "PAD", [x(0, 1), x()], [x(1, 1)], {"low": (1, 0), "high": (0, 0), "interior": (2, 2)}, read=(0,)),
     Row("DILATE", [XY, ints(2, 3), x()], [x(5, 13)], read=(0,)),
     Row("TILE", [XY, ints(2, 3)], [x(2 * P, 3 * Q)], read=(0,)),
     Row("BROADCAST_TO", [x(P, 1), ints(2, 1, Q)], [x(2, P, Q)], read=(0,)),
@@ -263,6 +289,7 @@ MOVES = [
     *(Row(op, [CUBE, x(1, Q, R), ints(0, 0, 0)], [CUBE]) for op in ("DYNAMIC_UPDATE_SLICE", H + "DYNAMIC_UPDATE_SLICE")),
     Row(H + "BROADCAST_IN_DIM", [x(Q), x(2, dtype="int32")], [Tensor(None)], open=True),
     Row(H + "BROADCAST_IN_DIM", [x(Q), ints(P, Q)], [XY], read=(0,)),
+    Row(H + "BROADCAST_IN_DIM", [x(Q)], [XY], declared=True),
     # by index: what is picked, the indices, and the result
     Row("GATHER", [CUBE, x(2, dtype="int32")], [x(P, 2, R)], {"axis": 1}, moved=4 * P * 2 * R * 2 + 4 * 2),
     Row("GATHER", [w(S, Q), x(2, dtype="int32")], [x(2, Q)], moved=4 * 2 * Q * 2 + 4 * 2),
@@ -298,6 +325,7 @@ MOVES = [
     Row("ZEROS_LIKE", [ints(1, 2)], [ints(0, 0)], read=()),
     Row("RANGE", [n(1, "int32"), n(9, "int32"), n(3, "int32")], [ints(1, 4, 7)], read=()),
     Row("ONE_HOT", [x(P, 2, dtype="int32"), n(Q, "int32"), x(), x()], [x(P, Q, 2)], {"axis": 1}, read=()),
+    Row("ONE_HOT", [x(P, 2, dtype="int32"), n(Q, "int32"), x(), x()], [x(P, 2, Q)], {"axis": -1}, read=()),
     Row(H + "IOTA", [], [x(None, dtype="int32")._replace(shape=None)], open=True),
 ]  # fmt: skip
 
@@ -324,6 +352,8 @@ REDUCTIONS = [
     Row(H + "REDUCE_WINDOW", [x(Q, R), x()], [x(3, 6)], {"window": (3, 2), "strides": (), "dilations": (), "base": (),
         "padding": ()},
         flops=3 * 6 * 6, read=(0,)),
+    Row(H + "REDUCE_WINDOW", [x(Q, R), x()], [x(3, 6)], {"window": (3, 2), "strides": (), "dilations": (1, 1), "base": (1, 1),
+        "padding": ()}, flops=3 * 6 * 6, read=(0,)),
     *(Row(op, [IMAGE], [x(2, 3, 4, C)], {**WINDOW, "dilation_w": 1}, flops=2 * 12 * C * each)
       for op, each in (("AVERAGE_POOL_2D", 6), ("MAX_POOL_2D", 6), ("L2_POOL_2D", 13))),
     Row("MAX_POOL_2D", [IMAGE], [x(2, 4, Q, C)], {**WINDOW, "padding": 0, "fused": 1}, flops=2 * 4 * Q * C * 7,
@@ -334,15 +364,26 @@ REDUCTIONS = [
     Row("LOCAL_RESPONSE_NORMALIZATION", [XY], [XY], {"radius": 2}, flops=(5 + 5) * N),
     # ceil(log2 of the k that are kept, or of all) comparisons for each element
     Row("TOPK_V2", [CUBE, ints(3)], [x(P, Q, 3), x(P, Q, 3, dtype="int32")], flops=2 * ALL, read=(0,)),
+    Row("TOPK_V2", [x(P, None, R), ints(3)], [x(P, None, 3), x(P, None, 3, dtype="int32")], open=True),
     Row(H + "SORT", [CUBE], [CUBE], {"axis": 1}, flops=3 * ALL),
+    *(Row(H + "SORT", [x(P, length)], [x(P, length)], {"axis": 1}) for length in (0, 1)),
+    *(Row("UNIQUE", [x(length)], [x(2), x(length, dtype="int32")], declared=True, flops=each * length)
+      for length, each in ((0, 0), (1, 0), (S, 4))),
     Row("UNIQUE", [x(S)], [x(None), x(S, dtype="int32")], open=True),
+    *(Row("BUCKETIZE", [XY], [x(P, Q, dtype="int32")], {"boundaries": ends}) for ends in ((), (1.0,))),
     Row("BUCKETIZE", [XY], [x(P, Q, dtype="int32")], {"boundaries": (1.0, 2.0, 3.0, 4.0, 5.0)}, flops=3 * N),
     Row("NON_MAX_SUPPRESSION_V4", [x(S, 4), x(S), ints(Q), x(), x()], [x(Q, dtype="int32"), x(dtype="int32")], flops=4 * S,
         read=(0, 1)),
     Row("NON_MAX_SUPPRESSION_V5", [x(S, 4), x(S), ints(Q), x(), x(), x()], [x(Q, dtype="int32"), x(Q), x(dtype="int32")],
         flops=4 * S, read=(0, 1)),
+    Row("NON_MAX_SUPPRESSION_V4", [x(S, 4), x(S), x(dtype="int32"), x(), x()], [x(None, dtype="int32"), x(dtype="int32")],
+        open=True),
+    Row("NON_MAX_SUPPRESSION_V4", [x(S, None), x(S), ints(Q), x(), x()], [x(Q, dtype="int32"), x(dtype="int32")], open=True),
+    *(Row("NON_MAX_SUPPRESSION_V4", [x(boxes, 4), x(boxes), ints(Q), x(), x()], [x(Q, dtype="int32"), x(dtype="int32")],
+          read=(0, 1)) for boxes in (0, 1)),
     Row("RFFT2D", [x(P, 8, 16), ints(8, 16)], [x(P, 8, 9, dtype="complex64")], flops=5 * P * 128 * (3 + 4) // 2, read=(0,)),
     Row("SEGMENT_SUM", [CUBE, ints(0, 0, 1)], [x(2, Q, R)], flops=ALL),
+    Row("SEGMENT_SUM", [CUBE, x(P, dtype="int32")], [x(None, Q, R)], open=True),
     *(Row(f"UNSORTED_SEGMENT_{name}", [CUBE, x(P, dtype="int32"), ints(S)], [x(S, Q, R)], flops=ALL, read=(0,
         1)) for name in ("SUM", "PROD", "MAX", "MIN")),
     *(Row(op, [ints(P, Q)], [XY], flops=N, read=()) for op in ("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM")),
@@ -358,6 +399,22 @@ ROWS = [*ELEMENTS, *PRODUCTS, *RECURRENT, *MOVES, *REDUCTIONS]
 def test_an_operator_costs_what_it_computes(row: Row) -> None:
     check(row, TABLE, typed=True)
     check_with_less(row, TABLE, typed=True)
+
+
+FAULTS = [
+    (Row("CONV_2D", [IMAGE, w(S, 3, 2, 3)], [MAP], TWO), "4 channels cannot be divided among 3 of a group"),
+    (Row("FULLY_CONNECTED", [XY, w(S, R)], [x(P, S)], {"keep_num_dims": 1}), f"rows of {Q} elements do not fit a weight of {R}"),
+    (Row("STRIDED_SLICE", [CUBE, *[ints(*[1] * (MOST_AXES + 1))] * 3], [CUBE]), "it has 65 entries, and a tensor at most 64 axes"),
+    (Row("STRIDED_SLICE", [XY, *[ints(1, 1, 1, 1)] * 3], [XY], {"ellipsis_mask": 1}), "it cuts 3 axes, and there are 2"),
+    (Row("STRIDED_SLICE", [XY, ints(0), ints(1), ints(0)], [XY]), "a slice has the step 0"),
+    (Row("SPACE_TO_DEPTH", [x(P, 4, 6, Q)], [XY]), "its attributes do not fit its inputs"),
+    (Row("FILL", [ints(2, -1), n(9, "int32")], [XY]), "its shape would be (2, -1)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "message"), FAULTS, ids=[row.op for row, _ in FAULTS])
+def test_an_operator_refuses_what_does_not_fit(row: Row, message: str) -> None:
+    check_refused(row, TABLE, message, typed=True)
 
 
 def test_every_operator_has_a_row() -> None:

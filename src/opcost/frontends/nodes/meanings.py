@@ -140,7 +140,7 @@ def divided(x: Made, axis: int, lengths: Sequence[Extent]) -> Meaning:
 
 
 def sliced(
-    x: Made, axes: Sequence[int], begins: Sequence[int | None], ends: Sequence[int | None], steps: Sequence[int]
+    x: Made, axes: Sequence[int], begins: Sequence[int | None], ends: Sequence[int | None], steps: Sequence[int | None]
 ) -> Meaning:
     """Every so manieth element between two places along some axes, by Python's rules."""
     shape, found = x.dims, x.content
@@ -157,7 +157,7 @@ class Cut(NamedTuple):
 
     begin: int | None = None
     end: int | None = None
-    step: int = 1
+    step: int | None = 1
     sure: bool = True
     gone: bool = False
     """One element is taken, at `begin`, and the axis goes."""

@@ -34,7 +34,8 @@ def _told(macs: int, bias: Made | None, **more: Any) -> dict[str, Any]:
 def _conv(call: Call) -> Meaning:
     """The weight has the channels of one group."""
     x, weight, bias = call[0], call[1], call.at(2)
-    divided(x.dims[-1], known(weight.dims[-1:])[0] or 1, "channels", "of a group")
+    if x.dims[-1]:
+        divided(x.dims[-1], known(weight.dims[-1:])[0], "channels", "of a group")
     over = window(call, x.dims[1:-1], weight.dims[1:-1], "hw")
     out = Out((x.dims[0], *over.swept(), weight.dims[0]), x.dtype)
     return Meaning("conv", {**over.geometry, **then(call)}, [out], [x, weight, bias])
@@ -95,8 +96,7 @@ def _fully_connected(call: Call) -> Meaning:
     else:
         shape = (divided(product(x.dims), depth, "elements", "rows") if depth else None, width)
     attrs: dict[str, Any] = {"depth": depth, **then(call), **({"bias": True} if bias is not None else {})}
-    outs = [Out(shape, x.dtype), *[Out(None, "uint8")] * (len(call.node.outputs) > 1)]
-    return Meaning("matmul", attrs, outs, [x, weight, bias])
+    return Meaning("matmul", attrs, [Out(shape, x.dtype)], [x, weight, bias])
 
 
 @handles("BATCH_MATMUL")

@@ -57,7 +57,8 @@ def _several(call: Call) -> Meaning:
 
 @handles("STABLEHLO_CLAMP")
 def _clamp(call: Call) -> Meaning:
-    return Meaning("elementwise", {"fn": "clamp"}, [Out(call[1].shape, call[1].dtype)])
+    x = call[1]
+    return Meaning("elementwise", {"fn": "clamp"}, [Out(x.shape, x.dtype)])
 
 
 @handles("CAST", "STABLEHLO_CONVERT")

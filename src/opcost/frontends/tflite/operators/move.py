@@ -155,7 +155,7 @@ def _strided(call: Call) -> Meaning:
             first, last = None if marked("begin", entry) else begin, None if marked("end", entry) else end
             if call.flag("offset") and last is not None and first is not None:
                 last += first
-            cuts.append(Cut(first, last, step or 1, sure=sure))
+            cuts.append(Cut(first, last, step, sure=sure))
     if len(cuts) > rank:
         raise Mismatch(f"it cuts {len(cuts)} axes, and there are {rank}")
     out = meanings.cut(x, cuts)
@@ -205,7 +205,7 @@ def _broadcast_to(call: Call) -> Meaning:
 
 @handles("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def _blocks(call: Call) -> Meaning:
-    (batch, *space, channels), size = call[0].dims, call.whole("block_size", 1)
+    (batch, *space, channels), size = call[0].dims, call.whole("block_size")
     if call.node.op == "SPACE_TO_DEPTH":
         return copied(call[0], (batch, *[divided(n, size) for n in space], times(channels, size * size)))
     return copied(call[0], (batch, *[times(n, size) for n in space], divided(channels, size * size)))
@@ -248,7 +248,8 @@ def _diagonal(call: Call) -> Meaning:
 
 @handles("DYNAMIC_UPDATE_SLICE", "STABLEHLO_DYNAMIC_UPDATE_SLICE")
 def _update(call: Call) -> Meaning:
-    return Meaning("scatter", NO_ATTRS, [Out(call[0].shape, call[0].dtype)], [call[0], call[2], call[1]])
+    x = call[0]
+    return Meaning("scatter", NO_ATTRS, [Out(x.shape, x.dtype)], [x, call[2], call[1]])
 
 
 @handles("STABLEHLO_BROADCAST_IN_DIM")
@@ -280,12 +281,12 @@ def _gather_nd(call: Call) -> Meaning:
 @handles("STABLEHLO_GATHER")
 def _gather_windows(call: Call) -> Meaning:
     """A window of x for each index; its axes stand where the options say."""
-    x, indices, at = call[0], call[1], call.attrs
+    indices, at = call[1], call.attrs
     taken = [size for axis, size in enumerate(at["sizes"]) if axis not in at["collapsed"]]
     batch = [n for axis, n in enumerate(indices.dims) if axis != at["index_axis"]]
     pieces, rows = iter(taken), iter(batch)
     shape = [next(pieces) if axis in at["offset_dims"] else next(rows) for axis in range(len(taken) + len(batch))]
-    return Meaning("gather", NO_ATTRS, [Out(tuple(shape), x.dtype)])
+    return Meaning("gather", NO_ATTRS, [Out(tuple(shape), call.out_dtype)])
 
 
 @handles("SCATTER_ND", "STABLEHLO_SCATTER", "SPARSE_TO_DENSE")
@@ -304,7 +305,7 @@ def _scatter(call: Call) -> Meaning:
 @handles("EMBEDDING_LOOKUP", "HASHTABLE_LOOKUP")
 def _lookup(call: Call) -> Meaning:
     rows, table = call[0], call[-1 + len(call.ins)]
-    outs = [Out((*rows.dims, *table.dims[1:]), table.dtype), *[Out(rows.shape, "uint8")] * (len(call.node.outputs) > 1)]
+    outs = [Out((*rows.dims, *table.dims[1:]), table.dtype), Out(rows.shape, "uint8")]
     return Meaning("embedding", NO_ATTRS, outs, [table, rows])
 
 
@@ -369,7 +370,7 @@ def _zeros(call: Call) -> Meaning:
 
 @handles("RANGE")
 def _range(call: Call) -> Meaning:
-    return meanings.counted(call.given, call[0].dtype)
+    return meanings.counted(call.given, call.out_dtype)
 
 
 @handles("ONE_HOT")

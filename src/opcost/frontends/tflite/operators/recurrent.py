@@ -82,7 +82,7 @@ def _step(call: Call) -> Meaning:
     x = call[0]
     if call.node.op == "RNN":
         layer = _Layer(_at(call, 1), None, _at(call, 3))
-        return _cells(call, _rnn(call), known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[1]), x.dtype)])
+        return _cells(call, _rnn(call), known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[2]), x.dtype)])
     if call.whole("kernel") == 1:  # one weight for input and state, and one state behind the other
         weight, state = call[2], call[4]
         depth, width = known(weight.dims)
@@ -107,7 +107,7 @@ def _sequence(call: Call) -> Meaning:
 def _both_ways(call: Call) -> Meaning:
     x, lstm = call[0], call.node.op.endswith("LSTM")
     if lstm:
-        layers = [_lstm_layer(call, 1, None, 40), _lstm_layer(call, 18, None, 44)]
+        layers = [_lstm_layer(call, 1, None, 41), _lstm_layer(call, 18, None, 45)]  # of the forget gate
     else:
         layers = [_Layer(_at(call, at), None, _at(call, at + 2), aux=call.at(aux)) for at, aux in ((1, 10), (5, 11))]
     widths: list[Any] = [layer.sizes[2] for layer in layers]
@@ -122,7 +122,7 @@ def _svdf(call: Call) -> Meaning:
     """Each filter is a product along the features, then one along the steps that are remembered; ranks are added up."""
     x, features, time, bias = call[0], call[1], call[2], call.at(3)
     batch, filters, memory = x.dims[0], known(features.dims)[0], known(time.dims)[1]
-    rank = call.whole("rank", 1) or 1
+    rank = call.whole("rank") or 1
     units = divided(filters, rank, "filters", "of a rank")
     shape: Dims = (batch, units)
     macs = known((times(batch, filters),))[0] * (known(features.dims)[1] + memory)

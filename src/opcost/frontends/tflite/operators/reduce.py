@@ -38,7 +38,8 @@ def _arg(call: Call) -> Meaning:
 
 @handles("CUMSUM")
 def _running(call: Call) -> Meaning:
-    return Meaning("reduce", {"fn": "cumsum"}, [Out(call[0].shape, call[0].dtype)], [call[0]])
+    x = call[0]
+    return Meaning("reduce", {"fn": "cumsum"}, [Out(x.shape, x.dtype)], [x])
 
 
 @handles("STABLEHLO_REDUCE")
@@ -46,7 +47,7 @@ def _reduce_by_graph(call: Call) -> Meaning:
     """Each of the first half of the inputs is reduced, whatever the little graph does with two elements: one operation."""
     count = len(call.given) // 2
     outs = [Out(reduced(made.dims, call.attrs["dims"]), made.dtype) for made in call.given[:count]]
-    return Meaning("reduce", {"fn": "sum", **({"each": True} if count > 1 else {})}, outs, call.given[:count])
+    return Meaning("reduce", {"fn": "sum", "each": True}, outs, call.given[:count])
 
 
 @handles("STABLEHLO_REDUCE_WINDOW", "REDUCE_WINDOW")

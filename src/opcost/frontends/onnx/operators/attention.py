@@ -33,8 +33,8 @@ def _attend(
 ) -> Meaning:
     attrs: dict[str, Attr] = {"causal": True} if causal else {}
     outs = [Out(shape, q.dtype), *[Out(made.shape, made.dtype, home=made) for made in (k, v)] * presents]
-    outs += [Out((*q.dims[:-1], k.dims[-2]), q.dtype)] * (len(call.node.outputs) - len(outs))  # the scores
-    return Meaning("attention", attrs, outs[: len(call.node.outputs)], [q, k, v, mask])
+    outs.append(Out((*q.dims[:-1], k.dims[-2]), q.dtype))  # the scores
+    return Meaning("attention", attrs, outs, [q, k, v, mask])
 
 
 @handles("Attention")
@@ -46,7 +46,7 @@ def _attention(call: Call) -> Meaning:
     v = _longer(call, _heads(call, call[2], groups), call.at(5))
     features = v.dims[-1]
     whole: Extent = None if features is None else features * known((q.dims[1],))[0]
-    shape: Dims = (*q.dims[:-1], features) if len(call[0].dims) == 4 else (q.dims[0], q.dims[2], whole)
+    shape: Dims = (*q.dims[:-1], features) if q is call[0] else (q.dims[0], q.dims[2], whole)
     return _attend(call, q, k, v, shape, call.at(3), causal=call.flag("is_causal"))
 
 
@@ -62,7 +62,7 @@ def _projected_attention(call: Call) -> Meaning:
     """Of ONNX Runtime: the product with the weights of queries, keys and values comes first."""
     quantized = call.node.op == "QAttention"
     x, weight, bias = call[0], call[1], call.at(2)
-    heads = call.whole("num_heads", 1)
+    heads = call.whole("num_heads")
     mask, past = (call.at(5), call.at(8)) if quantized else (call.at(3), call.at(4))
     batch, length, _ = x.dims
     dtype = bias.dtype if bias is not None else x.dtype
@@ -82,7 +82,7 @@ def _projected_attention(call: Call) -> Meaning:
     found = _attend(
         call, q, k, v, (batch, length, sizes[2]), _squares(mask), causal=call.flag("unidirectional"), presents=False
     )
-    return found._replace(outs=[found.outs[0], present][: len(call.node.outputs)])
+    return found._replace(outs=[found.outs[0], present])
 
 
 def _squares(mask: Made | None) -> Made | None:
@@ -92,7 +92,7 @@ def _squares(mask: Made | None) -> Made | None:
 
 @handles("MultiHeadAttention", "DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
 def _multi_head(call: Call) -> Meaning:
-    heads = call.whole("num_heads", 1)
+    heads = call.whole("num_heads")
     places = (10, 4, 5, 6) if call.node.op.startswith("Decoder") else (3, 5, 6, 7)
     x, (bias, mask, *past) = call[0], [call.at(place) for place in places]
     if len(x.dims) == 5:  # packed: (batch, length, heads, 3, features)
@@ -119,7 +119,7 @@ def _multi_head(call: Call) -> Meaning:
 @handles("PackedAttention", "PackedMultiHeadAttention", domains=(MICROSOFT,))
 def _packed(call: Call) -> Meaning:
     """Sequences without their padding, one after another: taken as equally long, since their lengths are data."""
-    heads, projected = call.whole("num_heads", 1), call.node.op == "PackedAttention"
+    heads, projected = call.whole("num_heads"), call.node.op == "PackedAttention"
     x, bias, tokens = call[0], call.at(2 if projected else 3), call[0].dims[0]
     sequences = known(call[3 if projected else 4].dims[:1])[0]
     mask = call.at(5 if projected else 6)
@@ -149,7 +149,7 @@ def _packed(call: Call) -> Meaning:
 @handles("GroupQueryAttention", domains=(MICROSOFT,))
 def _grouped(call: Call) -> Meaning:
     """Causal, with the keys and values of earlier steps; where they are packed with the queries, one product made all three."""
-    heads, groups = call.whole("num_heads", 1), call.whole("kv_num_heads", 1)
+    heads, groups = call.whole("num_heads"), call.whole("kv_num_heads")
     x, batch, length = call[0], call[0].dims[0], call[0].dims[1]
     if call.at(1) is None:
         features = divided(x.dims[2], heads + 2 * groups, "features", "heads")

@@ -41,9 +41,7 @@ def _product(
     call: Call, a: Made, b: Made, reads: list[Made], dtype: str, *, bias: bool = False, **turned: bool
 ) -> Meaning:
     shape = matmul(a.dims, b.dims, **turned)
-    inner = a.dims[-2 if turned.get("transpose_a") and len(a.dims) > 1 else -1]
-    other = b.dims[-1 if turned.get("transpose_b") and len(b.dims) > 1 else -2 if len(b.dims) > 1 else -1]
-    depth = other if inner is None else inner
+    depth = a.dims[-2 if turned.get("transpose_a") and len(a.dims) > 1 else -1]
     attrs: dict[str, Any] = {"depth": depth, **then(call)}
     if bias:
         attrs["bias"] = True
@@ -69,9 +67,9 @@ def _matmul(call: Call) -> Meaning:
 def _gemm(call: Call) -> Meaning:
     turned = {"transpose_a": call.flag("transA"), "transpose_b": call.flag("transB")}
     eight = call.node.op == "GemmFloat8"
-    biased = call.at(2) is not None and float(call.attrs.get("beta", 0.0 if eight else 1.0)) != 0
-    dtype = DTYPES.get(call.whole("dtype", 1), "float32") if eight else call[0].dtype
-    found = _product(call, call[0], call[1], call.given, dtype, bias=biased, **turned)
+    a, biased = call[0], call.at(2) is not None and bool(call.attrs.get("beta", not eight))
+    dtype = DTYPES.get(call.whole("dtype", 1), "float32") if eight else a.dtype
+    found = _product(call, a, call[1], call.given, dtype, bias=biased, **turned)
     if call.node.op == "GemmFastGelu":
         return found._replace(attrs={**found.attrs, "then": ("gelu_tanh",)})
     return found
@@ -83,12 +81,11 @@ def _matmul_integer(call: Call) -> Meaning:
     """DynamicQuantizeMatMul also finds the scale of its first operand and brings it down to bytes."""
     a = call[0]
     whole = call.node.op in ("MatMulInteger", "MatMulInteger16")
-    scaled = call.node.op == "MatMulIntegerToFloat" and call.at(2) is not None
-    place = {"MatMulInteger": 9, "MatMulIntegerToFloat": 6}.get(call.node.op, 4)
+    place = 6 if call.node.op == "MatMulIntegerToFloat" else 4
     if call.node.op == "DynamicQuantizeMatMul":
         a = call.step("quantize", {}, [a], [Out(a.shape, "uint8")])[0]
     reads = [a, *[made for made in call.given if made is not call[0]]]
-    dtype = "int32" if whole else call[2].dtype if scaled else "float32"
+    dtype = "int32" if whole else call[2].dtype
     return _product(call, a, call[1], reads, dtype, bias=call.at(place) is not None)
 
 
@@ -130,7 +127,7 @@ def _einsum(call: Call) -> Meaning:
 def window(call: Call, kernel: Dims, space: Dims) -> Window:
     """The window of a node, with ONNX's defaults."""
     rank, auto = len(kernel), call.text("auto_pad", "NOTSET")
-    pads = (call.integers("pads") if auto == "NOTSET" else None) or (0,) * (2 * rank)
+    pads = (call.integers("pads") if auto == "NOTSET" else None) or ()
     return Window(
         kernel,
         space,
@@ -189,7 +186,7 @@ def _conv_transpose(call: Call) -> Meaning:
     rank = len(x.dims) - 2
     over = window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
     target = call.integers("output_shape")
-    space = tuple(target[-rank:]) if target else over.spread(call.integers("output_padding") or (0,) * rank)
+    space = tuple(target[-rank:]) if target else over.spread(call.integers("output_padding"))
     channels = times(weight.dims[1], call.whole("group", 1))
     attrs = {"transposed": True, **over.geometry}
     return Meaning("conv", attrs, [Out((x.dims[0], channels, *space), x.dtype)], [x, weight, bias])
@@ -210,7 +207,7 @@ def _deform_conv(call: Call) -> Meaning:
 @handles("LSTM", "GRU", "RNN")
 @handles("DynamicQuantizeLSTM", domains=(MICROSOFT,))
 def _recurrent(call: Call) -> Meaning:
-    x, weight, state = call[0], call[1], call[2]
+    x, state = call[0], call[2]
     name = "LSTM" if call.node.op.endswith("LSTM") else call.node.op
     hidden = call.whole("hidden_size") or known(state.dims[-1:])[0]
     ways = 2 if call.text("direction") == "bidirectional" else 1
@@ -229,10 +226,10 @@ def _recurrent(call: Call) -> Meaning:
     last: Dims = (ways, batch, hidden)
     if call.whole("layout"):
         every, last = (batch, length, ways, hidden), (batch, ways, hidden)
-    outs = [Out(every, x.dtype), Out(last, x.dtype), *[Out(last, x.dtype)] * (name == "LSTM")]
+    outs = [Out(every, x.dtype), Out(last, x.dtype), Out(last, x.dtype)]
     if (
         name == "LSTM" and call.node.op == "LSTM" and call.at(7) is not None
     ):  # a product and an addition for three of its gates
         peeped = Out((3 * numel((length, batch)), ways, hidden), x.dtype)
         call.step("elementwise", {"fn": "fma"}, [call[7]], [peeped])
-    return Meaning("recurrent", attrs, outs, [x, weight, *[made for made in call.given if made not in (x, weight)]])
+    return Meaning("recurrent", attrs, outs)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from opcost.core.graph import NO_ATTRS
+from opcost.core.shapes import complete
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, alias, fitting, numel
 from opcost.frontends.nodes.meanings import common, computed, converted, pointwise
 from opcost.frontends.nodes.model import Number
@@ -55,7 +55,7 @@ def _clipped(call: Call) -> list[Number] | None:
     for place, made in ((0, call.at(1)), (1, call.at(2))):
         if made is not None:
             ends[place] = made.content.items[0] if made.content and made.content.items else math.nan
-    lowest, highest = (math.inf * side if end is None else end for end, side in zip(ends, (-1, 1), strict=True))
+    lowest, highest = (far if end is None else end for end, far in zip(ends, (-math.inf, math.inf), strict=True))
     content = call[0].content
     if content is None or math.isnan(lowest) or math.isnan(highest):
         return None
@@ -66,15 +66,14 @@ _GELUS = {"Gelu": "gelu", "QuickGelu": "quick_gelu", "FastGelu": "gelu_tanh"}
 
 
 def _added(call: Call, ins: Sequence[Made]) -> Made:
-    shape = common(ins)
-    return call.step("elementwise", {"fn": "add"}, ins, [Out(shape, ins[0].dtype)])[0]
+    return call.step("elementwise", {"fn": "add"}, ins, pointwise("add", ins).outs)[0]
 
 
 @handles("BiasGelu", "BiasAdd", domains=(MICROSOFT,))
 def _bias(call: Call) -> Meaning:
     ins = call.given
     if call.node.op == "BiasAdd":
-        return Meaning("elementwise", {"fn": "add"}, [Out(common(ins), ins[0].dtype)])
+        return pointwise("add", ins)
     added = _added(call, ins)
     return Meaning("elementwise", {"fn": "gelu"}, [Out(added.shape, added.dtype)], [added])
 
@@ -100,13 +99,12 @@ def _variadic(call: Call) -> Meaning:
     ins = call.given
     if len(ins) == 1:
         return alias(call, ins[0].shape, ins[0].content)
-    shape = common(ins)
     fn, after = _VARIADIC[call.node.op]
-    attrs: dict[str, Any] = {"fn": fn}
-    if shape is not None and None not in shape:
-        attrs["elements"] = numel(shape) * (len(ins) - 1 + after)
-    content = fitting(shape, computed(call.node.op.lower(), ins, shape))
-    return Meaning("elementwise", attrs, [Out(shape, ins[0].dtype, content)])
+    found = pointwise(fn, ins, call.node.op.lower())
+    shape = found.outs[0].shape
+    if not complete(shape):
+        return found
+    return found._replace(attrs={"fn": fn, "elements": numel(shape) * (len(ins) - 1 + after)})
 
 
 @handles("Where")
@@ -143,19 +141,17 @@ def _softmax(call: Call) -> Meaning:
 
 
 _QLINEAR = {
-    "QLinearAdd": ("add", 3), "QLinearMul": ("mul", 3), "QLinearSigmoid": ("sigmoid", None),
-    "QLinearLeakyRelu": ("leaky_relu", None), "QLinearWhere": ("where", 4),
+    "QLinearAdd": ("add", (0, 3)), "QLinearMul": ("mul", (0, 3)), "QLinearSigmoid": ("sigmoid", (0,)),
+    "QLinearLeakyRelu": ("leaky_relu", (0,)), "QLinearWhere": ("where", (0, 1, 4)),
 }  # fmt: skip
-"""The function, and at which place the second operand stands."""
+"""The function, and the places of its operands."""
 
 
 @handles(*_QLINEAR, domains=(MICROSOFT,))
 def _quantized(call: Call) -> Meaning:
     """Computed on small whole numbers by way of their scales, of which only the function itself is counted."""
-    fn, second = _QLINEAR[call.node.op]
-    ins = [call[0]] if second is None else [call[0], call[second]]
-    if call.node.op == "QLinearWhere":
-        ins = [call[0], call[1], call[4]]
+    fn, places = _QLINEAR[call.node.op]
+    ins = [call[place] for place in places]
     return Meaning("elementwise", {"fn": fn}, [Out(common(ins), ins[-1].dtype)], call.given)
 
 

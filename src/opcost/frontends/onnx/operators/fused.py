@@ -7,7 +7,7 @@ from typing import Any
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, known, matmul, times
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, numel
-from opcost.frontends.nodes.meanings import common
+from opcost.frontends.nodes.meanings import common, pointwise
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.table import MICROSOFT, handles
 
@@ -45,17 +45,16 @@ def _bias_dropout(call: Call) -> Meaning:
         x = _each(call, "add", x, other)
     bits = call.node.op.startswith("Bitmask")
     mask = Out((-(-numel(x.shape) // 32),), "uint32") if bits else Out(x.shape, "bool")
-    outs = [Out(x.shape, x.dtype, home=None if added else x), mask][: len(call.node.outputs)]
     if not added:
-        return Meaning("view", NO_ATTRS, outs, [x])
+        return Meaning("view", NO_ATTRS, [Out(x.shape, x.dtype, home=x), mask], [x])
+    outs = [Out(x.shape, x.dtype), mask]
     return Meaning("elementwise", {"fn": "add", "elements": numel(x.shape)}, outs, [x, added[-1]])
 
 
 @handles("ComplexMul", "ComplexMulConj", domains=_DOMAIN)
 def _complex(call: Call) -> Meaning:
     """Pairs of numbers stand for complex ones: a b - c d and a d + b c, three operations for each number."""
-    shape = common(call.given)
-    return Meaning("elementwise", {"fn": "mul_mul_add"}, [Out(shape, call[0].dtype)])
+    return pointwise("mul_mul_add", call.given)
 
 
 @handles("GatedAdd", "MulInteger", "ScaledSiLU", "QOrderedGelu", domains=_DOMAIN)
@@ -119,7 +118,7 @@ def _skip_group_norm(call: Call) -> Meaning:
         if other is not None:
             added = call.step("elementwise", {"fn": "add"}, [added, other], [Out(x.shape, x.dtype)])[0]
     normed = call.step("norm", {"fn": "group"}, [added, call[1], call[2]], [Out(x.shape, x.dtype)])[0]
-    outs = [Out(x.shape, x.dtype), Out(x.shape, x.dtype, home=added)][: len(call.node.outputs)]
+    outs = [Out(x.shape, x.dtype), Out(x.shape, x.dtype, home=added)]
     if not call.flag("activation"):
         return Meaning("view", NO_ATTRS, [outs[0]._replace(home=normed), *outs[1:]], [normed])
     return Meaning("elementwise", {"fn": "silu", "elements": numel(x.shape)}, outs, [normed])
@@ -157,7 +156,7 @@ def _ordered_product(call: Call) -> Meaning:
     attrs: dict[str, Any] = {"depth": known(a.dims[-1:])[0], **({"bias": True} if bias is not None else {})}
     if more is not None:
         attrs["then"] = ("fma",)
-    return Meaning("matmul", attrs, [Out(shape, a.dtype)], [a, b, bias, *call.given[1:2], *call.given[3:]])
+    return Meaning("matmul", attrs, [Out(shape, a.dtype)], [a, b, bias, *call.given])
 
 
 @handles("MatMulNBitsMlp", "MatMulNBitsQkv", domains=_DOMAIN)
@@ -178,10 +177,10 @@ def _quantized_block(call: Call) -> Meaning:
     total = Out(x.shape, x.dtype, home=added)
     if not gated:
         outs = [Out(each.shape, each.dtype, home=each) for each in made]
-        return Meaning("view", NO_ATTRS, [*outs, total][: len(call.node.outputs)], made)
+        return Meaning("view", NO_ATTRS, [*outs, total], made)
     fn = {"gelu": "gelu", "relu": "relu"}.get(call.text("activation").lower(), "silu")
     gate, up = _each(call, fn, made[0]), made[1]
-    outs = [Out(up.shape, up.dtype), total][: len(call.node.outputs)]
+    outs = [Out(up.shape, up.dtype), total]
     return Meaning("elementwise", {"fn": "mul", "elements": numel(up.shape)}, outs, [gate, up])
 
 

@@ -57,7 +57,7 @@ from opcost.frontends.onnx.table import MICROSOFT, handles
 def _identity(call: Call) -> Meaning:
     x = call[0]
     found = alias(call, x.shape, x.content)
-    outs = [found.outs[0]._replace(items=x.items), *[Out(x.shape, "bool")] * (len(call.node.outputs) > 1)]
+    outs = [found.outs[0]._replace(items=x.items), Out(x.shape, "bool")]
     return found._replace(outs=outs)
 
 
@@ -126,7 +126,7 @@ def _split(call: Call) -> Meaning:
         count = call.whole("num_outputs", count)
         extent = x.dims[axis]
         size = None if extent is None else -(-extent // count)
-        pieces = range(min(count, len(call.node.outputs)))
+        pieces = range(len(call.node.outputs))
         lengths = [None for _ in pieces] if size is None else [min(size, extent - at * size) for at in pieces]  # type: ignore[operator]
     return divided(x, axis, lengths)
 
@@ -181,7 +181,7 @@ def _center(call: Call) -> Meaning:
 @handles("DepthToSpace", "SpaceToDepth")
 def _blocks(call: Call) -> Meaning:
     batch, channels, *space = call[0].dims
-    size = call.whole("blocksize", 1)
+    size = call.whole("blocksize")
     if call.node.op == "DepthToSpace":
         deep = None if channels is None else channels // (size * size)
         return copied(call[0], (batch, deep, *[times(n, size) for n in space]))
@@ -313,7 +313,7 @@ def _pieces(call: Call) -> list[Made]:
     if len(lengths) > _MOST_PIECES:
         raise Unknown
     shapes = [replaced(x.dims, axis, length) for length in lengths]
-    if given is None and not call.flag("keepdims", 1):
+    if given is None and not call.flag("keepdims", default=True):
         shapes = [replaced(x.dims, axis) for _ in lengths]
     return call.step("copy", NO_ATTRS, [x], [Out(shape, x.dtype) for shape in shapes])
 
@@ -385,7 +385,8 @@ def _mel(call: Call) -> Meaning:
 
 @handles("StringConcat", "RegexFullMatch")
 def _texts(call: Call) -> Meaning:
-    dtype = "bool" if call.node.op == "RegexFullMatch" else call[0].dtype
+    x = call[0]
+    dtype = "bool" if call.node.op == "RegexFullMatch" else x.dtype
     return Meaning("copy", NO_ATTRS, [Out(common(call.given), dtype)])
 
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attr
-from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, known, reduced, replaced
+from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, complete, known, reduced, replaced
 from opcost.frontends.nodes.call import Call, Made, Meaning, Out, fitting, numel, result
 from opcost.frontends.nodes.meanings import common
 from opcost.frontends.onnx.operators.contraction import window
@@ -27,7 +27,7 @@ def _reduce(call: Call) -> Meaning:
     axes = call.integers("axes", 1)
     if not axes and call.flag("noop_with_empty_axes"):
         return Meaning("view", NO_ATTRS, [Out(x.shape, x.dtype, x.content, x)], [x])
-    shape = reduced(x.dims, axes or None, keepdims=call.flag("keepdims", 1))
+    shape = reduced(x.dims, axes or None, keepdims=call.flag("keepdims", default=True))
     items = None
     if x.content is not None and len(x.dims) == 1 and None not in x.numbers:
         folded: dict[str, Any] = {"ReduceProd": prod, "ReduceSum": sum, "ReduceMax": max, "ReduceMin": min}
@@ -38,7 +38,7 @@ def _reduce(call: Call) -> Meaning:
 
 @handles("ArgMax", "ArgMin")
 def _argmax(call: Call) -> Meaning:
-    shape = reduced(call[0].dims, (call.whole("axis"),), keepdims=call.flag("keepdims", 1))
+    shape = reduced(call[0].dims, (call.whole("axis"),), keepdims=call.flag("keepdims", default=True))
     return result(call, "reduce", {"fn": call.node.op.lower()}, shape, "int64")
 
 
@@ -52,12 +52,12 @@ def _running(call: Call) -> Meaning:
 
 @handles("BatchNormalization")
 def _batch_norm(call: Call) -> Meaning:
-    x = call[0]
+    x, mean = call[0], call[3]
     attrs: dict[str, Attr] = {"fn": "batch"}
     if call.flag("training_mode"):
         attrs["training"] = True
-    count = len(call.node.outputs)
-    return Meaning("norm", attrs, [Out(x.shape, x.dtype), *[Out(call[3].shape, call[3].dtype)] * (count - 1)])
+    kept = Out(mean.shape, mean.dtype)  # up to four statistics, in older files
+    return Meaning("norm", attrs, [Out(x.shape, x.dtype), kept, kept, kept, kept])
 
 
 _NORMS = {
@@ -72,12 +72,12 @@ def _norm(call: Call) -> Meaning:
     x = call[0]
     attrs: dict[str, Attr] = {"fn": _NORMS[call.node.op]}
     if call.node.op == "LRN":
-        attrs["window"] = call.whole("size", 1)
+        attrs["window"] = call.whole("size")
     outs = [Out(x.shape, x.dtype)]
     if len(call.node.outputs) > 1:  # mean and inverse deviation
         axis = axis_of(call.whole("axis", -1), len(x.dims))
-        kept = reduced(x.dims, range(axis, len(x.dims)), keepdims=True)
-        outs += [Out(kept, "float32")] * (len(call.node.outputs) - 1)
+        kept = Out(reduced(x.dims, range(axis, len(x.dims)), keepdims=True), "float32")
+        outs += [kept, kept]
     return Meaning("norm", attrs, outs)
 
 
@@ -91,7 +91,7 @@ def _skip_norm(call: Call) -> Meaning:
     added = _summed(call, [x, skip, bias])
     kept = reduced(x.dims, (-1,), keepdims=True)
     outs = [Out(x.shape, x.dtype), Out(kept, "float32"), Out(kept, "float32"), Out(x.shape, x.dtype, home=added)]
-    return Meaning("norm", {"fn": "rms" if simple else "layer"}, outs[: len(call.node.outputs)], [added, *affine])
+    return Meaning("norm", {"fn": "rms" if simple else "layer"}, outs, [added, *affine])
 
 
 @handles("EmbedLayerNormalization", domains=(MICROSOFT,))
@@ -107,14 +107,14 @@ def _embed_norm(call: Call) -> Meaning:
     added = _summed(call, parts)
     affine = [made for made in (call.at(5), call.at(6)) if made is not None]
     outs = [Out(shape, table.dtype), Out((words.dims[0],), "int32"), Out(shape, table.dtype, home=added)]
-    return Meaning("norm", {"fn": "layer"}, outs[: max(len(call.node.outputs), 1)], [added, *affine])
+    return Meaning("norm", {"fn": "layer"}, outs, [added, *affine])
 
 
 def _summed(call: Call, parts: Sequence[Made | None]) -> Made:
     ins = [made for made in parts if made is not None]
     shape = common(ins)
     attrs: dict[str, Attr] = {"fn": "add"}
-    if len(ins) > 2:
+    if complete(shape):
         attrs["elements"] = numel(shape) * (len(ins) - 1)
     return call.step("elementwise", attrs, ins, [Out(shape, ins[0].dtype)])[0]
 
@@ -133,8 +133,7 @@ def _pool(call: Call) -> Meaning:
     space = over.swept(ceil=call.flag("ceil_mode"))
     shape = (x.dims[0], *space, x.dims[-1]) if last else (*x.dims[:2], *space)
     attrs = {"fn": _POOLS[call.node.op], "window": prod(kernel), **over.geometry}
-    outs = [Out(shape, x.dtype), *[Out(shape, "int64")] * (len(call.node.outputs) > 1)]
-    return Meaning("pool", attrs, outs, [x])
+    return Meaning("pool", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])
 
 
 @handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", domains=("", NCHWC))
@@ -245,8 +244,8 @@ def _unique(call: Call) -> Meaning:
     first: Dims = (None,)
     if "axis" in call.attrs:
         first = replaced(x.dims, axis_of(call.whole("axis"), len(x.dims)), None)
-    outs = [Out(first, x.dtype), *[Out((None,), "int64")] * (len(call.node.outputs) - 1)]
-    return Meaning("sort", {"length": max(numel(x.shape), 1)}, outs)
+    places = Out((None,), "int64")
+    return Meaning("sort", {"length": max(numel(x.shape), 1)}, [Out(first, x.dtype), places, places, places])
 
 
 @handles("Det")
@@ -279,11 +278,11 @@ def _stft(call: Call) -> Meaning:
     """Frames are multiplied by a window, then transformed."""
     x, step = call[0], call[1].integers[0]
     window, given = call.at(2), call.at(3)
-    length = given.integers[0] if given is not None else known(window.dims)[0] if window is not None else 0
+    length = given.integers[0] if given is not None else known(call[2].dims)[0]
     batch, samples = x.dims[0], known((x.dims[1],))[0]
     frames = (samples - length) // step + 1
     cut = call.step("elementwise", {"fn": "mul"}, [x, window], [Out((batch, frames, length), x.dtype)])[0]
-    bins = length // 2 + 1 if call.flag("onesided", 1) else length
+    bins = length // 2 + 1 if call.flag("onesided", default=True) else length
     cut = call.step("view", NO_ATTRS, [cut], [Out((batch, frames, length, 1), x.dtype, home=cut)])[0]
     return _transformed(call, cut, (batch, frames, bins, 2), length, real=True)
 
@@ -321,7 +320,7 @@ def _loss(call: Call) -> Meaning:
     x, target = call[0], call[1]
     fn = "nll" if call.node.op == "NegativeLogLikelihoodLoss" else "cross_entropy"
     shape = target.shape if call.text("reduction", "mean") == "none" else ()
-    return Meaning("loss", {"fn": fn}, [Out(shape, x.dtype), *[Out(x.shape, x.dtype)] * (len(call.node.outputs) > 1)])
+    return Meaning("loss", {"fn": fn}, [Out(shape, x.dtype), Out(x.shape, x.dtype)])
 
 
 @handles("NonMaxSuppression")

@@ -44,7 +44,7 @@ def _gated_delta(call: Call) -> Meaning:
         for made in (q, call[1]):
             call.step("norm", {"fn": "lp"}, [made], [Out(made.shape, made.dtype)])
     found = _recurrence(call, past, decay, beta, (batch, groups, wide, deep), shape, deep)
-    if (capacity := call.whole("state_update_capacity")) and len(call.node.outputs) > 2:
+    if capacity := call.whole("state_update_capacity"):
         each = known((groups, call[1].dims[-2], wide, deep))
         update: Dims = (batch, capacity * (each[0] + each[1] * each[3] + each[0] * each[2]))
         return found._replace(outs=[*found.outs, Out(update, v.dtype)])
@@ -55,7 +55,7 @@ def _gated_delta(call: Call) -> Meaning:
 def _attention_gate(call: Call) -> Meaning:
     decay, rate = _gate(call, call[0], call[1], call[2]), call.at(3)
     outs = [Out(decay.shape, decay.dtype, home=decay)]
-    if rate is None or len(call.node.outputs) < 2:
+    if rate is None:
         return Meaning("view", NO_ATTRS, outs, [decay])
     return Meaning(
         "elementwise",
@@ -96,7 +96,7 @@ def _recurrence(
         v = call.step("elementwise", {"fn": "mul"}, [v, beta], [Out(v.shape, v.dtype)])[0]
     now = call.step("matmul", {"macs": cells}, [k, v, past], [Out(state, dtype)])[0]
     outs = [Out(shape, q.dtype), Out(state, dtype, home=now)]
-    return Meaning("matmul", {"depth": deep, "then": ("mul",)}, outs[: len(call.node.outputs)], [q, now])
+    return Meaning("matmul", {"depth": deep, "then": ("mul",)}, outs, [q, now])
 
 
 @handles("CausalConvWithState", domains=("", MICROSOFT))
@@ -122,9 +122,9 @@ def _causal_conv(call: Call) -> Meaning:
     if call.text("activation", "none") != "none":
         attrs["then"] = ("silu",)
     outs = [Out(x.shape, x.dtype), Out(carried.shape, carried.dtype, home=carried)]
-    if packed and len(call.node.outputs) > 2:
+    if packed:
         outs.append(Out((state[0], call.whole("state_update_capacity"), x.dims[1]), x.dtype))
-    return Meaning("conv", attrs, outs[: len(call.node.outputs)], [x, weight, bias])
+    return Meaning("conv", attrs, outs, [x, weight, bias])
 
 
 _STEPS = {"Adam": ("adam_step", 4), "Adagrad": ("adagrad_step", 3), "Momentum": ("momentum_step", 3)}

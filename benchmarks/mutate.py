@@ -53,7 +53,6 @@ class Room(NamedTuple):
     tests: str
 
 
-_NODES = " ".join(f"src/opcost/frontends/nodes/{name}.py" for name in ("meanings", "windows", "content"))
 _ANALYSIS = "aggregate bound breakdown busy communication gains launches utilization".split()
 ROOMS = {
     "rules": Room("src/opcost/rules", "tests/rules --ignore=tests/rules/test_docs.py"),
@@ -62,8 +61,12 @@ ROOMS = {
         "tests/frontends/aten tests/frontends/torch/aten tests/traces/test_one_price.py tests/traces/test_profiler_words.py "
         "-k 'not every_pointwise and not run_has and not loads_nothing and not samples_reach'",
     ),
+    "nodes": Room(
+        " ".join(f"src/opcost/frontends/nodes/{name}.py" for name in ("meanings", "windows", "content")),
+        " ".join(f"tests/frontends/{name}/test_{name}_rows.py" for name in ("onnx", "tflite", "coreml")),
+    ),
     "onnx": Room(
-        f"src/opcost/frontends/onnx/operators src/opcost/frontends/onnx/walk.py {_NODES}",
+        "src/opcost/frontends/onnx/operators src/opcost/frontends/onnx/walk.py",
         "tests/frontends/onnx --ignore=tests/frontends/onnx/test_onnx_nodes.py -k 'not gigabyte and not loads_neither'",
     ),
     "tflite": Room("src/opcost/frontends/tflite/operators", "tests/frontends/tflite"),

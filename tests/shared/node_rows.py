@@ -79,6 +79,8 @@ class Row(NamedTuple):
     version: int = 18
     declared: bool = False
     """The file declares the shapes of the results."""
+    says: Mapping[str, Any] = {}
+    """Attributes that its last operator has."""
     chosen: bool = False
     """Where an input is not known, a shape is taken that fits, and others would too."""
 
@@ -132,11 +134,12 @@ def check(row: Row, table: Table, *, typed: bool = False) -> None:
         assert mine[:2] == theirs[:2]
         if theirs[2] is not None:
             assert mine[2] == theirs[2]
+    assert {name: maker.ops[-1].attrs[name] for name in row.says} == row.says
     totals = price(
         maker.graph("row", "row", {}, modules=[Module(path="", type="row", calls=1)], inputs=[], outputs=[]),
         default_rules(),
     ).totals
-    assert totals.uncounted == row.open
+    assert bool(totals.uncounted) == row.open
     if row.open:
         return
     places = range(len(row.ins)) if row.read is None else row.read

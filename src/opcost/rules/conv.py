@@ -28,10 +28,11 @@ def conv(op: OpView) -> Cost:
     if op.get("macs") is not None:
         bias_flops = y.numel if flag(op, "bias") else 0
         return op.cost(macs=integer(op, "macs"), flops=bias_flops + fused_flops(op))
-    x, weight, *bias = op.ins
+    x, weight, *others = op.ins
+    biased = flag(op, "bias", default=bool(others))
     return op.cost(
         macs=_pairs(op, small=x, large=y, weight=weight),
-        flops=(y.numel * parts(y) if bias else 0) + fused_flops(op) + _sampling(op, x=x, y=y, weight=weight),
+        flops=(y.numel * parts(y) if biased else 0) + fused_flops(op) + _sampling(op, x=x, y=y, weight=weight),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from node_rows import P, Q, R, Row, S, T, c, check, check_with_less, missing, n, w, walked, x
+from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_refused, check_with_less, missing, n, w, walked, x
 from onnx_making import BOOL, INT64, Written, helper, integers, tensor, weight
 
 import opcost
@@ -53,6 +53,19 @@ ELEMENTS = [
     # of three tensors two pairs meet; the mean is divided by their number
     *(Row(op, [XY, XY, x(Q)], [XY], flops=each * N) for op, each in (("Max", 2), ("Min", 2), ("Sum", 2), ("Mean", 3))),
     Row("Sum", [XY], [XY], moved=0),
+    *(Row("Sum", [less, XY], [found], open=True) for less, found in ((x(None, Q), XY), (Tensor(None), Tensor(None)))),
+    Row("Sum", [x(None, Q), x(None, Q)], [x(None, Q)], open=True),
+    Row(M + "BiasAdd", [XY], [XY], flops=N),
+    Row("LogSoftmax", [XY], [XY], flops=5 * N, says={"fn": "log_softmax"}),
+    Row("Softmax", [XY], [XY], flops=5 * N, says={"fn": "softmax"}),
+    Row("SwiGLU", [x(P, 1), XY], [XY], flops=5 * P + N, moved=4 * (P + P + P + N + N)),
+    Row(M + "QLinearWhere", [x(P, 1, dtype="bool"), bytes_(Q), SCALE, ZERO, bytes_(Q), SCALE, ZERO, SCALE, ZERO], [bytes_(P, Q)],
+        flops=N),
+    Row("Clip", [c(-3, 4, 9)], [c(-3, 4, 6)], {"max": 6.0}, flops=6),
+    Row("Div", [c(7, -7, 7, 0), c(2, 2, -2, 2)], [c(3, -3, -3, 0)], flops=4),
+    Row("Pow", [c(1, -1, 2, 2), c(99, 99, 2, 64)], [c(1, -1, 4, None)], flops=4),
+    Row("Sign", [c(2, 0, -2, 1)], [c(1, 0, -1, 1)], flops=4),
+    Row("Cast", [c(2.5, float("inf"), dtype="float32")], [c(2, None)], {"to": 7}),
     Row("Max", [c(3, 8), c(5, 2)], [c(5, 8)], flops=2),
     Row("Sum", [c(3, 8), c(5, 2)], [c(8, 10)], flops=2),
     Row("Where", [x(P, Q, dtype="bool"), x(Q), x(P, 1)], [XY], flops=N),
@@ -140,6 +153,7 @@ ELEMENTS = [
         flops=2 * N + 2 * 3 * P * C * Q,
         moved=4 * (4 * N + 2 * N + 6 * P * C * Q)),
     Row(M + "QuantizeWithOrder", [XY, SCALE], [x(P, Q, dtype="int8")], flops=5 * N),
+    Row(M + "DequantizeWithOrder", [x(P, Q, dtype="int8"), SCALE], [XY], flops=2 * N),
     Row(M + "DequantizeWithOrder", [x(P, Q, dtype="int8"), SCALE], [x(P, Q, dtype="float16")], {"to": 10}, flops=2 * N),
     Row(M + "IsAllFinite", [XY, x(R)], [x(dtype="bool")], flops=N + R),
 ]  # fmt: skip
@@ -156,6 +170,11 @@ PRODUCTS = [
     Row("MatMul", [x(Q), x(P, Q, R)], [x(P, R)], macs=P * Q * R),
     Row("MatMul", [x(P, Q), x(Q)], [x(P)], macs=P * Q),
     Row(M + "FusedMatMul", [x(Q, P), x(R, Q)], [x(P, R)], {"transA": 1, "transB": 1}, macs=P * Q * R),
+    Row(M + "FusedMatMul", [x(Q), x(Q, R)], [x(R)], {"transA": 1}, macs=Q * R),
+    # the rows of all matrices come first, the batch between
+    Row(M + "FusedMatMul", [x(P, 2, S, Q), x(2, S, Q, R)], [x(2, S, P, R)], {"transBatchA": 1}, macs=2 * S * P * Q * R),
+    Row(M + "FusedMatMul", [x(2, P, Q), x(Q, 2, R)], [x(2, P, R)], {"transBatchB": 1}, macs=2 * P * Q * R),
+    Row("MatMul", [x(P, None), x(Q, R)], [x(P, R)], open=True),
     Row(M + "TransposeMatMul", [x(Q, P), x(Q, R)], [x(P, R)], {"transA": 1}, macs=P * Q * R),
     Row(M + "FusedMatMulActivation", [x(P, Q), x(R, Q)], [x(P, R)], {"transB": 1, "activation": "Relu"}, macs=P * Q * R,
         flops=P * R),
@@ -184,11 +203,13 @@ PRODUCTS = [
     Row(M + "QGemm", [bytes_(Q, P), SCALE, ZERO, bytes_(R, Q), SCALE, ZERO, x(R, dtype="int32"), SCALE, x(dtype="int8")],
         [x(P, R, dtype="int8")], {"transA": 1, "transB": 1}, macs=P * Q * R, flops=P * R),
     Row(M + "QGemm", [bytes_(P, Q), SCALE, ZERO, bytes_(Q, R), SCALE, ZERO], [x(P, R)], macs=P * Q * R),
+    Row(M + "QGemm", [bytes_(P, Q), SCALE, ZERO, bytes_(Q, R), SCALE, ZERO, None, SCALE, ZERO], [bytes_(P, R)], macs=P * Q * R),
     Row(M + "MatMulNBits", [x(P, 32), bytes_(R, 1, 16), x(R)], [x(P, R)], {"K": 32, "N": R, "bits": 4}, macs=P * 32 * R),
     Row(M + "MatMulNBits", [x(P, 32), bytes_(R, 1, 16), x(R), None, None, x(R)], [x(P, R)], {"K": 32, "N": R}, macs=P * 32 * R,
         flops=P * R),
     Row(M + "MatMulBnb4", [x(P, 32), bytes_(16 * R), x(R)], [x(P, R)], {"K": 32, "N": R}, macs=P * 32 * R),
     Row("Einsum", [x(2, P, Q), x(2, Q, R)], [x(2, P, R)], {"equation": "bij,bjk->bik"}, macs=2 * P * Q * R),
+    Row("Einsum", [x(P, Q)], [x(P)], {"equation": "ij->i"}, flops=N),
     Row("Einsum", [x(P, Q), x(Q, R)], [x(P, R)], {"equation": "ij, jk"}, macs=P * Q * R),
     # two bytes of four bits, one of eight, whose first operand then comes down to eight bits
     Row(M + "MatMulBlockQuantizedFp4Weight", [x(P, 10), bytes_(R, 5), x(R), x(1), None, x(R)], [x(P, R)], macs=P * 10 * R,
@@ -204,6 +225,11 @@ PRODUCTS = [
         [x(P, R, dtype="int8")], macs=P * Q * R, flops=(1 + 2) * P * R),
     Row(M + "QOrderedMatMul", [x(P, Q, dtype="int8"), SCALE, x(R, Q, dtype="int8"), SCALE, SCALE], [x(P, R, dtype="int8")],
         macs=P * Q * R),
+    Row(M + "QOrderedMatMul", [x(P, Q, dtype="int8"), SCALE, x(R, Q, dtype="int8"), SCALE, SCALE, x(R)], [x(P, R, dtype="int8")],
+        macs=P * Q * R, flops=P * R),
+    Row(M + "QOrderedMatMul",
+        [x(P, Q, dtype="int8"), SCALE, x(R, Q, dtype="int8"), SCALE, SCALE, None, x(P, R, dtype="int8"), SCALE],
+        [x(P, R, dtype="int8")], macs=P * Q * R, flops=2 * P * R),
     # a sum, an rms norm (4), gate and up, silu of the gate, their product
     Row(M + "MatMulNBitsMlp", [x(P, Q), x(P, Q), x(Q), bytes_(40), x(R), None, bytes_(40), x(R), x(R)], [x(P, R), x(P, Q)],
         {"K": Q, "N": R}, macs=2 * P * Q * R, flops=(1 + 4) * N + P * R + (5 + 1) * P * R,
@@ -225,7 +251,16 @@ PRODUCTS = [
         between=[P * C * Q]),
     Row(M + "HyperConnectionPostMix", [x(P, C * Q), x(P, Q), x(C)], [x(P, C * Q)], {"num_branches": C}, flops=2 * P * C * Q),
     # -- convolutions
-    Row("Conv", [IMAGE, KERNEL, w(S)], [MAP], ONE, macs=SWEPT * C * 6, flops=SWEPT),
+    Row("Conv", [IMAGE, KERNEL, w(S)], [MAP], ONE, macs=SWEPT * C * 6, flops=SWEPT,
+        says={"kernel": (3, 2), "stride": (2, 1), "dilation": (1, 2)}),
+    # the kernel is that of the weight: 7 - 3 + 1 by 5 - 2 + 1
+    Row("Conv", [IMAGE, KERNEL], [x(2, S, 5, 4)], macs=2 * S * 20 * C * 6),
+    Row(M + "NhwcConv", [x(2, R, Q, C), KERNEL], [x(2, 5, 4, S)], macs=2 * S * 20 * C * 6),
+    Row("ConvInteger", [bytes_(2, C, R, Q), bytes_(S, C, 3, 2)], [x(2, S, 5, 4, dtype="int32")], macs=2 * S * 20 * C * 6),
+    Row("DeformConv", [IMAGE, KERNEL, x(2, 12, 5, 4)], [x(2, S, 5, 4)], macs=2 * S * 20 * C * 6, flops=2 * 20 * C * 6 * 4 * 2),
+    Row("ConvTranspose", [IMAGE, w(C, S, 3, 2)], [x(2, S, R + 2, Q + 1)], macs=2 * C * R * Q * S * 6),
+    Row("ConvTranspose", [IMAGE, w(C, S, 3, 2)], [x(2, S, 15, 10)], {"output_shape": (2, S, 15, 10), "strides": (2, 2)},
+        macs=2 * C * R * Q * S * 6),
     Row("Conv", [x(2, C, R), w(C, 1, 3)], [x(2, C, R)], {"auto_pad": "SAME_UPPER", "group": C, "pads": (9, 9)},
         macs=2 * C * R * 3),
     Row("Conv", [x(2, C, R), w(S, C, 3)], [x(2, S, 3)], {"auto_pad": "VALID", "strides": (2,), "pads": (9, 9)},
@@ -233,6 +268,7 @@ PRODUCTS = [
     *(Row(M + "FusedConv", [IMAGE, KERNEL, w(S)], [MAP], {**ONE, "activation": fn}, macs=SWEPT * C * 6, flops=(1 + each) * SWEPT)
       for fn, each in (("Relu", 1), ("LeakyRelu", 3), ("HardSwish", 5))),
     Row(M + "FusedConv", [IMAGE, KERNEL, w(S), MAP], [MAP], {**ONE, "activation": "Relu"}, macs=SWEPT * C * 6, flops=3 * SWEPT),
+    Row(M + "FusedConv", [IMAGE, KERNEL, None, MAP], [MAP], {**ONE, "activation": "Relu"}, macs=SWEPT * C * 6, flops=2 * SWEPT),
     *(Row(op, [x(2, R, Q, C), KERNEL, w(S)], [x(2, 3, 4, S)], {**ONE, **more}, macs=SWEPT * C * 6, flops=(1 + each) * SWEPT)
       for op, more, each in ((M + "NhwcConv", {}, 0), (M + "NhwcFusedConv", {"activation": "Relu"}, 1),
       ("com.ms.internal.nhwc::Conv", {}, 0),
@@ -297,6 +333,14 @@ def moved(*elements: int) -> dict[str, int]:
     return {"moved": 4 * sum(elements)}
 
 
+NARROW = x(B, HEADS, K, 3)
+
+
+def continued(groups: int, around: int) -> dict[str, int]:
+    """What is moved where D features of keys and 3 of values are joined to those of earlier steps, then read."""
+    return moved(around, B * groups * (D + 3) * (K + L + 2 * (K + L)))
+
+
 E, INNER, TOKENS = 8, 10, 2 * Q
 """Experts, their inner width, tokens."""
 
@@ -321,6 +365,32 @@ ATTENTION = [
         {"q_num_heads": HEADS, "kv_num_heads": HEADS, "is_causal": 1}, **attended(LONG),
         **moved(2 * (B * HEADS * K * D + B * L * WIDE + B * HEADS * (K + L) * D), B * L * WIDE, 2 * 2 * B * HEADS * (K + L) * D,
                 B * L * WIDE, LONG)),
+    # keys and values of earlier steps, the values of three features
+    Row("Attention", [x(B, L, WIDE), x(B, L, WIDE), x(B, L, HEADS * 3), None, CACHE, NARROW], [x(B, L, HEADS * 3)],
+        {"q_num_heads": HEADS, "kv_num_heads": HEADS}, **attended(LONG, D, 3), **continued(HEADS, B * L * HEADS * (D + 3))),
+    Row(M + "MultiHeadAttention", [x(B, L, WIDE), x(B, L, WIDE), x(B, L, HEADS * 3), None, None, None, CACHE, NARROW],
+        [x(B, L, HEADS * 3)], SPLIT, **attended(LONG, D, 3), **continued(HEADS, B * L * HEADS * (D + 3))),
+    Row(M + "DecoderMaskedMultiHeadAttention",
+        [x(B, L, WIDE), x(B, L, WIDE), x(B, L, HEADS * 3), None, None, CACHE, NARROW], [x(B, L, HEADS * 3)], SPLIT,
+        **attended(LONG, D, 3), **continued(HEADS, B * L * HEADS * (D + 3))),
+    Row(M + "GroupQueryAttention",
+        [x(B, L, WIDE), x(B, L, GROUPS * D), x(B, L, GROUPS * 3), x(B, GROUPS, K, D), x(B, GROUPS, K, 3)], [x(B, L, HEADS * 3)],
+        {**SPLIT, "kv_num_heads": GROUPS}, **attended(LONG, D, 3), **continued(GROUPS, B * L * HEADS * (D + 3))),
+    # a mask of three axes is added to the scores, one of two is not
+    *(Row(M + "Attention", [x(B, L, R), w(R, 3 * WIDE), w(3 * WIDE), mask], [x(B, L, WIDE)], SPLIT,
+          macs=B * L * R * 3 * WIDE + SQUARE * 2 * D, flops=B * L * 3 * WIDE + SQUARE * (6 + added),
+          **moved(B * L * R, (R + 1) * 3 * WIDE, 2 * B * L * 3 * WIDE, B * L * WIDE, added * B * L * L))
+      for mask, added in ((x(B, L), 0), (x(B, L, L), 1))),
+    Row(M + "QAttention", [bytes_(B, L, R), w(R, 3 * WIDE, dtype="int8"), w(3 * WIDE), SCALE, SCALE, x(B, L, K + L), None, None,
+                           x(2, B, HEADS, K, D)],
+        [x(B, L, WIDE), x(2, B, HEADS, K + L, D)], SPLIT, macs=B * L * R * 3 * WIDE + LONG * 2 * D,
+        flops=B * L * 3 * WIDE + LONG * 7,
+        moved=B * L * R + R * 3 * WIDE + 4 * (3 * WIDE + B * L * 3 * WIDE + 2 * B * HEADS * K * D + 2 * B * L * WIDE
+                                              + B * L * WIDE + 4 * B * HEADS * (K + L) * D + B * L * (K + L) + B * L * WIDE
+                                              + 2 * B * HEADS * (K + L) * D)),
+    Row(M + "PackedMultiHeadAttention", [x(12, WIDE)] * 3 + [None, x(P, None, dtype="int32")], [x(12, WIDE)], SPLIT,
+        **attended(P * HEADS * 16), read=(0, 1, 2)),
+    Row(M + "MoE", [x(2, Q, R), x(TOKENS, E), w(E, R, INNER), None, w(E, INNER, R)], [x(2, Q, R)], **experts(1, 1)),
     Row("ai.onnx.preview::FlexAttention", [x(B, HEADS, L, D), x(B, GROUPS, K, D), x(B, GROUPS, K, 3)], [x(B, HEADS, L, 3)],
         **attended(B * HEADS * L * K, D, 3)),
     # the product with the weights of all three comes first, with a bias
@@ -443,12 +513,13 @@ def recurrence(rule: str) -> dict[str, int]:
     **moved(*elements)}  # fmt: skip
 
 
-def optimized(op: str, states: int, each: int, **attrs: object) -> Row:
-    """A step for two parameters: all of them, then their gradients, then their states."""
+def optimized(op: str, states: int, each: int, more: int = 0, **attrs: object) -> Row:
+    """A step for two parameters: all of them, then their gradients, then their states; `more`: FLOPs of another pass."""
     both = [x(3, 4), x(5)]
     outs = both * (1 + states)
-    return Row(f"ai.onnx.preview.training::{op}", [x(), x(dtype="int64"), *both * (2 + states)], outs, attrs, flops=17 * each,
-               moved=4 + 8 + 4 * 17 * (2 + states) + 4 * 17 * (1 + states))  # fmt: skip
+    return Row(f"ai.onnx.preview.training::{op}", [x(), x(dtype="int64"), *both * (2 + states)], outs, attrs,
+               flops=17 * (each + more),
+               moved=4 + 8 + 4 * 17 * (2 + states) + 4 * 17 * (1 + states) + 2 * 4 * 17 * bool(more))  # fmt: skip
 
 
 STATES = [
@@ -492,7 +563,13 @@ STATES = [
         2), x(B, R, C)],
         {"state_update_capacity": R}, macs=C * T * 3, flops=C * T, **moved(C * T + 2 * B * C * 2,
         C * T + 4 * C + C * T + B * C * 2 + B * R * C)),
+    Row(M + "GatedDeltaNet", [x(B, S, 2 * D)], [Tensor(None)], open=True),
     optimized("Adagrad", 1, 6),
+    optimized("Adam", 2, 14, beta=0.9),
+    optimized("Adam", 2, 14, more=2, norm_coefficient=0.1),
+    optimized("Adam", 2, 14, more=1, norm_coefficient_post=0.1),
+    optimized("Momentum", 1, 4, more=1, beta=0.5),
+    optimized("Momentum", 1, 4, more=2, beta=1.0, mode="nesterov"),
     optimized("Adam", 2, 14),
     optimized("Momentum", 1, 4, beta=1.0, mode="standard", norm_coefficient=0.0),
 ]  # fmt: skip
@@ -506,6 +583,16 @@ MOVES = [
     *(Row("Reshape", [SMALL, c(*to)], [x(*shape)], attrs, moved=0) for to, shape, attrs in (
         ((-1, R), (N, R), {}), ((0, 0, 1, -1), (P, Q, 1, R), {}), ((Q, -1), (Q, P * R), {"allowzero": 1}))),
     Row("Reshape", [x(0, Q), c(0, R)], [x(0, R)], {"allowzero": 1}, moved=0),
+    # what is written out of a shape is known, whatever x is
+    Row("Reshape", [Tensor(None), c(2, -1, 0, 1, R)], [x(2, None, None, 1, R)], moved=0),
+    Row("Reshape", [Tensor(None), c(2, -1, 0)], [x(2, None, 0)], {"allowzero": 1}, moved=0),
+    Row("Reshape", [Tensor(None), Tensor((2,), "int64", (None, Q))], [x(None, Q)], moved=0),
+    # channels in blocks of 8: filled up ones are left out, so that 12 are not split
+    *(Row("Reshape", [x(*shape), c(0, -1, 0, 0, 8)], [x(*found)], moved=0, chosen=True) for shape, found in (
+        ((1, 12, 3, 5), (1, 12, 3, 5)), ((1, 16, 3, 5), (1, 2, 3, 5, 8)), ((1, 12, 3, 5, 16), (1, 24, 3, 5, 8)),
+        ((1, None, 3, 5), (1, None, 3, 5, 8)))),
+    Row("Reshape", [x(1, 12, 3, 5), c(0, 2, 6, 3, 5)], [x(1, 2, 6, 3, 5)], moved=0),
+    Row("Reshape", [x(1, 12, 3, 5), c(0, -1, 0, 0)], [x(1, 12, 3, 5)], moved=0),
     Row("Flatten", [SMALL], [x(P, Q * R)], moved=0),
     Row("Flatten", [SMALL], [x(N, R)], {"axis": -1}, moved=0),
     Row("Flatten", [SMALL], [x(1, N * R)], {"axis": 0}, moved=0),
@@ -528,8 +615,18 @@ MOVES = [
     Row("Split", [x(P, 10), c(3, 7)], [x(P, 3), x(P, 7)], {"axis": -1}, read=(0,)),
     Row("Split", [x(P, 10)], [x(P, 5), x(P, 5)], {"axis": 1, "num_outputs": 2}),
     Row("Split", [c(2, 3, 5)], [c(2), c(3), c(5)]),
+    Row("Concat", [XY], [XY], {"axis": -1}),
+    Row("Concat", [Tensor(None)], [Tensor(None)], {"axis": -1}, open=True),
+    Row("Concat", [c(2, 3), x(1, dtype="int64")], [c(2, 3, None)], {"axis": 0}),
+    Row("Concat", [c(*range(6))._replace(shape=(2, 3)), c(6, 7)._replace(shape=(2, 1))],
+        [c(0, 1, 2, 6, 3, 4, 5, 7)._replace(shape=(2, 4))], {"axis": 1}),
+    *(Row("SplitToSequence", [x(extent), *size], [Tensor(None)], moved=2 * 4 * extent) for extent, size in ((4096, []),
+        (8192, [n(2)]))),
+    *(Row("SplitToSequence", [x(extent), *size], [Tensor(None)], open=True) for extent, size in ((4097, []), (8194, [n(2)]))),
     Row("Slice", [SMALL, c(1, 1), c(3, -1), c(1, 2), c(1, 2)], [x(P, 2, 3)], read=(0,)),
     Row("Slice", [SMALL, c(-1), c(-99), c(2), c(-2)], [x(P, Q, 4)], read=(0,)),
+    Row("Slice", [SMALL, c(-1), c(-R), c(2), c(-1)], [x(P, Q, R - 1)], read=(0,)),
+    Row("Slice", [x(P, None), c(-1), c(-99), c(1), c(-1)], [x(P, None)], open=True),
     Row("Slice", [SMALL], [x(2, Q, R)], {"starts": (1,), "ends": (9,)}, version=9),
     Row("Slice", [c(2, 3, 5, 7), c(-1), c(-9), c(0), c(-2)], [c(7, 3)], read=(0,)),
     Row("Expand", [x(P, 1), c(2, 1, Q)], [x(2, P, Q)], read=(0,)),
@@ -555,6 +652,11 @@ MOVES = [
     Row("Gather", [c(2, 3, 5), n(-1)], [n(5)], moved=8 * 3),
     Row(M + "GatherBlockQuantized", [bytes_(S, Q), x(2, dtype="int64"), x(S, 1)], [x(2, Q)],
         moved=2 * Q + 8 * 2 + 4 * S + 4 * 2 * Q),
+    Row(M + "GatherBlockQuantized", [bytes_(S, Q), x(2, dtype="int64"), x(S, 1)], [x(2, Q)], {"gather_axis": -2},
+        moved=2 * Q + 8 * 2 + 4 * S + 4 * 2 * Q),
+    *(Row("GatherND", [SMALL, x(P, 4, 2, dtype="int64")], [x(P, 4, *rest)], {"batch_dims": first},
+          moved=8 * P * 8 + 2 * 4 * P * 4 * elements) for first, rest, elements in ((0, (R,), R), (1, (), 1))),
+    Row("Gather", [w(S), x(2, dtype="int64")], [x(2)], moved=4 * 2 + 8 * 2 + 4 * 2),
     Row(M + "TorchEmbedding", [x(S, Q), x(P, 2, dtype="int64")], [x(P, 2, Q)], moved=4 * 6 * Q + 8 * 6 + 4 * 6 * Q),
     Row("GatherElements", [SMALL, x(P, 2, R, dtype="int64")], [x(P, 2, R)], {"axis": 1}, moved=(4 + 8 + 4) * P * 2 * R),
     *(Row(domain + "GatherND", [x(P, Q, R, S), x(P, 2, 2, dtype="int64")], [x(P, 2, *rest)], {"batch_dims": first},
@@ -575,10 +677,16 @@ MOVES = [
     Row("Shape", [SMALL], [c(Q)], {"start": 1, "end": -1}, read=()),
     Row("Size", [SMALL], [n(N * R)], read=()),
     Row("ConstantOfShape", [c(P, Q)], [XY], read=()),
+    Row("ConstantOfShape", [c(2)], [c(0, 0, dtype="float32")], read=()),
+    *(Row("ConstantOfShape", [c(length)], [x(length)], read=()) for length in (1024, 1025)),
+    Row("ConstantOfShape", [Tensor((2,), "int64", (None, Q))], [x(None, Q)], open=True),
     Row("ConstantOfShape", [c(2)], [c(9, 9)], {"value": Stored("", (1,), "int64", Content((1,), (9,)))}, read=()),
     Row("Range", [n(1), n(9), n(3)], [c(1, 4, 7)], read=()),
     *(Row(M + "Range", [n(4), n(7), *step], [c(4, 5, 6)], read=()) for step in ([], [n(1)])),
     Row("MelWeightMatrix", [n(8), n(16), n(8000), n(0), n(4000)], [x(9, 8, dtype="float16")], {"output_datatype": 10}, read=()),
+    Row("MelWeightMatrix", [n(8), n(16), n(8000), n(0), n(4000)], [x(9, 8)], read=()),
+    Row("OneHot", [x(P, 2, dtype="int64"), n(Q), x(2)], [x(P, 2, Q)], read=()),
+    Row("Multinomial", [XY], [x(P, 1, dtype="int32")], flops=P),
     Row("EyeLike", [XY], [XY], read=()),
     Row("EyeLike", [XY], [x(P, Q, dtype="int64")], {"dtype": 7}, read=()),
     Row("OneHot", [x(P, 2, dtype="int64"), n(Q), x(2)], [x(P, Q, 2)], {"axis": 1}, read=()),
@@ -610,6 +718,8 @@ REDUCTIONS = [
     *(Row(op, [c(2, 3, 7)], [n(each)], {"keepdims": 0}, flops=3) for op, each in (("ReduceProd", 42), ("ReduceSum", 12),
         ("ReduceMax", 7),
                                                                                  ("ReduceMin", 2))),
+    Row("ReduceMean", [c(2, 3, 7)], [x(dtype="int64")], {"keepdims": 0}, flops=3 + 1),
+    Row("ReduceMax", [c()], [x(dtype="int64")], {"keepdims": 0}),
     *(Row(domain + "ReduceSumInteger", [bytes_(P, Q)], [x(P, 1, dtype="int32")], {"axes": (1,)}, flops=N) for domain in ("", M)),
     *(Row(domain + "QLinearReduceMean", [bytes_(P, Q)], [bytes_(P, 1)], {"axes": (1,)}, flops=N + P) for domain in ("", M)),
     *(Row(op, [SMALL], [x(P, R, dtype="int64")], {"axis": 1, "keepdims": 0}, flops=N * R) for op in ("ArgMax", "ArgMin")),
@@ -622,6 +732,7 @@ REDUCTIONS = [
         "SimplifiedLayerNormalization")),
     *(Row(domain + "LpNormalization", [V], [V], flops=3 * E4) for domain in ("", M)),
     *(Row(domain + "LRN", [V], [V], {"size": 5}, flops=(5 + 5) * E4) for domain in ("", M)),
+    Row("LRN", [V], [V], {"size": 3}, flops=(3 + 5) * E4),
     *(Row(domain + "MeanVarianceNormalization", [V], [V], flops=6 * E4) for domain in ("", M)),
     Row("LayerNormalization", [LAST, w(R)], [LAST, x(2, Q, 1), x(2, Q, 1)], flops=7 * 2 * Q * R),
     Row("LayerNormalization", [LAST, w(Q, R), w(Q, R)], [LAST, x(2, 1, 1)], {"axis": 1}, flops=8 * 2 * Q * R),
@@ -630,9 +741,17 @@ REDUCTIONS = [
         flops=(2 + 8) * 2 * Q * R,
         **moved(3 * 2 * Q * R + R, 3 * 2 * Q * R + 2 * R, 2 * 2 * Q)),
     Row(M + "SkipLayerNormalization", [LAST, LAST, w(R)], [LAST], flops=(1 + 7) * 2 * Q * R, between=[2 * Q * R]),
+    Row(M + "SkipLayerNormalization", [LAST, LAST, w(R), None, w(R)], [LAST], flops=(2 + 7) * 2 * Q * R, between=[2 * Q * R]),
+    Row(M + "SkipLayerNormalization", [x(None, R), x(None, R), w(R), w(R), w(R)], [x(None, R)], open=True),
     Row(M + "SkipSimplifiedLayerNormalization", [LAST, LAST, w(R), w(R)], [LAST], flops=(2 + 4) * 2 * Q * R,
         between=[2 * Q * R]),
     Row(M + "SkipSimplifiedLayerNormalization", [LAST, LAST, w(R)], [LAST], flops=(1 + 4) * 2 * Q * R, between=[2 * Q * R]),
+    # a table of fewer rows than are looked up is read once; without segments and positions nothing is added
+    Row(M + "EmbedLayerNormalization", [x(2, Q, dtype="int32"), None, w(P, R), w(T, R), w(2, R), w(R), w(R)], [LAST],
+        flops=(1 + 8) * 2 * Q * R,
+        **moved(P * R + 2 * Q + 2 * Q * R, 2 * 2 * Q * R + 2 * Q, 3 * 2 * Q * R, 2 * 2 * Q * R + 2 * R)),
+    Row(M + "EmbedLayerNormalization", [x(2, Q, dtype="int32"), None, w(P, R), None, None, w(R), w(R)], [LAST],
+        flops=8 * 2 * Q * R, **moved(P * R + 2 * Q + 2 * Q * R, 2 * 2 * Q * R, 2 * 2 * Q * R + 2 * R)),
     # rows of three tables, two additions, a norm with weight and bias
     Row(M + "EmbedLayerNormalization", [x(2, Q, dtype="int32"), x(2, Q, dtype="int32"), w(S, R), w(T, R), w(2, R), w(R), w(R)],
         [LAST, x(2, dtype="int32")], flops=(2 + 8) * 2 * Q * R,
@@ -650,6 +769,7 @@ REDUCTIONS = [
         flops=7 * N),
     Row(M + "SkipGroupNorm", [V, w(C), w(C), V, w(C)], [V, V], {"activation": 1}, flops=(1 + 1 + 8 + 5) * E4,
         **moved(3 * E4, 2 * E4 + C, 2 * E4 + 2 * C, 3 * E4)),
+    Row(M + "SkipGroupNorm", [V, w(C), w(C), V], [V, V], flops=(1 + 8) * E4, **moved(3 * E4, 2 * E4 + 2 * C)),
     Row(M + "SkipGroupNorm", [V, w(C), w(C), V], [V], flops=(1 + 8) * E4, **moved(3 * E4, 2 * E4 + 2 * C)),
     # -- windows
     *(Row(domain + op, [V], [x(2, C, 3, 4)], ONE, flops=2 * C * 12 * each)
@@ -677,6 +797,7 @@ REDUCTIONS = [
         flops=2 * C * R * Q, read=(0,)),
     Row("MaxUnpool", [x(P, C, 3, 2), x(P, C, 3, 2, dtype="int64")], [x(P, C, 5, 3)], {"kernel_shape": (3, 3), "strides": (2,
         2), "pads": (1, 1, 1, 1)}),
+    Row("MaxUnpool", [x(P, C, 3, 2), x(P, C, 3, 2, dtype="int64")], [x(P, C, 5, 3)], {"kernel_shape": (3, 2)}),
     Row("MaxUnpool", [x(P, C, 3), x(P, C, 3, dtype="int64"), c(P, C, R)], [x(P, C, R)], {"kernel_shape": (2,),
         "strides": (2,)}, read=(0, 1)),
     Row("RoiAlign", [V, x(S, 4), x(S, dtype="int64")], [x(S, C, 3, 2)], {"output_height": 3, "output_width": 2,
@@ -701,6 +822,8 @@ REDUCTIONS = [
       for how, to in (("not_larger", (4, 8)), ("not_smaller", (8, 16)))),
     Row("Upsample", [x(2, C, 3, 4), c(1.0, 1.0, 2.0, 3.0, dtype="float32")], [x(2, C, 6, 12)], {"mode": "linear"},
         flops=9 * 2 * C * 72, read=(0,)),
+    Row("Resize", [x(2, C, 3), None, None, c(2, C, 3)], [x(2, C, 3)], {"mode": "linear"}, flops=3 * 2 * C * 3, read=(0,)),
+    Row("Resize", [x(2, C, 3), None, c(1.0, 1.0, 2.0, dtype="float32"), c()], [x(2, C, 6)], read=(0,)),
     Row("Upsample", [x(2, C, 3)], [x(2, C, 6)], {"scales": (1.0, 1.0, 2.0)}, version=7),
     # -- the rest: ceil(log2 of 7) comparisons for each element, or of the k that are kept
     Row("TopK", [SMALL, c(5)], [x(P, Q, 5), x(P, Q, 5, dtype="int64")], flops=3 * N * R, read=(0,)),
@@ -708,6 +831,7 @@ REDUCTIONS = [
     Row("TopK", [SMALL], [x(2, Q, R), x(2, Q, R, dtype="int64")], {"axis": 0, "k": 2}, flops=N * R, version=1),
     *(Row(domain + "Unique", [XY], [x(None), x(None, dtype="int64")], open=True) for domain in ("", M)),
     Row("Unique", [XY], [x(P, None)], {"axis": 1}, open=True),
+    *(Row("Unique", [x(length)], [x(2)], declared=True, flops=each * length) for length, each in ((0, 0), (1, 0), (S, 4))),
     Row("Det", [x(2, R, R)], [x(2)], flops=2 * 2 * R**3 // 3),
     Row(M + "Inverse", [x(2, R, R)], [x(2, R, R)], flops=2 * 2 * R**3),
     Row(M + "CDist", [x(P, Q), x(R, Q)], [x(P, R)], flops=P * R * (3 * Q + 1)),
@@ -716,6 +840,10 @@ REDUCTIONS = [
     Row("DFT", [x(P, 16, 1)], [x(P, 9, 2)], {"axis": 1, "onesided": 1}, flops=P * 5 * 16 * 4 // 2),
     Row("DFT", [x(P, 16, 1), n(8), n(-2)], [x(P, 8, 2)], flops=P * 5 * 16 * 3 // 2, moved=4 * P * (16 + 16)),
     Row("DFT", [x(P, 9, 2)], [x(P, 16, 1)], {"axis": 1, "onesided": 1, "inverse": 1}, flops=P * 5 * 16 * 4 // 2),
+    Row("DFT", [x(P, 16, 2)], [x(P, 16, 2)], flops=P * 5 * 16 * 4),
+    Row("DFT", [x(P, 3, 16, 2), None, n(2)], [x(P, 3, 16, 2)], flops=P * 3 * 5 * 16 * 4, read=(0,)),
+    Row("DFT", [x(P, 16, 1), n(32)], [x(P, 32, 2)], flops=P * 5 * 32 * 5 // 2, moved=4 * P * (16 + 64)),
+    Row("DFT", [x(P, 9, 2), n(16)], [x(P, 16, 1)], {"onesided": 1, "inverse": 1}, flops=P * 5 * 16 * 4 // 2, read=(0,)),
     # (32 - 8) // 4 + 1 frames, each multiplied by the window
     Row("STFT", [x(P, 32, 1), n(4), x(8)], [x(P, 7, 5, 2)], flops=P * 7 * 8 + P * 7 * 5 * 8 * 3 // 2,
         moved=4 * (P * 32 + 8 + 2 * P * 56 + P * 70)),
@@ -728,6 +856,8 @@ REDUCTIONS = [
     Row("SoftmaxCrossEntropyLoss", [XY, x(P, dtype="int64")], [x(P)], {"reduction": "none"}, flops=(5 + 1) * N),
     Row("NegativeLogLikelihoodLoss", [XY, x(P, dtype="int64")], [x()], flops=(2 + 1) * P),
     Row("NonMaxSuppression", [x(2, S, 4), x(2, Q, S)], [x(None, 3, dtype="int64")], open=True),
+    *(Row("NonMaxSuppression", [x(2, boxes, 4), x(2, Q, boxes)], [x(R, 3, dtype="int64")], declared=True,
+          flops=each * 2 * Q * boxes) for boxes, each in ((0, 0), (1, 0), (S, 4))),
     Row("MaxRoiPool", [V, x(S, 5)], [x(S, C, 3, 2)], {"pooled_shape": (3, 2)}, open=True),
 ]  # fmt: skip
 
@@ -740,8 +870,29 @@ def test_a_node_costs_what_it_computes(row: Row) -> None:
     check_with_less(row, TABLE)
 
 
+FAULTS = [
+    (Row("Conv", [IMAGE, KERNEL], [MAP], {"strides": (2, 0)}), "its strides are (2, 0)"),
+    (Row("Conv", [IMAGE, KERNEL], [MAP], {"strides": (2,)}), "do not have the same number of axes"),
+    (Row("Reshape", [x(1, 13, 3, 5), c(0, -1, 0, 0, 0)], [MAP]), "1x13x3x5 has too few axes for the new shape"),
+    *((Row("Slice", [SMALL], [SMALL], {given: (1,)}), "its starts or ends are missing") for given in ("starts", "ends")),
+    (Row("Slice", [SMALL, c(0), c(1), c(0), c(0)], [SMALL]), "a slice has the step 0"),
+    (Row("SpaceToDepth", [V], [V]), "its attributes do not fit its inputs"),
+    (Row("ConstantOfShape", [c(2, -1)], [XY]), "its shape would be (2, -1)"),
+    (Row(M + "MultiHeadAttention", [x(B, L, WIDE)] * 3, [x(B, L, WIDE)]), "its attributes do not fit its inputs"),
+    (Row("ai.onnx.preview.training::Adam", [x(), x(dtype="int64"), *[XY] * 5], [XY]), "it has 5 tensors, and 4 belong to each"),
+    (Row("ai.onnx.preview.training::Adam", [x(), x(dtype="int64"), None, *[XY] * 3], [XY]), "it has 4 tensors, and 4 belong to each"),
+    (Row(M + "LinearAttention", DELTA, [XY], {**LINEAR, "update_rule": "other"}), "its update rule is 'other'"),
+    (Row("CausalConvWithState", [x(B, C, T), w(C, 1)], [XY]), "its weight has no kernel"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "message"), FAULTS, ids=[row.op for row, _ in FAULTS])
+def test_an_operator_refuses_what_does_not_fit(row: Row, message: str) -> None:
+    check_refused(row, TABLE, message)
+
+
 SEQUENCES = {
-    "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceAt", "SequenceLength", "SplitToSequence",
+    "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceAt", "SequenceLength",
     "ConcatFromSequence",
 }  # fmt: skip
 """Operators on lists of tensors, of which the test below makes a chain."""

@@ -98,9 +98,9 @@ def _conv(call: Call) -> Meaning:
     over = window(call, weight.dims[2:], x.dims[2:])
     attrs = {**over.geometry, **then(call)}
     if more is not None:
-        attrs["then"] = ("add", *attrs.get("then", ()))  # type: ignore[misc]
+        attrs |= {"then": ("add", *attrs.get("then", ())), "bias": bias is not None}  # type: ignore[misc]
     out = Out((x.dims[0], channels, *over.swept()), x.dtype)
-    return Meaning("conv", attrs, [out], [x, weight, bias, *([] if more is None else [more])])
+    return Meaning("conv", attrs, [out], [x, weight, bias, more])
 
 
 def unpadded(node: Node, place: int, ins: Sequence[Made | None]) -> tuple[int, ...]:

@@ -151,7 +151,7 @@ def _conv(call: Call) -> Meaning:
     reads = [x, weight, bias]
     attrs = {**over.geometry, **then(call)}
     if call.at(3) is not None:  # FusedConv adds another tensor before its activation
-        attrs["then"] = ("add", *attrs.get("then", ()))  # type: ignore[misc]
+        attrs |= {"then": ("add", *attrs.get("then", ())), "bias": bias is not None}  # type: ignore[misc]
         reads.append(call[3])
     return Meaning("conv", attrs, [out], reads)
 
@@ -194,11 +194,11 @@ def _conv_transpose(call: Call) -> Meaning:
 
 @handles("DeformConv")
 def _deform_conv(call: Call) -> Meaning:
-    x, weight = call[0], call[1]
+    x, weight, bias = call[0], call[1], call.at(3)
     over = window(call, _kernel(call, weight.dims[2:]), x.dims[2:])
-    reads = [x, weight, call.at(3), call[2], call.at(4)]
+    reads = [x, weight, bias, call[2], call.at(4)]
     out = Out((x.dims[0], weight.dims[0], *over.swept()), x.dtype)
-    return Meaning("conv", {"sampled": 4, **over.geometry}, [out], reads)
+    return Meaning("conv", {"sampled": 4, "bias": bias is not None, **over.geometry}, [out], reads)
 
 
 # -- recurrent layers --------------------------------------------------------------------------------------------------

@@ -138,6 +138,51 @@ EQUIVALENT: dict[str, str] = {
     "recurrent: layers = [_lstm_layer(call, 1, None, 41), _lstm_layer(call, 18, None, 45)]  # of the forget gate [4": (
         "the weight of the next gate has the same shape"
     ),
+    "meanings: return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) [abs(a) // abs(b) * ": "1 and -1 are their inverses",
+    "meanings: return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) [a < 0": "0 has no sign",
+    "meanings: return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) [b < 0": "nothing is divided by 0",
+    "meanings: return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) [0 → 1]": "0 has no sign, and divides nothing",
+    "meanings: if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 64: [1 → 2]": (
+        "a power of more than 64 bits is not kept"
+    ),
+    "meanings: if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 64: [64 → 65]": (
+        "a power of more than 64 bits is not kept"
+    ),
+    "meanings: part = content.taken(x.content, axis, range(begin, begin + (length or 0))) if x.content else None [0 → 1]": (
+        "where elements are known, lengths are"
+    ),
+    "meanings: begin += length or 0 [0 → 1]": "where elements are known, lengths are",
+    "meanings: out = sliced(here, [axis], [each.begin], [end], [1 if each.gone else each.step]).outs[0] [1 → 2]": (
+        "one element is taken, by any step"
+    ),
+    "windows: if min(self.stride, default=1) < 1: [1 → 2]": "without axes no stride is too small",
+    "content: for block in range(before if any(part.items for part in several) else 0): [0 → 1]": "there is nothing to join",
+    "content: size = len(part.items) // before if before else 0 [0 → 1]": "there is nothing to join",
+    "attention: elif call.at(1) is None:  # (tokens, heads, 3, features) [1 → 2]": "keys come with values",
+    "attention: if call.at(1) is None: [1 → 2]": "keys come with values",
+    'attention: pack = 8 // call.whole("expert_weight_bits", 4) if quantized else 1 [8 → 9]': "weights have 4 or 8 bits",
+    'elementwise: return pointwise("where", call.given, "where", call[1].dtype) [1 → 2]': "both have one type",
+    "fused: angles, q, k = call[0], call[1], call[3] [": "a tensor and its turned halves have one shape",
+    "fused: gate, up = _each(call, fn, made[0]), made[1] [0 → 1]": "both have one shape",
+    "move: None if step < 0 and (extent := x.dims[axis]) is not None and last < -extent else last [step < 0": (
+        "a step 0 is refused"
+    ),
+    "move: None if step < 0 and (extent := x.dims[axis]) is not None and last < -extent else last [0": "a step 0 is refused",
+    "move: widths[axis] = (pads[place], pads[place + len(axes)]) [place + len(axes)": "the second half, counted from behind",
+    "reduce: around = [pads[at] + pads[at + len(kernel)] for at in range(len(kernel))] [at + len(kernel)": (
+        "the second half, counted from behind"
+    ),
+    'reduce: stride, pads = call.integers("strides") or (1,) * len(kernel), call.integers("pads") or (0,) * 2 * len(kernel) [2': (
+        "the last zeros are never read"
+    ),
+    "move: ends = [*ends, replace(ends[0], content=Content((), (1,)))] [0 → 1]": "only its content is read",
+    "move: return counted(ends, call[0].dtype) [0 → 1]": "all have one type",
+    "reduce: x, mean = call[0], call[3] [3 → 4]": "mean and variance have one shape",
+    "reduce: if len(call.node.outputs) > 1:  # mean and inverse deviation [len(call.node.outputs) > 1": (
+        "results that a node does not name are dropped"
+    ),
+    "state: decay = _gate(call, decay, call.at(8), call.at(7)) [7 → 8]": "both have a number for each head",
+    "state: decay, rate = _gate(call, call[0], call[1], call[2]), call.at(3) [1 → 2]": "both have a number for each head",
     "memory: NEVER = -1 [1 → 2]": "no operator has a negative number",
     "memory: most = begun + ": "chooses how numbers are packed, of which each has room enough in every case",
     "memory: changes = packed([0], most) * (len(ops) + 1) [1 → 2]": "the last is never read",

@@ -80,7 +80,7 @@ class Row(NamedTuple):
     declared: bool = False
     """The file declares the shapes of the results."""
     says: Mapping[str, Any] = {}
-    """Attributes that its last operator has."""
+    """Attributes of its last operator, and its `kind`."""
     chosen: bool = False
     """Where an input is not known, a shape is taken that fits, and others would too."""
 
@@ -134,7 +134,9 @@ def check(row: Row, table: Table, *, typed: bool = False) -> None:
         assert mine[:2] == theirs[:2]
         if theirs[2] is not None:
             assert mine[2] == theirs[2]
-    assert {name: maker.ops[-1].attrs[name] for name in row.says} == row.says
+    assert all(each.content is None or each.content.shape == each.shape for each in made)
+    last = {"kind": maker.ops[-1].kind, **maker.ops[-1].attrs}
+    assert {name: last[name] for name in row.says} == row.says
     totals = price(
         maker.graph("row", "row", {}, modules=[Module(path="", type="row", calls=1)], inputs=[], outputs=[]),
         default_rules(),

@@ -64,6 +64,8 @@ ELEMENTS = [
     Row("Clip", [c(-3, 4, 9)], [c(-3, 4, 6)], {"max": 6.0}, flops=6),
     Row("Div", [c(7, -7, 7, 0), c(2, 2, -2, 2)], [c(3, -3, -3, 0)], flops=4),
     Row("Pow", [c(1, -1, 2, 2), c(99, 99, 2, 64)], [c(1, -1, 4, None)], flops=4),
+    Row("Greater", [c(1, 3), c(2)], [c(False, True, dtype="bool")], flops=2),
+    Row("Transpose", [c(1, 2, 3)._replace(shape=(1, 3))], [c(1, 2, 3)._replace(shape=(3, 1))]),
     Row("Sign", [c(2, 0, -2, 1)], [c(1, 0, -1, 1)], flops=4),
     Row("Cast", [c(2.5, float("inf"), dtype="float32")], [c(2, None)], {"to": 7}),
     Row("Max", [c(3, 8), c(5, 2)], [c(5, 8)], flops=2),
@@ -547,6 +549,18 @@ STATES = [
     Row(M + "GatedDeltaNet", [x(S, 2, D), x(S, 2, D), x(S, 2, R)], [x(S, 2, R), x(1, 2, R, D)], {"update_rule": "linear"},
         macs=2 * S * 2 * D * R, flops=S * 2 * R, **moved(S * 2 * D, S * 2 * R, 2 * R * D, S * 2 * D, 2 * R * D, S * 2 * R,
         2 * R * D)),
+    # the rate of each feature of a key; gates as they are given
+    Row(M + "LinearAttention", [*DELTA[:4], x(B, Q, GROUPS * D), DELTA[5]], [x(B, Q, HEADS * R), x(B, GROUPS, D, R)],
+        {**LINEAR, "update_rule": "gated"}, macs=CELLS + READ, flops=KEYS + CELLS + B * Q * HEADS * R,
+        **moved(2 * KEYS, KEYS + 2 * STATE, KEYS + VALUES + 2 * STATE, QUERIES + STATE + B * Q * HEADS * R + STATE)),
+    Row(M + "GatedDeltaNet", [x(S, 4, D), x(S, 2, D), x(S, 2, R), None, x(S, 2), x(S, 2), x(P, 2, R, D)],
+        [x(S, 4, R), x(P, 2, R, D)], {"update_rule": "gated"}, macs=S * 2 * D * R + S * 4 * D * R,
+        flops=S * 2 + S * 2 * D * R + S * 4 * R,
+        **moved(2 * S * 2, S * 2 + 2 * P * 2 * R * D, S * 2 * D + S * 2 * R + 2 * P * 2 * R * D,
+                S * 4 * D + P * 2 * R * D + S * 4 * R + P * 2 * R * D)),
+    Row(M + "GatedDeltaNet", [x(B, S, 2, D), x(B, S, 2, D), x(B, S, 2, R)], [x(B, S, 2, R), x(B, 2, R, D)],
+        {"update_rule": "linear"}, macs=2 * B * S * 2 * D * R, flops=B * S * 2 * R,
+        **moved(B * S * 2 * D, B * S * 2 * R, B * 2 * R * D, B * S * 2 * D, B * 2 * R * D, B * S * 2 * R, B * 2 * R * D)),
     Row(M + "LinearAttentionGate", [x(P, Q, C), x(C), x(C), x(P, Q, C)], [x(P, Q, C)] * 2, flops=N * C * (1 + 5 + 1 + 4),
         **moved(2 * N * C + C, 2 * N * C, 2 * N * C + C, 2 * N * C, 2 * N * C)),
     Row(M + "LinearAttentionGate", [x(P, Q, C), x(C), x(C)], [x(P, Q, C)], flops=N * C * (1 + 5 + 1),
@@ -648,7 +662,7 @@ MOVES = [
     # -- by index: what is picked, the indices, and the result
     Row("Gather", [SMALL, x(2, S, dtype="int64")], [x(P, 2, S, R)], {"axis": 1},
         moved=4 * N * R + 8 * 2 * S + 4 * P * 2 * S * R),
-    Row("Gather", [w(S, Q), x(2, dtype="int64")], [x(2, Q)], moved=4 * 2 * Q + 8 * 2 + 4 * 2 * Q),
+    Row("Gather", [w(S, Q), x(2, dtype="int64")], [x(2, Q)], moved=4 * 2 * Q + 8 * 2 + 4 * 2 * Q, says={"kind": "embedding"}),
     Row("Gather", [c(2, 3, 5), n(-1)], [n(5)], moved=8 * 3),
     Row(M + "GatherBlockQuantized", [bytes_(S, Q), x(2, dtype="int64"), x(S, 1)], [x(2, Q)],
         moved=2 * Q + 8 * 2 + 4 * S + 4 * 2 * Q),
@@ -656,7 +670,7 @@ MOVES = [
         moved=2 * Q + 8 * 2 + 4 * S + 4 * 2 * Q),
     *(Row("GatherND", [SMALL, x(P, 4, 2, dtype="int64")], [x(P, 4, *rest)], {"batch_dims": first},
           moved=8 * P * 8 + 2 * 4 * P * 4 * elements) for first, rest, elements in ((0, (R,), R), (1, (), 1))),
-    Row("Gather", [w(S), x(2, dtype="int64")], [x(2)], moved=4 * 2 + 8 * 2 + 4 * 2),
+    Row("Gather", [w(S), x(2, dtype="int64")], [x(2)], moved=4 * 2 + 8 * 2 + 4 * 2, says={"kind": "gather"}),
     Row(M + "TorchEmbedding", [x(S, Q), x(P, 2, dtype="int64")], [x(P, 2, Q)], moved=4 * 6 * Q + 8 * 6 + 4 * 6 * Q),
     Row("GatherElements", [SMALL, x(P, 2, R, dtype="int64")], [x(P, 2, R)], {"axis": 1}, moved=(4 + 8 + 4) * P * 2 * R),
     *(Row(domain + "GatherND", [x(P, Q, R, S), x(P, 2, 2, dtype="int64")], [x(P, 2, *rest)], {"batch_dims": first},
@@ -889,6 +903,22 @@ FAULTS = [
 @pytest.mark.parametrize(("row", "message"), FAULTS, ids=[row.op for row, _ in FAULTS])
 def test_an_operator_refuses_what_does_not_fit(row: Row, message: str) -> None:
     check_refused(row, TABLE, message)
+
+
+@pytest.mark.parametrize(
+    ("row", "known"),
+    [
+        (Row("Concat", [XY, XY], [x(2 * P, Q)]), False),
+        *((row, not more) for more in (0, 1) for row in (
+            Row("Neg", [c(*range(1024 + more))], [x(1024 + more)]), Row("Expand", [c(1), c(1024 + more)], [x(1024 + more)]),
+            Row("ConstantOfShape", [c(1024 + more)], [x(1024 + more)]), Row("Range", [n(0), n(1024 + more), n(1)], [x(1024 + more)]),
+            Row("Concat", [c(*range(4095)), c(*range(1 + more))], [x(4096 + more)]),
+            Row("Gather", [c(1), Tensor((4096 + more,), "int64", (0,) * (4096 + more))], [x(4096 + more)]),
+        )),
+    ],
+)  # fmt: skip
+def test_elements_of_small_tensors_are_known(row: Row, known: bool) -> None:
+    assert (walked(row, TABLE)[0][0].content is not None) == known
 
 
 SEQUENCES = {

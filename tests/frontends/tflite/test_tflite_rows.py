@@ -264,6 +264,7 @@ MOVES = [
     Row("STRIDED_SLICE", [CUBE, ints(0, 4), ints(0, 0), ints(1, -2)], [x(P, 2, R)], {"end_mask": 1}, read=(0,)),
     Row("STRIDED_SLICE", [CUBE, ints(-1), ints(0), ints(1)], [x(Q, R)], {"shrink_axis_mask": 1}, read=(0,)),
     Row("STRIDED_SLICE", [ints(2, 3, 5), ints(1), ints(2), ints(1)], [n(3, "int32")], {"shrink_axis_mask": 1}, read=(0,)),
+    Row("STRIDED_SLICE", [ints(2, 3, 5), ints(0), ints(1), ints(1)], [n(2, "int32")], {"shrink_axis_mask": 1}, read=(0,)),
     Row("STRIDED_SLICE", [ints(2, 3, 5), ints(-1), ints(0), ints(1)], [n(5, "int32")], {"shrink_axis_mask": 1}, read=(0,)),
     Row("STRIDED_SLICE", [ints(2, 3, 5), ints(1), ints(3), ints(1)], [ints(3, 5)], read=(0,)),
     Row("STRIDED_SLICE", [CUBE, x(1, dtype="int32"), ints(2), ints(1)], [x(None, Q, R)], open=True),

@@ -181,8 +181,8 @@ def cut(x: Made, cuts: Sequence[Cut]) -> Out:
 
 def stretched(x: Made, shape: Dims) -> Meaning:
     """Repeated along axes of extent 1, up to this shape."""
-    small = x.content is not None and None not in shape and numel(shape) <= _MOST_COMPUTED
-    return copied(x, shape, content.stretched(x.content, known(shape)) if x.content and small else None)
+    found = x.content if None not in shape and numel(shape) <= _MOST_COMPUTED else None
+    return copied(x, shape, content.stretched(found, known(shape)) if found else None)
 
 
 def picked(x: Made, indices: Made, axis: int) -> Meaning:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from onnx_making import BOOL, INT64, Written, helper, integers, numpy_helper, onnx, tensor, weight
 
 import opcost
+from opcost.errors import SourceError
 
 
 def branch(name: str, width: int) -> Any:
@@ -154,3 +156,24 @@ def test_a_function_is_its_nodes_with_the_attributes_of_the_call(tmp_path: Path)
     report = opcost.count(path)
     assert report.totals.macs == 2 * 4 * 3
     assert report.outputs[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("deep", [64, 65])
+def test_functions_call_functions_up_to_a_depth(deep: int, tmp_path: Path) -> None:
+    def call(name: str, given: str, out: str) -> onnx.NodeProto:
+        return helper.make_node(name, [given], [out], domain="own")
+
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    insides = [*[call(f"f{at + 1}", "a", "b") for at in range(deep - 1)], helper.make_node("Relu", ["a"], ["b"])]
+    functions = [
+        helper.make_function("own", f"f{at}", ["a"], ["b"], [inner], domains) for at, inner in enumerate(insides)
+    ]
+    nodes = [call("f1", "x", "m"), call("f0", "m", "y")]
+    graph = helper.make_graph(nodes, "net", [tensor("x", 2, 3)], [helper.make_empty_tensor_value_info("y")])
+    path = tmp_path / "f.onnx"
+    path.write_bytes(helper.make_model(graph, functions=functions, opset_imports=domains).SerializeToString())
+    if deep > 64:
+        with pytest.raises(SourceError, match="functions call each other without end"):
+            opcost.count(path)
+    else:
+        assert opcost.count(path).totals.flops == 2 * 6

@@ -114,5 +114,5 @@ def _recurrent(call: Call) -> Meaning:
     rest = x.dims[3:]
     state_shape = (*(1,) * bool(rest), batch, ways * hidden, *rest)  # in neural networks all tensors have five axes
     last = Out(state_shape, x.dtype)
-    outs = [Out((first, batch, ways * hidden, *rest), x.dtype), last, last]
+    outs = [Out((first, batch, ways * hidden, *rest), x.dtype), last, last, last, last]  # two states of each direction
     return Meaning("recurrent", attrs, outs, [x, weight, state])

@@ -54,6 +54,7 @@ class Room(NamedTuple):
 
 
 _ANALYSIS = "aggregate bound breakdown busy communication gains launches utilization".split()
+_KINETO = "device_use idle launches".split()
 ROOMS = {
     "rules": Room("src/opcost/rules", "tests/rules --ignore=tests/rules/test_docs.py"),
     "aten": Room(
@@ -82,9 +83,12 @@ ROOMS = {
         ),
     ),
     "traces": Room(
-        " ".join(f"src/opcost/analysis/{name}.py" for name in _ANALYSIS),
+        " ".join(
+            [f"src/opcost/analysis/{name}.py" for name in _ANALYSIS]
+            + [f"src/opcost/traces/kineto/{name}.py" for name in _KINETO]
+        ),
         " ".join(f"tests/analysis/test_{name}.py" for name in ("trace_rows", "bound", "launches", "sheets", "query"))
-        + " tests/traces/test_device_use.py -k 'not real_trace and not command and not ranks_that'",
+        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py -k 'not real_trace and not command and not ranks_that'",
     ),
     "memory": Room(
         "src/opcost/analysis/memory.py src/opcost/devices/allocator.py",

@@ -88,7 +88,7 @@ ROOMS = {
             + [f"src/opcost/traces/kineto/{name}.py" for name in _KINETO]
         ),
         " ".join(f"tests/analysis/test_{name}.py" for name in ("trace_rows", "bound", "launches", "sheets", "query"))
-        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py -k 'not real_trace and not command and not ranks_that'",
+        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py -k 'not real_trace and not command and not ranks_'",
     ),
     "memory": Room(
         "src/opcost/analysis/memory.py src/opcost/devices/allocator.py",
@@ -98,7 +98,7 @@ ROOMS = {
         "src/opcost/analysis/prediction",
         " ".join(
             f"tests/analysis/test_{name}.py"
-            for name in ("h200_rows", "prediction", "lengths", "together", "executions", "workspaces")
+            for name in ("work_rows", "h200_rows", "prediction", "lengths", "together", "executions", "workspaces")
         ),
     ),
 }

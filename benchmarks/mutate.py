@@ -79,7 +79,7 @@ ROOMS = {
     "megengine": Room(
         "src/opcost/frontends/megengine/operators",
         " ".join(
-            f"tests/frontends/megengine/test_{name}.py" for name in ("megengine_rows", "operators", "contractions")
+            f"tests/frontends/megengine/test_{name}.py" for name in ("meanings", "megengine_rows", "operators", "contractions")
         ),
     ),
     "traces": Room(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from opcost.frontends.flatbuffer import Buffer, Table
 from opcost.frontends.megengine.dtypes import DType
 from opcost.frontends.megengine.graph import build_graph
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
+from opcost.frontends.megengine.node import Node
 from opcost.frontends.megengine.params import _TABLES, Param, read_param
 from opcost.frontends.options import CountOptions
 from opcost.frontends.pages import Pages
@@ -94,6 +95,35 @@ def _apply(
     graph.check()
     (row,) = price(graph, default_rules()).rows
     return row
+
+
+@pytest.fixture
+def node() -> Callable[..., Node]:
+    """One operator on inputs of these shapes, as `2x?x4`, or `*` of an unknown rank; numbers are a constant of the file.
+
+    Their element types are all different, the first one is qint8.
+    """
+    return _node
+
+
+def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: dict[str, Any]) -> Node:
+    table = fields.get("table", "Empty")
+    param = Param(table, {**_defaults(table), **{name: value for name, value in fields.items() if name != "table"}})
+    count = len(inputs)
+    made = tuple(range(count, count + outputs))
+    return Node(
+        Operator(count, kind, "tested", param, tuple(range(count)), made, (), None),
+        [(len(given),) if isinstance(given, list) else extents(given) for given in inputs],
+        ["qint8", "float16", "float64", "int64", "uint8", "bool", "int8", "bfloat16"][:count],
+        [tuple(given) if isinstance(given, list) else None for given in inputs],
+    )
+
+
+def extents(text: str) -> tuple[int | None, ...] | None:
+    """`2x?x4` as a shape; `-` has no axes."""
+    if text == "*":
+        return None
+    return tuple(None if extent == "?" else int(extent) for extent in text.split("x") if extent != "-")
 
 
 def _defaults(table: str) -> dict[str, Attr]:

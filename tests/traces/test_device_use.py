@@ -355,3 +355,131 @@ def test_what_arguments_do_not_tell_the_names_of_kernels_may(
     for found in (opcost.read_profile(tmp_path / "t.json"), read_table(tmp_path / "t.json").profile()):
         (line,) = query(found, aggregate_by="type").rows
         assert (line.computation, line.memory) == (flops, moved)
+
+
+# -- steps, gaps and launches by hand ----------------------------------------------------------------------------------
+
+
+def step(number: int, start: int, end: int) -> dict[str, Any]:
+    return host("user_annotation", f"ProfilerStep#{number}", start, end)
+
+
+@pytest.mark.parametrize(
+    ("marks", "second", "span", "kernels"),
+    [
+        # from the end of what was launched before, at 150, to 330
+        ([(0, 100), (100, 300), (300, 400)], (110, 150), 180, 3),
+        # which is still under way when the first kernel of the steps begins, at 160
+        ([(0, 100), (100, 300), (300, 400)], (110, 170), 170, 3),
+        ([(0, 100), (100, 400)], (110, 150), 180, 3),
+        ([(100, 400)], (110, 150), 170, 3),  # what was launched before the only step is not of the loop
+        ([(0, 100), (100, 300), (300, 401)], (110, 150), 275, 4),
+    ],
+)
+def test_the_steps_begin_where_the_work_before_them_ended(
+    marks: list[tuple[int, int]], second: tuple[int, int], span: int, kernels: int, tmp_path: Path
+) -> None:
+    events = [step(number, *mark) for number, mark in enumerate(marks)]
+    events += [launch(1, 10), launch(2, 90), launch(3, 100), launch(4, 250), launch(6, 400)]
+    # the second was launched before the second step, the third as it began, the sixth as the last ended; the fifth by nobody
+    events += [kernel(1, 20, 60), kernel(2, *second, stream=8), kernel(3, 160, 180), kernel(4, 260, 270)]
+    events += [kernel(5, 310, 330), kernel(6, 405, 425)]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    (use,) = read_table(path).devices.steps
+    assert (use.span_ns, use.kernels) == (span * US, kernels)
+    assert (use.busy_ns, use.steps) == ((50 if kernels == 3 else 70) * US, len(marks[1:] or marks))
+
+
+@pytest.mark.parametrize(
+    ("steps", "gaps", "whole", "of_steps"),
+    [
+        # events are no more than the steps but for two, and one at least; without steps any number
+        (0, 2, 2, None), (1, 2, 2, 0), (2, 1, 1, 0), (2, 2, 0, 0), (3, 1, 1, 1), (3, 2, 0, 0), (4, 2, 2, 2), (4, 3, 0, 0),
+        (5, 3, 3, 3),
+    ],
+)  # fmt: skip
+def test_gaps_that_come_with_every_step_are_no_events(
+    steps: int, gaps: int, whole: int, of_steps: int | None, tmp_path: Path
+) -> None:
+    """Blocks of ten kernels of 1 µs, with gaps of 100 between them, after a first step without work."""
+    events = [kernel(20 * block + n, 5 + 110 * block + n, 6 + 110 * block + n) for block in range(gaps + 1) for n in range(10)]
+    end = 5 + 110 * gaps + 10
+    marks = [0, *(5 + (end - 5) * n // max(1, steps - 1) for n in range(steps))] if steps > 1 else [0, end][: steps + 1]
+    events += [step(number, *mark) for number, mark in enumerate(zip(marks, marks[1:], strict=False))]
+    use = use_of(events, tmp_path / "t.json")
+    assert (use.steps, use.gaps, use.gap_ns) == (steps, whole, 100 * whole * US)
+    assert use.longest_gap_ns == (100 * US if whole else 0)
+    found = read_table(tmp_path / "t.json").devices.steps
+    assert [each.gaps for each in found] == ([] if of_steps is None else [of_steps])
+
+
+@pytest.mark.parametrize(
+    ("delays", "middle", "ninth"), [([7], 7, 7), ([10, 20], 15, 19), (list(range(0, 110, 10)), 50, 90)]
+)
+def test_delays_after_launches(delays: list[int], middle: float, ninth: float, tmp_path: Path) -> None:
+    events = [host("cpu_op", "aten::first", 900, 1150), host("cpu_op", "aten::others", 1190, 9000)]
+    for number, delay in enumerate(delays):
+        at = 1000 + 200 * number
+        events += [launch(number, at), kernel(number, at + delay, at + delay + 5)]
+    use = use_of(events, tmp_path / "t.json")
+    assert (use.launches, use.delay_ns, use.delay_p90_ns) == (len(delays), middle * US, pytest.approx(ninth * US))
+    assert use.launch_every_ns == (200 * US if len(delays) > 1 else None)
+    assert (use.owned, use.operators) == (len(delays), min(2, len(delays)))
+
+
+def test_what_was_launched_as_the_work_before_it_began_is_fed(tmp_path: Path) -> None:
+    use = use_of([launch(1, 0), launch(2, 10), kernel(1, 10, 20), kernel(2, 20, 27)], tmp_path / "t.json")
+    assert use.fed_ns == 10 * US
+
+
+@pytest.mark.parametrize(
+    ("events", "causes"),
+    [
+        # a call of 50 µs is a launch, a longer one is itself
+        ([call(2, 20, 70), kernel(2, 70, 75)], {"launch": 50}),
+        ([call(2, 20, 71), kernel(2, 71, 75)], {"call": 51}),
+        ([call(2, 10, 71), kernel(2, 71, 75)], {"call": 51}),  # it began while the device was busy
+        ([call(2, 30, 130, "b"), kernel(2, 130, 135), call(3, 135, 195, "a"), kernel(3, 195, 200)], {"host": 10, "call": 160}),
+        # work that begins 50 µs after the call was launched, what is beyond is blocked
+        ([call(2, 20, 21), kernel(2, 71, 75)], {"launch": 51}),
+        ([call(2, 20, 21), kernel(2, 72, 75)], {"launch": 51, "blocked": 1}),
+        # the host came back from a wait as the device ran dry, or as it launched
+        ([host("cuda_runtime", "cudaStreamSynchronize", 5, 20), call(2, 30, 31), kernel(2, 31, 35)],
+         {"synchronised": 10, "launch": 1}),
+        ([host("cuda_runtime", "cudaStreamSynchronize", 5, 30), call(2, 30, 31), kernel(2, 31, 35)],
+         {"synchronised": 10, "launch": 1}),
+        ([host("cuda_runtime", "cudaStreamSynchronize", 5, 19), call(2, 30, 31), kernel(2, 31, 35)], {"host": 10, "launch": 1}),
+        ([host("cuda_runtime", "cudaStreamSynchronize", 30, 31), call(2, 30, 32), kernel(2, 32, 35)], {"host": 10, "launch": 2}),
+        # three loads: the first began before, the last ends after
+        ([*(host("user_annotation", "enumerate(DataLoader)#x.__next__", *span) for span in ((15, 22), (24, 25), (29, 45))),
+          call(2, 32, 33), kernel(2, 33, 35)], {"input": 2 + 1 + 3, "host": 6, "launch": 1}),
+        ([host("user_annotation", "enumerate(DataLoader)#x.__next__", 2, 4), call(2, 32, 33), kernel(2, 33, 35)],
+         {"host": 12, "launch": 1}),
+        ([host("user_annotation", "enumerate(DataLoader)#x.__next__", 22, 25),
+          host("cuda_runtime", "cudaStreamSynchronize", 26, 28), call(2, 32, 33), kernel(2, 33, 35)],
+         {"input": 3, "synchronised": 9, "launch": 1}),
+    ],
+)  # fmt: skip
+def test_every_gap_has_its_causes(events: list[dict[str, Any]], causes: dict[str, int], tmp_path: Path) -> None:
+    """The device is free from 20 on."""
+    use = use_of([launch(1, 9), kernel(1, 10, 20), *events], tmp_path / "t.json")
+    found = {name: getattr(use, f"idle_{name}_ns") for name in "host synchronised input launch blocked call".split()}
+    assert {name: time for name, time in found.items() if time} == {name: time * US for name, time in causes.items()}
+    assert use.idle_call == ("" if "call" not in causes else "b" if causes["call"] == 160 else "cudaLaunchKernel")
+
+
+@pytest.mark.parametrize(
+    ("launched", "begins", "cause"),
+    [
+        (500, 1000, "host-bound 50 %, blocked after launch 45 %"),  # the launch is a twentieth
+        (400, 500, "host-bound 80 %, launch latency 10 %, blocked after launch 10 %"),  # a tenth is said
+        (900, 1000, "host-bound"),
+    ],
+)
+def test_the_longest_gap_names_the_causes_of_a_tenth(launched: int, begins: int, cause: str, tmp_path: Path) -> None:
+    events = [kernel(n, 10 * n - 100, 10 * n - 90) for n in range(10)]  # until 0
+    events += [call(20, launched, launched), kernel(20, begins, begins + 50)]
+    use = use_of([{**each, "ts": each["ts"] + 1000} for each in events], tmp_path / "t.json")
+    assert (use.gaps, use.longest_gap_ns, use.longest_gap_at_ns) == (1, begins * US, 100 * US)
+    assert use.longest_gap_cause == cause

@@ -276,6 +276,8 @@ CASES = [
          Meaning("matmul", {"macs": 2 * (5 * 8 * (8 + 4) + 5 * 12 * 8 + 7 * 10 * 8 + 7 * 16 * 4 + 5 * 4 * 20), "bias": True},
                  outputs=(0,)), {**HEADS, "qproj_size": 8, "kproj_size": 8, "vproj_size": 4, "oproj_size": 20, "obias": True,
                                  "tensor_combination_type": "ONLY_BIASKV"}),
+    Case("MultiHeadAttn", ["0x5x12", "0x7x12", "0x7x16", "9"], "0x5x16 0x5x7 ? ?",
+         Meaning("matmul", {"macs": 0, "bias": False}, outputs=(0,)), HEADS),
     Case("MultiHeadAttn", ["?x5x12", "2x7x12", "2x7x16", "9"], "?x5x16 ?x5x7 ? ?", Meaning("unknown", outputs=(0,)), HEADS),
     # layouts
     *(Case("RelayoutFormat", [x], y, Meaning("copy"), {"table": "RelayoutFormat", "mode": mode, **more})

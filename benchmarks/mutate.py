@@ -199,6 +199,25 @@ EQUIVALENT: dict[str, str] = {
     "allocator: found = Handed([block.size for block in _held(allocator, lives.lasting)], [], [], [], 0) [0 → 1]": (
         "is replaced before it is handed out"
     ),
+    "indexing: yield Index(axis_of(axis if isinstance(axis, int) else 0, rank), places[0], places[1], places[2], places[3]) "
+    "[0 → 1]": "the reader of files makes whole numbers of all axes",
+    "move: place = axis if isinstance(axis, int) else 0 [0 → 1]": "the reader of files makes whole numbers of all axes",
+    "linear: if pack > 1: [1 → 2]": "packs are of four or eight",
+    "pool: window = 1 if y is None else prod(adaptive_windows(x[2:], y[2:])[0]) [1 → 2]": (
+        "without the shape of the result nothing is counted"
+    ),
+    "speeds: score = 2 * common + (dtype == work.dtype) [2 → 3]": "a word in common is worth more than the type either way",
+    "speeds: best, most = None, 0 [0 → 1]": "a word in common gives two at least",
+    "lengths: return weights((self.first, self.last) if self.first < self.last else (self.first, self.first + 1), tokens) "
+    "[1 → 2]": "both ends are the same step",
+    "lengths: elif last - first > 1 and piece.holds(middle, report(middle)): [last - first → (last + first)]": (
+        "of two steps the first is the middle, and both are told by themselves"
+    ),
+    "predict: self.device += weight * (row.device_ns or 0) [0 → 1]": "every row of a prediction has a time",
+    "predict: self.host += weight * (row.host_ns or 0) [0 → 1]": "without times of the host their sum is not told",
+    "predict: lists = max(1, round(given / max(1, len(outs)))) + (not raw.endswith(\"_\")) [1 → 2]": (
+        "a single tensor takes as many kernels in any number of lists"
+    ),
 }
 """Changes that cannot be noticed, by how they are listed or how that begins, and why."""
 
@@ -399,13 +418,13 @@ class Trying:
     def _tests_of(
         self, mutant: Mutant | Changed, items: list[pytest.Item], lines: dict[Path, list[tuple[int, int, int]]]
     ) -> list[pytest.Item]:
-        """The tests that can notice a change: those that enter its function, the quickest first; all, of what runs at import."""
+        """The tests that can notice a change: those that enter a function around it; all, of what runs at import."""
         line = int(mutant.place.partition(":")[0])
         around = [begin for first, last, begin in lines.get(mutant.path, ()) if first <= line <= last]
         if not around or isinstance(mutant, Changed):
             return _ordered(items, mutant.path.stem)
-        left = {id(item) for item in items}
-        return [item for item in self.entered.get((str(mutant.path), around[-1]), ()) if id(item) in left]
+        entering = {id(item) for begin in around for item in self.entered.get((str(mutant.path), begin), ())}
+        return [item for item in items if id(item) in entering]
 
     def noticed(self, items: list[pytest.Item], mutant: Mutant | Changed) -> bool:
         """Whether a test fails with this change, in a process of its own."""
@@ -446,13 +465,15 @@ def _hangs_or_fails(item: pytest.Item) -> bool:
 
 
 def _functions(path: Path) -> list[tuple[int, int, int]]:
-    """Of every function the first and last line of its body, and the line where it begins; inner ones after those around them."""
+    """Of every function, and every lambda within one, the first and last line of its body, and the line where it begins."""
     found = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.FunctionDef):
             begin = min([node.lineno, *[each.lineno for each in node.decorator_list]])
             found.append((node.body[0].lineno, node.end_lineno or node.lineno, begin))
-    return sorted(found)
+            inner = [each for each in ast.walk(node) if isinstance(each, ast.Lambda)]
+            found += [(each.lineno, each.end_lineno or each.lineno, each.lineno) for each in inner]
+    return found
 
 
 def _failing(

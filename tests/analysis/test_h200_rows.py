@@ -167,7 +167,7 @@ def test_the_host_starts_every_operator_and_its_own_time_is_less_sure() -> None:
     assert band(found) == pytest.approx(expected, abs=2)
     busy = foretell(model("a", "m", "m", "m"), calibrated(), {"device": "h200"}, calibrated=True, execution="eager")
     # The first product is started after 6.3 + 16.8 µs; from there on the device is never idle.
-    assert busy.latency_ns == pytest.approx(2.1 * (3_000 + 8_000) + 3 * 20_900, abs=3)
+    assert busy.latency_ns == 6_300 + 16_800 + 3 * 20_900
     assert [row.host_ns for row in busy.profile.rows] == [6_300, 16_800, 16_800, 16_800]
 
 
@@ -201,6 +201,63 @@ def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
     assert found.latency_ns == round(taken)
     assert band(found) == pytest.approx(sqrt((0.16**2 + 1.6 * 0.1**2) * taken**2), abs=3)
     assert found.ideal_ns == round(3 * 2 * 64 * 64 / H200.bandwidth * 1e9)
+
+
+def test_a_model_without_operators_takes_nothing() -> None:
+    found = foretell(model(), calibrated(), {"device": "h200"}, calibrated=True)
+    assert found[1:] == (0, 0, (0, 0), 0, {"compute": 0, "memory": 0, "launch": 0, "host": 0})
+    assert found.profile.meta["device"] == "h200"
+
+
+def test_the_peaks_that_an_estimate_lacks_are_those_of_products() -> None:
+    """A V100 has none for bfloat16."""
+    for ops, said in (("a", ["estimate"]), ("am", ["estimate", "estimate"])):
+        found = foretell(model(*ops), calibrated(device=device("v100")), {"device": "v100"}, calibrated=False)
+        assert [note.code for note in found.profile.notes if note.code == "estimate"] == said
+
+
+def updates(raw: str, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], count: int) -> Report:
+    """An optimizer that does the same to this many parameters."""
+    report = model("a", phase="update")
+    (row,) = report.rows
+    return replace(
+        report, rows=tuple(row._replace(op=row.op._replace(raw=raw, id=n), ins=ins, outs=outs) for n in range(count))
+    )
+
+
+TWO, NUMBER, OPEN = TensorSpec((2,)), TensorSpec(()), TensorSpec(None)
+
+
+@pytest.mark.parametrize(
+    ("raw", "ins", "kernels"),
+    [
+        # 109 tensors: in one list 110 fit into a kernel, in two 64, in three 48, in four 36
+        ("aten::mul_", (TWO,), 1), ("aten::mul_", (TWO, NUMBER, OPEN), 1), ("aten::add_", (TWO, TWO), 2), ("aten::mul", (TWO,), 2),
+        ("aten::add", (TWO, TWO), 3), ("aten::addcmul_", (TWO, TWO, TWO), 3), ("aten::addcmul", (TWO, TWO, TWO), 4),
+        ("aten::fill_", (NUMBER,), 1),
+    ],
+)  # fmt: skip
+def test_an_update_has_as_many_kernels_as_its_lists_are_cut_into(
+    raw: str, ins: tuple[TensorSpec, ...], kernels: int
+) -> None:
+    found = foretell(updates(raw, ins, (TWO,), 109), calibrated(), {"device": "h200"}, calibrated=True)
+    assert found.latency_ns == pytest.approx(kernels * (2_500 + 15_000 * 2 / 65_536), abs=109)  # each row is rounded
+    bitsandbytes = updates("bitsandbytes::optimizer_update_32bit", ins, (TWO,), 3)
+    single = foretell(bitsandbytes, calibrated(), {"device": "h200"}, calibrated=True)
+    assert single.latency_ns > 3 * 4_000  # each starts on its own, as an addition of 5 µs
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "reached"), [(("float32",), 0.8), (("bfloat16",), 0.6), (("bfloat16", "float32"), 0.8)]
+)
+def test_an_update_reaches_what_its_largest_elements_reach(dtypes: tuple[str, ...], reached: float) -> None:
+    count = 320 * 65_536
+    given = TensorSpec((count,), dtypes[0])
+    rows = [updates("aten::mul_", (given,), (TensorSpec((count,), dtype),), 1).rows[0] for dtype in dtypes]
+    report = replace(model("a", phase="update"), rows=tuple(rows))
+    found = foretell(report, calibrated(), {"device": "h200"}, calibrated=True)
+    moved = sum(spec.nbytes for row in rows for spec in (*row.ins, *row.outs))
+    assert found.latency_ns == pytest.approx(moved / (reached * H200.bandwidth) * 1e9, rel=0.001)
 
 
 class Steps:

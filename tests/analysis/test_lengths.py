@@ -1,6 +1,8 @@
 """Sums over many steps from a few: exact where rows lie on lines, split where they do not."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,5 +96,59 @@ def test_other_operators_at_the_other_end_are_not_on_a_line() -> None:
 
 
 def test_what_follows_no_formula_is_refused() -> None:
+    counted: list[int] = []
+
+    def count(tokens: int) -> Report:
+        counted.append(tokens)
+        return step(tokens, lambda tokens: tokens * tokens % 97)
+
     with pytest.raises(OpcostError, match=f"{MOST} of them were counted"):
-        pieces(lambda tokens: step(tokens, lambda tokens: tokens * tokens % 97), 10, 5000)
+        pieces(count, 10, 5000)
+    assert len(counted) == MOST == 120
+
+
+@pytest.mark.parametrize(
+    ("last", "most", "expected"),
+    [
+        # between two places a and b lie (b - a + 1) / 2 of the one and (b - a - 1) / 2 of the other; the last counts itself
+        (18, 2, ((10, 9), (18, 7 + 2))), (18, 3, ((10, 5), (14, 3 + 5), (18, 3 + 2))), (10, 3, ((10, 2),)),
+        (12, 9, ((10, 2), (11, 0 + 2), (12, 0 + 2))), (17, 3, ((10, 4), (13, 2 + 5), (17, 3 + 2))),
+    ],
+)  # fmt: skip
+def test_samples_weigh_what_they_stand_for(last: int, most: int, expected: tuple[tuple[int, int], ...]) -> None:
+    assert Piece(10, last, step(10), step(last)).samples(most) == expected
+    assert sum(weight for _, weight in expected) == 2 * (last - 9)
+
+
+def changed(report: Report, **what: Any) -> Report:
+    (row,) = report.rows
+    op = {name: what[name] for name in ("raw", "kind", "module", "repeat", "attrs") if name in what}
+    rows = {name: what[name] for name in ("ins", "outs", "cost") if name in what}
+    return replace(report, rows=(row._replace(op=row.op._replace(**op), **rows),))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"raw": "aten::bmm"}, {"kind": "elementwise", "cost": None}, {"module": "m", "cost": None}, {"repeat": 2, "cost": None},
+        *({"attrs": {"depth": value}} for value in ("8", None, 8.5, True)), {"attrs": {}},
+        {"ins": (TensorSpec((1, 8)),)}, {"outs": ()}, {"outs": (TensorSpec((1, 11), "int64"),)}, {"outs": (TensorSpec((1, 1, 11)),)},
+        {"outs": (TensorSpec(None),)}, {"outs": (TensorSpec((1, 12)),)},
+    ],
+)  # fmt: skip
+def test_what_is_not_on_a_line_is_not_told(what: dict[str, Any]) -> None:
+    """Of ends at 10 and 14: an extent of 12 at the end has no whole number at 11."""
+    same = step(10)
+    for low, high in ((same, changed(same, **what)), (changed(same, **what), same)):
+        with pytest.raises(OpcostError, match="not between those of 10 and 14"):
+            Piece(10, 14, low, high).at(11)
+
+
+def test_rows_between_have_all_their_numbers_between() -> None:
+    low, high = changed(step(10), attrs={"depth": 8, "length": 3}), changed(step(14), attrs={"depth": 8, "length": 11})
+    (row,) = Piece(10, 14, low, high).at(11).rows
+    assert row.op.attrs == {"depth": 8, "length": 5}
+    assert (row.ins, row.outs, row.cost) == (step(11).rows[0].ins, step(11).rows[0].outs, step(11).rows[0].cost)
+    (row,) = Piece(10, 14, low, changed(high, cost=None)).at(11).rows
+    assert row.cost is None
+    assert Piece(10, 10, low, low).at(10).rows == low.rows

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from opcost.analysis.prediction.merging import merged
 from opcost.analysis.prediction.speeds import Speeds, _Law, _Near, _spread
 from opcost.analysis.prediction.work import Work, families, work_of
 from opcost.core.cost import Cost
 from opcost.core.devices import HOST, device
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Op, TensorSpec
+from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Measured
 from opcost.rules import default_rules
 
@@ -378,3 +380,93 @@ def test_halves_run_like_bfloat16_and_others_like_none() -> None:
     assert speeds.time(work(relu(64, 0, "float16"))).known
     assert speeds.time(work(relu(64, 0, "float16"))).device_ns == pytest.approx(5_000)
     assert not speeds.time(work(relu(64, 0, "float32"))).known
+
+
+# -- what a compiler makes one kernel of -------------------------------------------------------------------------------
+
+SIZES = {"a": 16, "b": 16, "c": 16, "d": 16, "e": 16, "f": 16, "g": 16, "L": 64, "M": 64}
+
+
+def made(number: int, said: str, **more: Any) -> Row:
+    """`add a b > c` reads two values of 16 elements of four bytes and writes one; capitals have 64 elements."""
+    name, *rest = said.split()
+    ins, outs = (list(part.split()) for part in " ".join(rest).split(">"))
+    kind = {"mm": "matmul", "view": "view", "sum": "reduce", "embed": "gather"}.get(name, "elementwise")
+    spec = {value: TensorSpec((size,)) for value, size in SIZES.items()}
+    cost = None if more.pop("unknown", False) else Cost(0, 10, 0, 0)
+    op = Op(number, kind, f"aten::{name}", tuple(map(ord, ins)), tuple(map(ord, outs)), {}, **more)
+    return Row(op, tuple(spec[value] for value in ins), tuple(spec[value] for value in outs), cost, "")
+
+
+def of(*said: str, **more: Any) -> list[Row]:
+    return [made(number, each, **more) for number, each in enumerate(said)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "results", "kernels"),
+    [
+        # kernels: the name, bytes read, bytes written, FLOPs
+        (of("relu a > b", "add b > c"), "c", [("merged relu, add", 64, 64, 20)]),
+        (of("relu a > b", "add b > c"), "bc", [("merged relu, add", 64, 128, 20)]),
+        (of("relu a > b", "relu b > c"), "c", [("merged relu", 64, 64, 20)]),
+        (of("relu a > b"), "b", [("aten::relu", 64, 64, 10)]),
+        (of("a a > b", "b b > c", "c c > d"), "d", [("merged a, b, c", 64, 64, 30)]),
+        (of("a a > b", "b b > c", "c c > d", "d d > e"), "e", [("merged a, b, c and 1 more", 64, 64, 40)]),
+        (of("a a > b", "view b > c", "b c > d"), "d", [("merged a, b", 64, 64, 20)]),
+        (of("a a > b", "view b > c", "b b > d"), "cd", [("merged a, b", 64, 128, 20)]),
+        # what reads more than the group loops over takes it in, if nothing else reads of it
+        (of("a a > b", "b b L > M"), "M", [("merged a, b", 64 + 256, 256, 20)]),
+        (of("a a > b", "b b L > M", "mm b > c"), "Mc", [("merged a, b", 64 + 256, 64 + 256, 20), ("aten::mm", 0, 0, 0)]),
+        (of("a a > b", "mm b > c", "b b L > M"), "Mc", [("aten::a", 64, 64, 10), ("aten::mm", 0, 0, 0), ("aten::b", 320, 256, 10)]),
+        (of("a L > b", "b b > c"), "c", [("merged a, b", 256, 64, 20)]),
+        (of("a a > b", "mm b > c", "b c > d"), "d", [("aten::a", 64, 64, 10), ("aten::mm", 0, 0, 0), ("aten::b", 64, 64, 10)]),
+        (of("a a > b", "embed b > c"), "c", [("aten::a", 64, 64, 10), ("aten::embed", 0, 0, 0)]),
+        # the last of those that it reads of
+        (of("a a > b", "mm b > e", "b e > c", "c b c > d"), "d",
+         [("aten::a", 64, 64, 10), ("aten::mm", 0, 0, 0), ("merged b, c", 128, 64, 20)]),
+        # other phases and numbers of repetitions stay apart, and so does what never runs
+        ([made(0, "a a > b"), made(1, "b b > c", phase="backward")], "c", [("aten::a", 64, 64, 10), ("aten::b", 64, 64, 10)]),
+        ([made(0, "a a > b"), made(1, "b b > c", repeat=2)], "c", [("aten::a", 64, 64, 10), ("aten::b", 64, 64, 10)]),
+        ([made(0, "a a > b"), made(1, "b b L > M", repeat=2)], "M", [("aten::a", 64, 64, 10), ("aten::b", 320, 256, 10)]),
+        (of("a a > b", "b b > c", repeat=0), "c", [("aten::a", 0, 0, 0), ("aten::b", 0, 0, 0)]),
+        (of("a a > b", "b b > c", repeat=3), "c", [("merged a, b", 64, 64, 20)]),
+        ([made(0, "a a > b", unknown=True), made(1, "b b > c")], "c", [("merged a, b", 64, 64, 10)]),
+        (of("a > b", "b > c"), "bc", [("aten::a", 0, 64, 10), ("aten::b", 0, 64, 10)]),
+        (of("a a >", "b a > c"), "c", [("aten::a", 64, 0, 10), ("aten::b", 64, 64, 10)]),
+        (of("view a > b", "view b > c", "a c > d", "b b > e"), "de", [("aten::a", 64, 64, 10), ("aten::b", 64, 64, 10)]),
+    ],
+)  # fmt: skip
+def test_chains_are_one_kernel(rows: list[Row], results: str, kernels: list[tuple[str, int, int, int]]) -> None:
+    found = merged(rows, {ord(value) for value in results})
+    kept = [row for row in found if row.rule != "merged"]
+    assert all(row in rows for row in kept)
+    told = [
+        (row.op.raw, row.cost.bytes_read, row.cost.bytes_written, row.cost.flops) if row.rule == "merged" and row.cost
+        else (row.op.raw, 0, 0, 0) for row in found
+    ]  # fmt: skip
+    assert told == kernels
+
+
+def convolution(image: str, weight: str, out: str, **attrs: Any) -> Row:
+    specs = tensors(f"{image} {weight} 8")
+    return Row(Op(0, "conv", CONV, (0, 1, 2), (3,), attrs), specs, tensors(out), None, "")
+
+
+@pytest.mark.parametrize(
+    ("row", "is_laid_out", "inputs"),
+    [
+        (convolution("1x64x8x8", "64x64x3x3", "1x64x6x6"), False, 2),
+        (convolution("1x3x8x8", "65x3x3x3", "1x65x6x6"), True, 2),
+        (convolution("1x65x8x8", "8x65x3x3", "1x8x6x6"), True, 2),
+        (convolution("1x96x8x8", "96x2x3x3", "1x96x6x6"), False, 2),  # in groups
+        (convolution("1x96x8x8", "96x1x3x3", "1x96x6x6"), True, 2),  # each channel for itself
+        (convolution("1x96x8x8", "96x96x3x3", "1x96x6x6", transposed=True), False, 3),
+        (convolution("1x96x8x8", "96x96x3x3", "1x96x6x6", grads=("weight",)), False, 3),
+        (convolution("1x96x8", "96x96x3", "1x96x6"), False, 3),
+        (convolution("?", "96x96x3x3", "1x96x6x6"), False, 3),
+        (convolution("1x96x8x8", "96x96", "1x96x6x6"), False, 3),
+    ],
+)
+def test_large_convolutions_have_channels_side_by_side(row: Row, is_laid_out: bool, inputs: int) -> None:
+    (found,) = merged([row], {3})
+    assert (bool(found.op.attrs.get("channels_last")), len(found.ins)) == (is_laid_out, inputs)

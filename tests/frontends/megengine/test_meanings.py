@@ -13,6 +13,7 @@ import pytest
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.frontends.megengine.node import Meaning, Node
 from opcost.frontends.megengine.operators import rules
+from opcost.frontends.megengine.params import NO_AXIS
 
 
 class Case(NamedTuple):
@@ -86,6 +87,8 @@ CASES = [
          conv((1, 0), transposed=True, **GEO, macs=2 * 12 * 8 * 11 * 6), LAST, SUMS),
     Case("ConvolutionBackwardData", ["8x3x2x11", "?x4x3x8"], "?x7x5x11", conv((1, 0), transposed=True, **GEO), LAST, SUMS),
     Case("ConvolutionBackwardData", ["?x3x2x11", "2x4x3x8"], "2x7x5x11", conv((1, 0), transposed=True, **GEO), LAST, SUMS),
+    Case("ConvolutionBackwardData", ["8x2x3x2x4", "2x2x4x3x4"], "2x2x7x5x4",
+         conv((1, 0), transposed=True, **GEO, macs=2 * 8 * 12 * 8 * 6), {**CONV, "format": "NCHW4"}, SUMS),
     Case("ConvolutionBackwardFilter", [ONE, "2x11x4x3", WEIGHTS], WEIGHTS, conv((1, 0, 2), grads=("weight",)), CONV),
     Case("ConvolutionBackwardFilter", [ONE, "2x11x4x3", WEIGHTS], WEIGHTS, conv((1, 0, 2), grads=("weight",), grouped=True),
          GROUP),
@@ -112,6 +115,8 @@ CASES = [
          {**BIAS, "nonlineMode": "IDENTITY"}, SUMS),
     Case("BatchConvBias", ["2x7x5x8", "2x11x3x2x8", "11"], "2x4x3x11",
          conv(None, then=("relu",), macs=2 * 11 * 12 * EIGHT, bias=True), {**BIAS, "format": "NHWC", "nonlineMode": "RELU"}, SUMS),
+    Case("BatchConvBias", ["2x2x7x5x4", "2x12x2x3x2x4"], "2x3x4x3x4", conv(None, then=(), macs=2 * 12 * 12 * EIGHT, bias=False),
+         {**BIAS, "format": "NCHW4", "nonlineMode": "IDENTITY"}, SUMS),
     Case("BatchConvBias", ["?x8x7x5", "?x11x8x3x2"], "?x11x4x3", conv(None, then=()), {**BIAS, "nonlineMode": "IDENTITY"}, SUMS),
     Case("BatchConvBias", [ONE, "2x11x?x3x2"], "2x11x4x3", conv(None, then=()), {**BIAS, "nonlineMode": "IDENTITY"}, SUMS),
     Case("BatchConvBias", [ONE, "2x11x8x3x2"], "2x11x4x3", Meaning("unknown"), {**BIAS, "nonlineMode": "OTHER"}, SUMS),
@@ -120,7 +125,7 @@ CASES = [
     Case("Local", [ONE, "4x3x?x3x2x11"], "2x11x4x3", conv(), CONV),
     Case("GroupLocal", [ONE, "2x4x3x4x3x2x5"], "2x10x4x3", conv(macs=2 * 10 * 12 * 24), CONV),
     Case("LocalShare", [ONE, "2x1x8x3x2x11"], "2x11x4x3", conv(macs=2 * 11 * 12 * EIGHT), {**CONV, "table": "LocalShare"}),
-    Case("LocalShare", [ONE, "2x2x1x4x3x2x5"], "2x10x4x3", conv(macs=2 * 10 * 12 * 24), {**GROUP, "table": "LocalShare"}),
+    Case("LocalShare", [ONE, "2x3x1x4x3x2x5"], "2x10x4x3", conv(macs=2 * 10 * 12 * 24), {**GROUP, "table": "LocalShare"}),
     # matrices
     Case("MatrixMul", ["3x5", "5x7"], "3x7", Meaning("matmul", {"depth": 5}, (0, 1)), {"table": "MatrixMul"}, SUMS),
     Case("MatrixMul", ["3x?", "5x7"], "3x7", Meaning("matmul", {"depth": 5}, (0, 1)), {"table": "MatrixMul"}, SUMS),
@@ -173,7 +178,7 @@ CASES = [
     Case("BatchNorm", [ONE, "1x8x1x1", "1x8x1x1"], "1x8x1x1 1x8x1x1 1x8x1x1 1x8x1x1 0 2x8x7x5",
          Meaning("norm", {"fn": "batch", "affine": 2, "training": True}, outputs=(5,)), {"table": "BN", "fwd_mode": "TRAINING"},
          "float16 float16 float16 float16 uint8 qint8"),
-    Case("BatchNorm", [ONE, "1x8x1x1", "1x8x1x1"], "1x8x1x1 1x8x1x1 0 2x8x7x5",
+    Case("BatchNorm", [ONE, "1x8x1x1", "8"], "1x8x1x1 1x8x1x1 0 2x8x7x5",
          Meaning("norm", {"fn": "batch", "affine": 2, "training": False}, outputs=(3,)), {"table": "BN", "fwd_mode": "INFERENCE"},
          "float16 float16 uint8 qint8"),
     *(Case(op, [ONE], f"2x8x7x5 {kept} {kept}", Meaning("norm", {"fn": fn, "affine": 2 * affine}, outputs=(0,)),
@@ -183,7 +188,7 @@ CASES = [
           ("GeneralNorm", "layer", "2x5", 1, {"axis_start": 1, "axis_end": 3}), ("GroupNorm", "group", "2x4", 0, {"group": 4}),
           ("InstanceNorm", "instance", "2x8", 1, {}))),
     Case("LRN", [ONE], ONE, Meaning("norm", {"fn": "local_response", "window": 5}), {"table": "LRN", "n": 5}),
-    Case("SoftmaxBackward", ["3x5", "3x5"], "3x5", Meaning("softmax", {"grad": True}), {"table": "Softmax"}),
+    Case("SoftmaxBackward", ["3x5", "3x1"], "3x5", Meaning("softmax", {"grad": True}), {"table": "Softmax"}),
     # pooling
     Case("Pooling", [ONE], "2x8x4x3", Meaning("pool", {"fn": "max", "window": 6, "kernel": (2, 3), "stride": (2, 1)}),
          {"table": "Pooling", "mode": "MAX", "window_h": 2, "window_w": 3, "stride_h": 2, "stride_w": 1, "pad_h": 1, "pad_w": 0}),
@@ -201,6 +206,12 @@ CASES = [
          {"table": "AdaptivePooling", "mode": "AVERAGE"}),
     *(Case("ROIPooling", ["2x8x8x6", "11x5", [4, 3]], "11x8x4x3 11x8x4x3", Meaning("pool", {"fn": fn, "window": 4}, (0, 1)),
            {"table": "ROIPooling", "mode": mode}, "qint8 int32") for mode, fn in (("MAX", "adaptive_max"), ("AVERAGE", "adaptive_avg"))),
+    Case("ROIPooling", ["2x8x8x6", "11x5", [2, 3]], "11x8x2x3 11x8x2x3", Meaning("pool", {"fn": "adaptive_max", "window": 4 * 2}, (0, 1)),
+         {"table": "ROIPooling", "mode": "MAX"}, "qint8 int32"),
+    Case("AdaptivePooling", ["2x2x8x6x4", [2, 3]], "2x2x2x3x4",
+         Meaning("pool", {"fn": "adaptive_max", "window": 8, "kernel": (4, 2), "stride": (4, 2)}, (0,)),
+         {"table": "AdaptivePooling", "mode": "MAX", "format": "NCHW4"}),
+    Case("AdaptivePoolingBackward", [ONE, "2"], ONE, Meaning("unknown"), {"table": "AdaptivePooling"}),
     # sorting and reductions
     Case("Argsort", ["3x5"], "3x5 3x5", Meaning("sort", {"length": 5}), {"table": "Argsort"}, "qint8 int32"),
     Case("Argsort", ["3x?"], "3x? 3x?", Meaning("sort", {"length": 1}), {"table": "Argsort"}, "qint8 int32"),
@@ -216,6 +227,7 @@ CASES = [
          "qint8"),
     Case("Reduce", ["3x5", [1, 5]], "1x5", Meaning("reduce", {"fn": "sum"}, (0,)),
          {"table": "Reduce", "mode": "SUM", "axis": 1, "data_type": "QINT_I8xO32"}, "qint32"),
+    Case("Reduce", ["3x5"], "1", Meaning("reduce", {"fn": "sum"}, (0,)), {"table": "Reduce", "mode": "SUM", "axis": NO_AXIS}),
     Case("Reduce", ["3x5"], "1x5", Meaning("unknown"), {"table": "Reduce", "mode": "OTHER", "axis": 0, "data_type": "FLOAT_O16xC32"},
          "float16"),
     *(Case(op, ["3x5"], "3x1", Meaning("reduce", {"fn": op.lower()}), {"table": "Axis", "axis": 1}, "int32")
@@ -288,6 +300,10 @@ CASES = [
           ("NCHW88_NCHW", "2x3x7x5x8", "2x24x7x5", {"oc": 9}), ("NCHW_NHWC", "2x8x7x5", "2x7x5x8", {}),
           ("CHWN4_NCHW4", "3x7x5x2x4", "2x3x7x5x4", {}), ("NHWC_NHWCD4", "2x7x5x9", "2x7x3x5x4", {}),
           ("NCHW_NCHW4_WEIGHT", "9x9x3x2", "12x3x3x2x4", {}), ("NCHW_NCHW4_WEIGHT", "2x9x9x3x2", "2x12x3x3x2x4", {}),
+          ("INTER_WEIGHT_DENSEI", "9x9x3x2", "3x3x2x12x4", {}), ("INTER_WEIGHT_GROUPI", "2x9x7x3x2", "2x3x3x2x7x4", {}),
+          ("INTER_WEIGHT_CHANI", "9x1x1x3x2", "3x1x3x2x4", {}), ("INTER_WEIGHT_GROUPI_DOT", "2x9x7x3x2", "2x3x3x2x2x4x4", {}),
+          ("NCHW_NCHW88_CONV_CHAN_WEIGHT", "9x1x1x3x2", "2x1x1x3x2x8", {}),
+          ("NCHW_NCHW88_CONV_GROUP_WEIGHT", "2x9x17x3x2", "2x2x3x3x2x8x8", {}), ("NCHW_NCHW4", "2x13x7x5", "2x4x7x5x4", {"group": 0}),
           ("INTER_WEIGHT_DENSE", "9x9x3x2", "3x3x2x12x4", {}), ("INTER_WEIGHT_GROUP", "2x9x7x3x2", "2x3x3x2x7x4", {}),
           ("INTER_WEIGHT_CHAN", "9x1x1x3x2", "3x1x3x2x4", {}), ("INTER_WEIGHT_DENSEI_DOT", "9x?x3x2", "3x3x2x?x4x4", {}),
           ("NCHW_NCHW88_CONV_DENSE_WEIGHT", "9x17x3x2", "2x3x3x2x8x8", {}),
@@ -332,6 +348,10 @@ CASES = [
     Case("Eye", [[3, 5]], "3x5", Meaning("create", inputs=()), {"table": "Eye", "dtype": "int32"}, "int32"),
     Case("Dropout", ["3x5"], "3x5 15", Meaning("random", {"fn": "dropout"}, outputs=(0,)), {"table": "Dropout"}, "qint8 uint8"),
     # others
+    Case("Elemwise", ["3x1", "1x5"], "3x5", Meaning("elementwise", {"fn": "add"}), {"table": "Elemwise", "mode": "ADD"}, "qint8"),
+    *(Case("Elemwise", ["3x1"], "3x1", Meaning("elementwise", {"fn": "nan_check"}), {"table": "Elemwise", "mode": mode}, "bool")
+      for mode in ("ISNAN", "ISINF")),
+    Case("Elemwise", ["3x1"], "3x1", Meaning("unknown"), {"table": "Elemwise", "mode": "OTHER"}, "qint8"),
     Case("Where", ["3x1", "1x5", "1"], "3x5", Meaning("elementwise", {"fn": "where"}), {}, "float16"),
     Case("CheckNonFinite", ["3x5", "4"], "3x5 4 1", Meaning("elementwise", {"fn": "nan_check"}), {}, "float32 float32 int32"),
     *(Case(op, ["1", "3x5", "4"], "3x5 4", Meaning("unknown")) for op in ("CondExecMark", "CondExecMarkIfNeed")),
@@ -383,6 +403,23 @@ REFUSED: list[tuple[str, list[str | list[int]], dict[str, Any]]] = [
 def test_what_does_not_fit_is_refused(op: str, ins: Any, fields: dict[str, Any], node: Callable[..., Node]) -> None:
     with pytest.raises(Mismatch):
         rules()[op].shapes(node(op, ins, 4, fields))
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "kind"),
+    [("float16", "float32", "copy"), ("float32", "qint8", "quantize"), ("qint8", "float32", "quantize")],
+)
+def test_a_conversion_computes_where_numbers_are_quantized(
+    given: str, made: str, kind: str, node: Callable[..., Node]
+) -> None:
+    found = node("TypeCvt", ["3x5"], 1, {"dtype": made})
+    found.dtypes = [given]
+    rule = rules()["TypeCvt"]
+    assert rule.dtypes
+    assert rule.dtypes(found) == [made]
+    assert rule.dtypes(node("TypeCvt", ["3x5", "1"], 1, {})) == ["qint8"]
+    found.out_dtypes = [made]
+    assert rule.meaning(found).kind == kind
 
 
 @pytest.mark.parametrize("count", [0, 1 << 10, (1 << 10) + 1])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from opcost.analysis.growth import Weights, weights
 from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
 
@@ -140,7 +140,7 @@ class _NoLine(Exception):
 
 
 def _row(a: Row, b: Row, on: Weights) -> Row | None:
-    if (a.op.raw, a.op.kind, a.op.module, a.op.repeat) != (b.op.raw, b.op.kind, b.op.module, b.op.repeat):
+    if _identity(a.op) != _identity(b.op):
         return None
     try:
         attrs = {name: _number(value, b.op.attrs.get(name), on) for name, value in a.op.attrs.items()}
@@ -155,6 +155,10 @@ def _row(a: Row, b: Row, on: Weights) -> Row | None:
         )
     except _NoLine:
         return None
+
+
+def _identity(op: Op) -> tuple[Any, ...]:
+    return op.raw, op.kind, op.module, op.repeat, op.attrs.keys()
 
 
 def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], on: Weights) -> tuple[TensorSpec, ...]:

@@ -54,7 +54,7 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
             group = groups[number] = _Group(number, (op.phase, op.repeat), simple, extent)
         group.rows.append(row)
         for other in makers.values():
-            if other is not group and other.readers <= {group.number} and _fits(other, group):
+            if other is not group and not other.readers and _fits(other, group):
                 del groups[other.number]  # only this one reads of it, so that both run at once
                 group.rows[:0] = other.rows
                 maker.update(dict.fromkeys((value for each in other.rows for value in each.op.outputs), group))

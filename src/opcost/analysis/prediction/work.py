@@ -106,7 +106,7 @@ def _convolution(
     gradients = wanted if isinstance(wanted, tuple) else ()
     y, x, w = (ins[0], ins[1], ins[2]) if gradients and len(ins) > 2 else (outs[0], ins[0], ins[1])
     image, weight, result = x.dims, w.dims, y.dims
-    groups = max(1, image[1] // max(1, weight[1])) if len(weight) > 1 and len(image) > 1 else 1
+    groups = max(1, image[1] // max(1, weight[1])) if len(weight) > 1 else 1
     depthwise = groups > 1 and weight[1] == 1
     to = "".join(sorted(str(each)[0] for each in gradients if each != "bias"))
     layout = "channels-last" if attrs.get("channels_last") else ""

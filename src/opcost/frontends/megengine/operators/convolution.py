@@ -84,9 +84,8 @@ def _conv(node: Node, *, inputs: tuple[int, ...], then: tuple[str, ...]) -> Mean
             attrs["grouped"] = True
         return Meaning("conv", attrs, inputs)
     y = node.out_shapes[0]
-    weight = node.shapes[1]
-    if y is not None and weight is not None:
-        per_element = _per_output(form, weight, grouped=_grouped(node))
+    if y is not None:
+        per_element = _per_output(form, node.dims(1), grouped=_grouped(node))
         elements = product(y)
         if per_element is not None and elements is not None:
             attrs["macs"] = elements * per_element
@@ -131,9 +130,9 @@ def _transposed_meaning(node: Node) -> Meaning:
         if _grouped(node):
             attrs["grouped"] = True
         return Meaning("conv", attrs, (1, 0))
-    x, weight = node.shapes[1], node.shapes[0]
-    if x is not None and weight is not None:
-        per_element = _per_output(form, weight, grouped=_grouped(node))
+    x = node.shapes[1]
+    if x is not None:
+        per_element = _per_output(form, node.dims(0), grouped=_grouped(node))
         elements = product(x)
         if per_element is not None and elements is not None:
             attrs["macs"] = elements * per_element

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,20 @@ from opcost.analysis.aggregate import percentile, top_kernels, union
 from opcost.analysis.breakdown import breakdown
 from opcost.analysis.busy import devices
 from opcost.analysis.communication import communication
+from opcost.analysis.gains import gains_of
 from opcost.analysis.launches import launches
 from opcost.analysis.query import query
+from opcost.analysis.utilization import step_flops
+from opcost.core.answer import Busy
+from opcost.core.cost import Cost
+from opcost.core.devices import device
+from opcost.core.graph import Op, TensorSpec
+from opcost.core.memory import Memory
 from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.core.sheet import Sheet
+from opcost.core.told import Waited
+from opcost.errors import InputError
 
 
 def kernel(
@@ -268,3 +279,147 @@ def test_ten_regions_are_shown_the_longest_first() -> None:
         launches(Profile(meta={}, rows=(row(0, *kernels, host_start_ns=0, host_ns=9),))), "where the host was behind"
     )
     assert [line["idle"] for line in lines] == [100 + place for place in range(11, 1, -1)]
+
+
+# -- potential savings ----------------------------------------------------------------------------------------------------
+
+
+def waited(rank: int, wait: int, held_up: int) -> Waited:
+    return Waited(rank=rank, collective_ns=1000, wait_ns=wait, held_up_ns=held_up, last=1)
+
+
+def test_what_waits_for_another_rank_is_not_communication_that_could_be_hidden() -> None:
+    """Of 100 ns that the rank waited, 200 of 250 ns of collectives are not hidden: 80. The rest is 120 of 200."""
+    gains = gains_of([Busy(**USE)], (), [waited(0, 900, 300), waited(1, 100, 100), waited(2, 50, 700)])
+    assert [(gain.what, gain.share, gain.time_ns, gain.command) for gain in gains] == [
+        ("communication that nothing hides", pytest.approx(0.12), 30, "--view breakdown"),
+        ("idle: host-bound", pytest.approx(0.09), 22.5, "--view launches"),
+        ("unbalanced ranks: 2 comes last most", pytest.approx(0.08), 20, "--view communication"),
+    ]
+    assert not any("unbalanced" in gain.what for gain in gains_of([Busy(**USE)], (), [waited(0, 900, 300)]))
+
+
+@pytest.mark.parametrize(("idle", "shown"), [(5, True), (4, False)])
+def test_half_a_percent_is_worth_a_line(idle: int, shown: bool) -> None:
+    use = {**USE, "communication_ns": 0, "transfers_ns": 0, "idle_host_ns": idle, "idle_launch_ns": 0}
+    assert bool(gains_of([Busy(**use)], ())) is shown
+
+
+def test_of_several_steps_the_first_saves_nothing() -> None:
+    rows = tuple(row(n, kernel(100 * n, 50 + n), step=n, phase="recompute", rank=1) for n in range(3))
+    use = {**USE, "steps": 2, "communication_ns": 0, "transfers_ns": 0, "idle_host_ns": 0, "idle_launch_ns": 0}
+    use |= {"compute_work_ns": 500, "fed_ns": 600}  # 400 of 500 ns run alone, 600 of 800 after work that was waiting
+    profile = Profile(meta={}, rows=rows, extra={"devices": [USE], "steps": [use]})
+    (gain,) = query(profile).gains
+    assert gain.what == "recomputing what a checkpoint did not keep"
+    assert (gain.time_ns, gain.share) == (
+        pytest.approx((51 + 52) * 0.8 * 0.75 / 2), pytest.approx((51 + 52) * 0.8 * 0.75 / 1000)
+    )  # fmt: skip
+
+
+def test_a_long_gap_is_an_event() -> None:
+    spans = [kernel(100 + 10 * n, 10) for n in range(5)] + [kernel(250, 10)]
+    (use,) = devices(Profile(meta={}, rows=(row(0, *spans),)))
+    assert (use.gaps, use.gap_ns, use.longest_gap_ns, use.longest_gap_at_ns) == (1, 100, 100, 50)
+
+
+def test_the_time_of_what_has_no_cost_is_a_share() -> None:
+    rows = (row(0, kernel(0, 30)), row(1, kernel(40, 10), cost=Cost(0, 5, 1, 1), kind="elementwise"))
+    (line,) = query(Profile(meta={}, rows=rows), aggregate_by="type", top=0).lines[:1]
+    assert (line.unpriced, line.unpriced_share, line.priced_ns) == (1, 0.75, 10)
+
+
+# -- launches at the edges ----------------------------------------------------------------------------------------------
+
+
+def test_launches_that_are_not_known_or_come_too_late_are_left_out() -> None:
+    rows = (
+        row(0, kernel(100, 10, 90), kernel(120, 10), kernel(140, 10, 145), host_start_ns=80, host_ns=5),
+        row(1, kernel(160, 10, 150), host_start_ns=150),
+    )
+    lines = table(launches(Profile(meta={}, rows=rows)), "queue and launches over time")
+    assert sum(line["launches"] for line in lines) == 2
+
+
+def test_kernels_without_an_operator_have_the_rank_of_the_first_row_unless_they_have_their_own() -> None:
+    rows = (row(0, kernel(100, 10, 90), rank=3, host_start_ns=0, host_ns=9),)
+    for own, ranks in ((None, {3}), (5, {3, 5})):
+        loose = (kernel(200, 10, 190)._replace(rank=own),)
+        found = launches(Profile(meta={}, rows=rows, unattributed=loose))
+        assert {line["rank"] for line in table(found, "queue and launches over time")} == ranks
+
+
+def test_a_step_whose_host_time_is_not_known_ends_where_it_starts() -> None:
+    rows = (
+        row(0, kernel(110, 10, 100), host_start_ns=100, step=0),
+        row(1, kernel(130, 10, 120), host_start_ns=120, host_ns=40, step=1),
+    )
+    lines = table(launches(Profile(meta={}, rows=rows)), "queue and launches over time")
+    assert [(line["part"], line["launches"]) for line in lines][-1] == ("step 1", 1)
+    assert [line["queue"] for line in lines][-1] == pytest.approx(10 / 40)
+
+
+def test_a_remark_is_made_where_the_host_was_behind() -> None:
+    for rows, lines in ((QUEUED, 1), (QUEUED[:3], 0)):
+        found = next(
+            each for each in launches(Profile(meta={}, rows=rows)).tables if each.title == "where the host was behind"
+        )
+        assert (len(found.lines), bool(found.remarks)) == (lines, bool(lines))
+
+
+# -- the share of a peak --------------------------------------------------------------------------------------------------
+
+
+def worked(*phases: str) -> Report:
+    """Products in two types, attention in both passes, and 10 parameters on 2 x 3 tokens, twice."""
+
+    def product(kind: str, macs: int | None, dtype: str, repeat: int = 1, phase: Any = "forward") -> Row:
+        cost = None if macs is None else Cost(macs, 2 * macs, 0, 0)
+        return Row(
+            Op(0, kind, kind, (0,), (1,), {}, repeat=repeat, phase=phase), (TensorSpec((4,), dtype),), (), cost, ""
+        )
+
+    rows = (
+        product("matmul", 1000, "bfloat16", 3), product("matmul", 500, "float32"), product("attention", 100, "bfloat16", 2),
+        product("attention", 200, "bfloat16", 1, "backward"), product("attention", None, "bfloat16"), product("elementwise", 0, "float64"),
+    )  # fmt: skip
+    parameters: Any = [
+        SimpleNamespace(spec=TensorSpec((10,)), buffer=False),
+        SimpleNamespace(spec=TensorSpec((99,)), buffer=True),
+    ]
+    whole = TensorSpec((2, 3), "int64")
+    inputs = (
+        ("x", TensorSpec((7,))),
+        ("past_key_values", TensorSpec((5,), "int64")),
+        ("ids", TensorSpec(None, "int64")),
+        ("y", whole),
+    )
+    return Report(
+        meta={"accumulate": "2"}, rows=rows, modules=(), parameters=tuple(parameters), totals=Stats(), inputs=inputs,
+        phases={phase: Stats() for phase in phases}, memory=Memory(peak_bytes=0, base_bytes=0, at=0, how=""), coverage=Coverage(6),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("convention", "phases", "flops"),
+    [
+        ("executed", ("forward",), 2 * (3 * 1000 + 500 + 2 * 100 + 200)),
+        ("6N", ("forward", "backward"), 6 * 10 * 12), ("2N", ("forward",), 2 * 10 * 12),
+        ("6N+attention", ("forward", "backward"), 6 * 10 * 12 + 3 * 2 * 2 * 100), ("2N+attention", ("forward",), 2 * 10 * 12 + 2 * 2 * 100),
+    ],
+)  # fmt: skip
+def test_a_step_does_the_work_of_its_convention(convention: str, phases: tuple[str, ...], flops: int) -> None:
+    h200 = device("h200")
+    found = step_flops(worked(*phases), h200, convention)
+    seconds = 2 * (3000 + 200 + 200) / h200.flops["bfloat16"] + 2 * 500 / h200.flops["float32"]
+    assert (found.convention, found.flops, found.dtypes) == (convention, flops, ("bfloat16", "float32"))
+    assert found.peak == pytest.approx(2 * 3900 / seconds)
+    assert found.used(2.0) == pytest.approx(flops / (2.0 * found.peak))
+
+
+@pytest.mark.parametrize(
+    ("convention", "phases", "said"), [("6N", ("forward",), "2N"), ("2N", ("forward", "backward"), "6N")]
+)
+def test_the_convention_of_the_other_pass_is_refused(convention: str, phases: tuple[str, ...], said: str) -> None:
+    with pytest.raises(InputError, match=f"say {said}"):
+        step_flops(worked(*phases), device("h200"), convention)

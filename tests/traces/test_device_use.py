@@ -52,6 +52,7 @@ def test_a_gap_is_the_host_s_until_the_launch_and_the_launch_s_from_there(tmp_pa
     assert (use.span_ns, use.busy_ns, use.idle_ns) == (50 * US, 13 * US, 37 * US)
     assert (use.idle_host_ns, use.idle_launch_ns) == (30 * US, 7 * US)
     assert use.idle_synchronised_ns == use.idle_input_ns == 0
+    assert use.gaps == use.gap_ns == use.longest_gap_ns == use.longest_gap_at_ns == 0
 
 
 def test_what_was_launched_in_time_waits_for_no_host(tmp_path: Path) -> None:
@@ -403,7 +404,9 @@ def test_gaps_that_come_with_every_step_are_no_events(
     steps: int, gaps: int, whole: int, of_steps: int | None, tmp_path: Path
 ) -> None:
     """Blocks of ten kernels of 1 µs, with gaps of 100 between them, after a first step without work."""
-    events = [kernel(20 * block + n, 5 + 110 * block + n, 6 + 110 * block + n) for block in range(gaps + 1) for n in range(10)]
+    events = [
+        kernel(20 * block + n, 5 + 110 * block + n, 6 + 110 * block + n) for block in range(gaps + 1) for n in range(10)
+    ]
     end = 5 + 110 * gaps + 10
     marks = [0, *(5 + (end - 5) * n // max(1, steps - 1) for n in range(steps))] if steps > 1 else [0, end][: steps + 1]
     events += [step(number, *mark) for number, mark in enumerate(zip(marks, marks[1:], strict=False))]

@@ -248,10 +248,10 @@ CASES = [
       for which, mode, taps in (([], "LINEAR", 4), (["3"], "NEAREST", 1), ([], "CUBIC", 16), ([], "LANCZOS4", 64), ([], "AREA", 4))),
     *(Case("WarpAffine", [x, "3x2x3", [4, 6]], y, Meaning("sample", {"taps": 4}, (0, 1)),
            {"table": "WarpAffine", "imode": "LINEAR", "format": form})
-      for form, x, y in (("NHWC_NCHW", "2x7x5x3", "3x3x4x6"), ("NHWC_NCHW4_IC_SMALL", "2x7x5x3", "3x1x4x6x4"),
+      for form, x, y in (("NCHW4_NCHW", "2x2x7x5x4", "3x8x4x6"), ("NHWC_NCHW", "2x7x5x3", "3x3x4x6"), ("NHWC_NCHW4_IC_SMALL", "2x7x5x3", "3x1x4x6x4"),
                          ("NCHW_NCHW4_IC_SMALL", "2x3x7x5", "3x1x4x6x4"), ("NCHW44_DOT", "2x2x7x5x4", "3x2x4x6x4"),
                          ("NHWC", "2x7x5x3", "3x4x6x3"))),
-    *(Case("Remap", [ONE, "2x4x6x2"], "2x8x4x6", Meaning("sample", {"taps": taps}), {"table": "Remap", "imode": mode, "format": "NCHW"})
+    *(Case("Remap", [ONE, "1x4x6x2"], "2x8x4x6", Meaning("sample", {"taps": taps}), {"table": "Remap", "imode": mode, "format": "NCHW"})
       for mode, taps in (("NEAREST", 1), ("LINEAR", 4))),
     *(Case("ROIAlign", [ONE, "11x5"], "11x8x3x4 11x8x3x4", Meaning("sample", {"taps": 4 * max(1, h * w)}, (0, 1), (0,)),
            {"table": "ROIAlign", "pooled_height": 3, "pooled_width": 4, "sample_height": h, "sample_width": w}, "qint8 int32")
@@ -266,9 +266,9 @@ CASES = [
          {"table": "SlidingWindowTranspose", "out_h": 7, "out_w": 5}),
     Case("MaskPropagate", ["7x5"], "4x3", Meaning("pool", {"fn": "max", "window": 6}),
          {**CONV, "table": "MaskPropagate", "kernel_h": 3, "kernel_w": 2}),
-    # the border of 7 x 5 padded by 1 is 2 + 1 wide: 7 + 2 - 6 by 5 + 2 - 6, in steps of 2; 2 // 3 displacements to each side
-    Case("Correlation", [ONE, ONE], "2x1x2x1", Meaning("matmul", {"depth": 8 * 9}),
-         {"table": "Correlation", "kernel_size": 3, "max_displacement": 2, "stride1": 2, "stride2": 3, "pad_size": 1}),
+    # the border of 7 x 5 padded by 1 is 2 + 1 wide: 7 + 2 - 6 by 5 + 2 - 6; 2 // 3 displacements to each side
+    Case("Correlation", [ONE, "1x1x1x1"], "2x1x3x1", Meaning("matmul", {"depth": 8 * 9}),
+         {"table": "Correlation", "kernel_size": 3, "max_displacement": 2, "stride1": 1, "stride2": 3, "pad_size": 1}),
     Case("Correlation", ["2x?x7x2", "2x?x7x2"], "2x25x3x0", Meaning("matmul"),
          {"table": "Correlation", "kernel_size": 1, "max_displacement": 2, "stride1": 0, "stride2": 0, "pad_size": 0}),
     Case("Correlation", ["2x8x?x5", "2x8x?x5"], "2x25x?x1", Meaning("matmul", {"depth": 8}),
@@ -336,6 +336,8 @@ CASES = [
          {"items": ((0, False, False, False, True), (1, False, False, False, True), (2, True, False, False, False))}),
     *(Case("SetSubtensor", ["6x5", source, [2]], "6x5", Meaning("scatter", {"fn": "copy", **attrs}),
            {"items": ((0, True, False, False, False),)}) for source, attrs in (("4x5", {"elements": 20}), ("4x?", {}), ("*", {}))),
+    Case("MeshIndexing", ["6x5", "-"], "1x5", Meaning("gather"), {"items": ((0, False, False, False, True),)}),
+    Case("SetSubtensor", ["6x5", "4x5"], "6x5", Meaning("scatter", {"fn": "copy", "elements": 20})),
     Case("IncrSubtensor", ["6x5"], "6x5", Meaning("scatter", {"fn": "add"})),
     Case("IndexingOneHot", ["6x5", "6"], "6x1", Meaning("gather"), {"table": "Axis", "axis": 1}),
     Case("IndexingSetOneHot", ["6x5", "6", "6x1"], "6x5", Meaning("scatter", inputs=(0, 1, 2)), {"table": "Axis", "axis": 1}),
@@ -384,7 +386,7 @@ REFUSED: list[tuple[str, list[str | list[int]], dict[str, Any]]] = [
     ("MatrixMul", ["3x5", "5x7x4"], {"table": "MatrixMul", "format": "MK4"}),
     ("MatrixMul", ["3x5x4x4", "5x7"], {"table": "MatrixMul", "format": "MK4"}),
     ("MatrixMul", ["5", "5x7"], {"table": "MatrixMul"}), ("MatrixMul", ["3x5", "5"], {"table": "MatrixMul"}),
-    ("MatrixInverse", ["7"], {}), ("MatrixInverse", ["7x7x5"], {}), ("MatrixInverse", ["5x7"], {}),
+    ("MatrixInverse", ["7"], {}), ("MatrixInverse", ["7x7x5"], {}), ("MatrixInverse", ["5x7"], {}), ("MatrixInverse", ["?x5x7"], {}),
     ("LSTM", ["2x7", "1x2x11", "1x2x11", "9"], LAYERS), ("LSTM", ["5x2x7", "2x11", "1x2x11", "9"], LAYERS),
     ("RNNCell", ["5x2x7", "11x7"], {}), ("RNNCell", ["2x7", "11"], {}),
     ("LayerNorm", ["3x5"], {"table": "LayerNorm", "normalized_dim": 3}),

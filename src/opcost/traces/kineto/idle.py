@@ -24,13 +24,13 @@ SYNCHRONISES = "Synchronize"
 class Idle(NamedTuple):
     """Nanoseconds without work on a device, by cause; what has no launch in the trace has no cause."""
 
-    host: int = 0
-    synchronised: int = 0
-    input: int = 0
-    launch: int = 0
-    blocked: int = 0
-    call: int = 0
-    call_name: str = ""
+    host: int
+    synchronised: int
+    input: int
+    launch: int
+    blocked: int
+    call: int
+    call_name: str
     """The call that most of that was spent in."""
     gaps: int = 0
     """Gaps that are events of their own, and not part of the times above: how many, and how long together."""

@@ -47,7 +47,7 @@ def _sums(node: Node) -> list[str]:
 
 
 def _dot_meaning(node: Node) -> Meaning:
-    depth = max((product(node.dims(index)) or 1 for index in (0, 1)), default=1)
+    depth = max(product(node.dims(index)) or 1 for index in (0, 1))
     return Meaning("matmul", {"depth": depth}, (0, 1))
 
 

@@ -58,7 +58,7 @@ def _warp_shapes(node: Node) -> list[Shape]:
 
 def _warp_meaning(node: Node) -> Meaning:
     """Positions are worked out once for all channels; each element of the result is made of some of the source."""
-    inputs = (0, *range(1, max(len(node.shapes) - 1, 1)))
+    inputs = tuple(range(len(node.shapes) - 1))
     return Meaning("sample", {"taps": _TAPS.get(node.word("imode"), _BILINEAR_TAPS)}, inputs)
 
 
@@ -150,10 +150,8 @@ def _correlation_meaning(node: Node) -> Meaning:
     return Meaning("matmul", {"depth": channels * node.whole("kernel_size") ** 2})
 
 
-_COLOURS = {  # channels before and after; half-height images hold luminance and chrominance one below the other
-    **dict.fromkeys((0, 8), (3, 1)), **dict.fromkeys((1, 2, 7, 9, 22, 23), (3, 3)), 3: (1, 3), 4: (4, 3), 5: (4, 3),
-    6: (4, 1), **dict.fromkeys((11, 12), (3, 3)),
-}  # fmt: skip
+_COLOURS = dict.fromkeys((0, 6, 8), 1) | dict.fromkeys((1, 2, 3, 4, 5, 7, 9, 11, 12, 22, 23), 3)
+"""Channels after; half-height images hold luminance and chrominance one below the other."""
 _PLANAR_TO_GRAY = (10, 13, 16, 19)
 
 
@@ -161,7 +159,7 @@ def _colour_shapes(node: Node) -> list[Shape]:
     batch, height, width, _ = node.ranked(0, 4)
     mode = node.whole("mode")
     if mode in _COLOURS:
-        return [(batch, height, width, _COLOURS[mode][1])]
+        return [(batch, height, width, _COLOURS[mode])]
     rows = None if height is None else height * 2 // 3
     return [(batch, rows, width, 1 if mode in _PLANAR_TO_GRAY else 3)]
 

@@ -89,7 +89,8 @@ ROOMS = {
             + [f"src/opcost/traces/kineto/{name}.py" for name in _KINETO]
         ),
         " ".join(f"tests/analysis/test_{name}.py" for name in ("trace_rows", "bound", "launches", "sheets", "query"))
-        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py -k 'not real_trace and not command and not ranks_that and not ranks_differ'",
+        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py "
+        "-k 'not real_trace and not command and not ranks_that and not ranks_differ'",
     ),
     "memory": Room(
         "src/opcost/analysis/memory.py src/opcost/devices/allocator.py",

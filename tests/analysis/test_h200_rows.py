@@ -232,7 +232,8 @@ TWO, NUMBER, OPEN = TensorSpec((2,)), TensorSpec(()), TensorSpec(None)
     ("raw", "ins", "kernels"),
     [
         # 109 tensors: in one list 110 fit into a kernel, in two 64, in three 48, in four 36
-        ("aten::mul_", (TWO,), 1), ("aten::mul_", (TWO, NUMBER, OPEN), 1), ("aten::add_", (TWO, TWO), 2), ("aten::mul", (TWO,), 2),
+        ("aten::mul_", (TWO,), 1), ("aten::mul_", (TWO, NUMBER, OPEN), 1), ("aten::add_", (TWO, TWO), 2), ("aten::mul",
+            (TWO,), 2),
         ("aten::add", (TWO, TWO), 3), ("aten::addcmul_", (TWO, TWO, TWO), 3), ("aten::addcmul", (TWO, TWO, TWO), 4),
         ("aten::fill_", (NUMBER,), 1),
     ],

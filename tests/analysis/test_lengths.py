@@ -132,7 +132,8 @@ def changed(report: Report, **what: Any) -> Report:
     [
         {"raw": "aten::bmm"}, {"kind": "elementwise", "cost": None}, {"module": "m", "cost": None}, {"repeat": 2, "cost": None},
         *({"attrs": {"depth": value}} for value in ("8", None, 8.5, True)), {"attrs": {}},
-        {"ins": (TensorSpec((1, 8)),)}, {"outs": ()}, {"outs": (TensorSpec((1, 11), "int64"),)}, {"outs": (TensorSpec((1, 1, 11)),)},
+        {"ins": (TensorSpec((1, 8)),)}, {"outs": ()}, {"outs": (TensorSpec((1, 11), "int64"),)}, {"outs": (TensorSpec((1, 1,
+            11)),)},
         {"outs": (TensorSpec(None),)}, {"outs": (TensorSpec((1, 12)),)},
     ],
 )  # fmt: skip

@@ -381,7 +381,8 @@ def worked(*phases: str) -> Report:
 
     rows = (
         product("matmul", 1000, "bfloat16", 3), product("matmul", 500, "float32"), product("attention", 100, "bfloat16", 2),
-        product("attention", 200, "bfloat16", 1, "backward"), product("attention", None, "bfloat16"), product("elementwise", 0, "float64"),
+        product("attention", 200, "bfloat16", 1, "backward"), product("attention", None, "bfloat16"), product("elementwise",
+            0, "float64"),
     )  # fmt: skip
     parameters: Any = [
         SimpleNamespace(spec=TensorSpec((10,)), buffer=False),
@@ -396,7 +397,8 @@ def worked(*phases: str) -> Report:
     )
     return Report(
         meta={"accumulate": "2"}, rows=rows, modules=(), parameters=tuple(parameters), totals=Stats(), inputs=inputs,
-        phases={phase: Stats() for phase in phases}, memory=Memory(peak_bytes=0, base_bytes=0, at=0, how=""), coverage=Coverage(6),
+        phases={phase: Stats() for phase in phases}, memory=Memory(peak_bytes=0, base_bytes=0, at=0, how=""),
+            coverage=Coverage(6),
     )  # fmt: skip
 
 
@@ -405,7 +407,8 @@ def worked(*phases: str) -> Report:
     [
         ("executed", ("forward",), 2 * (3 * 1000 + 500 + 2 * 100 + 200)),
         ("6N", ("forward", "backward"), 6 * 10 * 12), ("2N", ("forward",), 2 * 10 * 12),
-        ("6N+attention", ("forward", "backward"), 6 * 10 * 12 + 3 * 2 * 2 * 100), ("2N+attention", ("forward",), 2 * 10 * 12 + 2 * 2 * 100),
+        ("6N+attention", ("forward", "backward"), 6 * 10 * 12 + 3 * 2 * 2 * 100), ("2N+attention", ("forward",),
+            2 * 10 * 12 + 2 * 2 * 100),
     ],
 )  # fmt: skip
 def test_a_step_does_the_work_of_its_convention(convention: str, phases: tuple[str, ...], flops: int) -> None:

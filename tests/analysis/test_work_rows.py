@@ -217,7 +217,7 @@ def law(*near: tuple[float, float], start: float = 1_000) -> _Law:
         (0, 0, 0, "launch"),
     ],
 )  # fmt: skip
-def test_a_law_takes_the_longer_of_two_after_its_start(flops: int, nbytes: int, longer: float, bound: str) -> None:
+def test_a_law_takes_the_longer_of_two_after_its_start(flops: float, nbytes: float, longer: float, bound: str) -> None:
     taken, seen = law().base_ns(Work("", "", round(flops), round(nbytes), ()), H200, 1e12)
     assert (taken, seen) == (pytest.approx(1_000 + longer), bound)
 
@@ -301,7 +301,8 @@ def test_the_bias_is_taken_off_a_convolution_and_put_on_again(added: int, alone:
 @pytest.mark.parametrize(
     ("kind", "switch", "peak"),
     [
-        ("matmul", {}, "float32"), ("matmul", {"tf32_products": "on"}, "tf32"), ("matmul", {"tf32_convolutions": "on"}, "float32"),
+        ("matmul", {}, "float32"), ("matmul", {"tf32_products": "on"}, "tf32"), ("matmul", {"tf32_convolutions": "on"},
+            "float32"),
         ("conv", {}, "float32"), ("conv", {"tf32_convolutions": "on"}, "tf32"), ("conv", {"tf32_products": "on"}, "float32"),
     ],
 )  # fmt: skip
@@ -417,7 +418,8 @@ def of(*said: str, **more: Any) -> list[Row]:
         # what reads more than the group loops over takes it in, if nothing else reads of it
         (of("a a > b", "b b L > M"), "M", [("merged a, b", 64 + 256, 256, 20)]),
         (of("a a > b", "b b L > M", "mm b > c"), "Mc", [("merged a, b", 64 + 256, 64 + 256, 20), ("aten::mm", 0, 0, 0)]),
-        (of("a a > b", "mm b > c", "b b L > M"), "Mc", [("aten::a", 64, 64, 10), ("aten::mm", 0, 0, 0), ("aten::b", 320, 256, 10)]),
+        (of("a a > b", "mm b > c", "b b L > M"), "Mc", [("aten::a", 64, 64, 10), ("aten::mm", 0, 0, 0), ("aten::b", 320, 256,
+            10)]),
         (of("a L > b", "b b > c"), "c", [("merged a, b", 256, 64, 20)]),
         (of("a a > b", "mm b > c", "b c > d"), "d", [("aten::a", 64, 64, 10), ("aten::mm", 0, 0, 0), ("aten::b", 64, 64, 10)]),
         (of("a a > b", "embed b > c"), "c", [("aten::a", 64, 64, 10), ("aten::embed", 0, 0, 0)]),

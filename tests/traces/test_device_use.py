@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -409,7 +410,7 @@ def test_gaps_that_come_with_every_step_are_no_events(
     ]
     end = 5 + 110 * gaps + 10
     marks = [0, *(5 + (end - 5) * n // max(1, steps - 1) for n in range(steps))] if steps > 1 else [0, end][: steps + 1]
-    events += [step(number, *mark) for number, mark in enumerate(zip(marks, marks[1:], strict=False))]
+    events += [step(number, *mark) for number, mark in enumerate(pairwise(marks))]
     use = use_of(events, tmp_path / "t.json")
     assert (use.steps, use.gaps, use.gap_ns) == (steps, whole, 100 * whole * US)
     assert use.longest_gap_ns == (100 * US if whole else 0)

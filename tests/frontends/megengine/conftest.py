@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def node() -> Callable[..., Node]:
     return _node
 
 
-def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: dict[str, Any]) -> Node:
+def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Mapping[str, Any]) -> Node:
     table = fields.get("table", "Empty")
     param = Param(table, {**_defaults(table), **{name: value for name, value in fields.items() if name != "table"}})
     count = len(inputs)

@@ -214,6 +214,7 @@ EQUIVALENT: dict[str, str] = {
     "idle: if self._load_starts[place] >= end: [self._load_starts[place] >= end → (self._load_starts[place] > end)]": (
         "a wait that begins there has nothing before it"
     ),
+    "aggregate: return weighted[-1][0] [1 → 2]": "no place is beyond the last",
     "speeds: score = 2 * common + (dtype == work.dtype) [2 → 3]": "a word in common is worth more than the type either way",
     "speeds: best, most = None, 0 [0 → 1]": "a word in common gives two at least",
     "lengths: return weights((self.first, self.last) if self.first < self.last else (self.first, self.first + 1), tokens) "

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.aggregate import percentile, top_kernels, union
+from opcost.analysis.aggregate import combine, percentile, top_kernels, union
+from opcost.analysis.bound import computes
 from opcost.analysis.breakdown import breakdown
 from opcost.analysis.busy import devices
 from opcost.analysis.communication import communication
 from opcost.analysis.gains import gains_of
 from opcost.analysis.launches import launches
+from opcost.analysis.part import Part
 from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops
 from opcost.core.answer import Busy
@@ -327,6 +329,25 @@ def test_the_time_of_what_has_no_cost_is_a_share() -> None:
     rows = (row(0, kernel(0, 30)), row(1, kernel(40, 10), cost=Cost(0, 5, 1, 1), kind="elementwise"))
     (line,) = query(Profile(meta={}, rows=rows), aggregate_by="type", top=0).lines[:1]
     assert (line.unpriced, line.unpriced_share, line.priced_ns) == (1, 0.75, 10)
+
+
+@pytest.mark.parametrize(
+    ("how", "found"), [("sum", 100), ("mean", 20), ("max", 40), ("min", 5), ("median", 15), ("p75", 30)]
+)
+def test_single_executions_are_taken_where_they_are_known(how: str, found: float) -> None:
+    """Of five executions four are known, the other one took 15."""
+    known = Part(None, 85, None, 85, None, 4, None, None, (), singles=((5, 10, 30, 40), (), (5, 10, 30, 40)))
+    line = combine([known, Part(None, 15, None, 15, None, 1, None, None, ())], how, labels={})
+    assert (line.time_ns, line.device_ns, line.count) == (found, found, 5)
+
+
+@pytest.mark.parametrize(("names", "is_work"), [(("k",), True), (("ncclKernel_AllReduce", "k"), True),
+                                                (("ncclKernel_AllReduce", "Memcpy DtoH (Device -> Pinned)"), False)])  # fmt: skip
+def test_collectives_and_copies_compute_nothing(names: tuple[str, ...], is_work: bool) -> None:
+    assert (
+        computes(Part(None, 1, None, 1, None, 1, None, None, tuple(kernel(0, 1, name=name) for name in names)))
+        is is_work
+    )
 
 
 # -- launches at the edges ----------------------------------------------------------------------------------------------

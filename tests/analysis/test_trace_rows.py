@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from opcost.analysis.gains import gains_of
 from opcost.analysis.launches import launches
 from opcost.analysis.part import Part
 from opcost.analysis.query import query
-from opcost.analysis.utilization import step_flops
+from opcost.analysis.utilization import step_flops, tokens_of
 from opcost.core.answer import Busy
 from opcost.core.cost import Cost
 from opcost.core.devices import device
@@ -307,16 +308,35 @@ def test_half_a_percent_is_worth_a_line(idle: int, shown: bool) -> None:
     assert bool(gains_of([Busy(**use)], ())) is shown
 
 
-def test_of_several_steps_the_first_saves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("alone", "fed", "share"),
+    [
+        (500, 600, 0.8 * 0.75),  # 400 of 500 ns run alone, 600 of 800 after work that was waiting
+        (500, 1600, 0.8), (0, 600, 0),
+    ],
+)  # fmt: skip
+def test_of_several_steps_the_first_saves_nothing(alone: int, fed: int, share: float) -> None:
     rows = tuple(row(n, kernel(100 * n, 50 + n), step=n, phase="recompute", rank=1) for n in range(3))
     use = {**USE, "steps": 2, "communication_ns": 0, "transfers_ns": 0, "idle_host_ns": 0, "idle_launch_ns": 0}
-    use |= {"compute_work_ns": 500, "fed_ns": 600}  # 400 of 500 ns run alone, 600 of 800 after work that was waiting
-    profile = Profile(meta={}, rows=rows, extra={"devices": [USE], "steps": [use]})
-    (gain,) = query(profile).gains
-    assert gain.what == "recomputing what a checkpoint did not keep"
-    assert (gain.time_ns, gain.share) == (
-        pytest.approx((51 + 52) * 0.8 * 0.75 / 2), pytest.approx((51 + 52) * 0.8 * 0.75 / 1000)
-    )  # fmt: skip
+    use |= {"compute_work_ns": alone, "fed_ns": fed}
+    gains = query(Profile(meta={}, rows=rows, extra={"devices": [USE], "steps": [use]})).gains
+    assert [(gain.what, gain.time_ns, gain.share) for gain in gains] == [
+        (
+            "recomputing what a checkpoint did not keep",
+            pytest.approx(103 * share / 2),
+            pytest.approx(103 * share / 1000),
+        )
+    ][: share > 0]
+
+
+def test_work_without_any_operator_is_of_the_first_rank() -> None:
+    (use,) = devices(Profile(meta={}, rows=(), unattributed=(kernel(5, 1), kernel(9, 1))))
+    assert (use.rank, use.kernels) == (0, 2)
+
+
+def test_tokens_are_read_once_unless_gradients_are_accumulated() -> None:
+    assert tokens_of(worked("forward")) == 2 * 2 * 3
+    assert tokens_of(replace(worked("forward"), meta={})) == 2 * 3
 
 
 def test_a_long_gap_is_an_event() -> None:

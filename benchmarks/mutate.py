@@ -89,7 +89,7 @@ ROOMS = {
             + [f"src/opcost/traces/kineto/{name}.py" for name in _KINETO]
         ),
         " ".join(f"tests/analysis/test_{name}.py" for name in ("trace_rows", "bound", "launches", "sheets", "query"))
-        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py "
+        + " tests/traces/test_device_use.py tests/traces/test_verdicts.py tests/traces/test_replays.py "
         "-k 'not real_trace and not command and not ranks_that and not ranks_differ'",
     ),
     "memory": Room(
@@ -215,6 +215,15 @@ EQUIVALENT: dict[str, str] = {
         "a wait that begins there has nothing before it"
     ),
     "aggregate: return weighted[-1][0] [1 → 2]": "no place is beyond the last",
+    "device_use: if (owner := linked.owner[place]) >= 0 and phases[owner] == RECOMPUTE [(owner := linked.owner[place]) >= 0": (
+        "what is recomputed lies within a backward pass, whose row comes before"
+    ),
+    "idle: for place in range(max(bisect_right(self._load_starts, start) - 1, 0), len(self._load_starts)): [1 → 2]": (
+        "a wait that ended before has nothing in this time"
+    ),
+    "idle: (cause for cause, time in times.items() if 10 * time >= whole > 0), key=lambda cause: -times[cause] [0 → 1]": (
+        "an event is longer than a nanosecond"
+    ),
     "speeds: score = 2 * common + (dtype == work.dtype) [2 → 3]": "a word in common is worth more than the type either way",
     "speeds: best, most = None, 0 [0 → 1]": "a word in common gives two at least",
     "lengths: return weights((self.first, self.last) if self.first < self.last else (self.first, self.first + 1), tokens) "

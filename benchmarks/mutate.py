@@ -211,6 +211,15 @@ EQUIVALENT: dict[str, str] = {
     "gains: if wait and last is not None: [wait and last is not None → (wait or last is not None)]": (
         "whoever waits is one of those of which the last is the largest, and a wait of nothing is left out"
     ),
+    "idle: if starts[place] > reached: [starts[place] > reached → (starts[place] >= reached)]": (
+        "adds a gap of no length"
+    ),
+    "idle: return min(found, end - start) [end - start → (end + start)]": (
+        "waits of one process do not overlap, so their sum is never longer than the time"
+    ),
+    "launches: start, end = spans.get(row.step, (row.host_start_ns, 0)) [0 → 1]": (
+        "the row itself ends later, unless it takes no time at the very beginning"
+    ),
     "idle: if self._load_starts[place] >= end: [self._load_starts[place] >= end → (self._load_starts[place] > end)]": (
         "a wait that begins there has nothing before it"
     ),

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.aggregate import combine, percentile, top_kernels, union
+from opcost.analysis.aggregate import combine, delays_of, percentile, top_kernels, union
 from opcost.analysis.bound import computes
 from opcost.analysis.breakdown import breakdown
 from opcost.analysis.busy import devices
 from opcost.analysis.communication import communication
 from opcost.analysis.gains import gains_of
-from opcost.analysis.launches import launches
+from opcost.analysis.launches import Work, _queued, launches
 from opcost.analysis.part import Part
 from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops, tokens_of
@@ -467,3 +467,24 @@ def test_a_step_does_the_work_of_its_convention(convention: str, phases: tuple[s
 def test_the_convention_of_the_other_pass_is_refused(convention: str, phases: tuple[str, ...], said: str) -> None:
     with pytest.raises(InputError, match=f"say {said}"):
         step_flops(worked(*phases), device("h200"), convention)
+
+
+def test_work_that_begins_with_its_launch_has_a_delay_of_nothing() -> None:
+    kernels = [Kernel("k", "0", "7", start, 5, launched) for start, launched in ((9, 2), (4, 4), (3, 8), (1, None))]
+    assert delays_of(kernels) == [(0, 1), (7, 1)]  # the third began before its launch: two clocks
+
+
+@pytest.mark.parametrize(
+    ("work", "queued"),
+    [
+        ([], (0, 0, 1)),
+        ([(2, 6)], (4 / 10, 1, 6 / 10)),  # waits from 2 to 6 of 0 to 10
+        ([(2, 6), (4, 8)], (8 / 10, 2, 4 / 10)),  # both from 4 to 6; nothing before 2 and from 8 on
+        ([(-3, 1), (9, 20)], (2 / 10, 1, 8 / 10)),  # from before the beginning, and beyond the end
+        ([(-5, 0), (10, 12)], (0, 0, 1)),  # at the edges
+    ],
+    ids=str,
+)
+def test_what_was_launched_and_had_not_begun_is_queued(work: Any, queued: Any) -> None:
+    assert _queued([Work(launched, start, start, False, 0) for launched, start in work], 0, 10) == queued
+    assert _queued([], 5, 5) == (None, None, None)

@@ -8,6 +8,8 @@
 # make fuzz    20,000 changes of every file format that is read, and Ctrl-C at every line of a count
 # make mutate  constants and operators changed one at a time, room by room: lists those that no test notices
 #              (ARGS="onnx memory --sample 60 --seconds 300": two rooms, a sample, a time limit)
+# make frozen  numbers, tables and pages of about 530 sources against the committed digests: names the first difference of each
+#              (ARGS="torch 'timm/res*' --against DIR": a room, some sources, and the full data of other code)
 # make docs    the documentation as a site in build/site, offline; a link that leads nowhere fails it
 # make assets  the page's script and style from their sources; a test holds what is committed to them
 # make release-check  source archive and wheel: built, looked through, installed anew, and the README's commands run
@@ -23,7 +25,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate lint format docs assets release-check bench bench-timm clean
+.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate frozen lint format docs assets release-check bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -58,6 +60,9 @@ fuzz: $(STAMPS)/test
 
 mutate: $(STAMPS)/test
 	$(BIN)/python benchmarks/mutate.py $(ARGS)
+
+frozen: $(STAMPS)/test
+	OMP_NUM_THREADS=1 $(BIN)/python tests/frozen/compare.py $(ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -71,7 +71,7 @@ def surroundings() -> Iterator[None]:
     """A home and a scratch folder of its own, no network, no color, and a fixed terminal."""
     scratch = tempfile.mkdtemp(prefix="opcost-frozen-")
     fixed = {
-        "HOME": scratch, "XDG_CACHE_HOME": scratch, "OPCOST_FROZEN_SCRATCH": scratch, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1",
+        "HOME": scratch, "XDG_CACHE_HOME": scratch, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1",
         "COLUMNS": "100", "LINES": "40", "TERM": "dumb", "TZ": "UTC",
     }  # fmt: skip
     before = {name: os.environ.get(name) for name in fixed}
@@ -121,7 +121,7 @@ def _outcome(name: str, source: Any) -> Outcome:
         if not _missing(error):
             return Outcome(name, error=f"{type(error).__name__}: {error}")
         return Outcome(name, skipped=_missing(error))
-    except Exception as error:  # a source that stops is a difference, and the others are still compared
+    except Exception as error:  # noqa: BLE001 - a source that stops is a difference, and the others are still compared
         return Outcome(name, error=f"{type(error).__name__}: {error}".splitlines()[0])
     return Outcome(name, parts, seconds=time.process_time() - start)
 
@@ -261,13 +261,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             made[room][outcome.name] = outcome.parts
             if options.against:
                 full = reference[room].get(outcome.name)
-                found = [f"{name}: not in {options.against}"] if full is None else full_differences(
-                    name, outcome.parts, full, ignored=ignored
+                found = (
+                    [f"{name}: not in {options.against}"]
+                    if full is None
+                    else full_differences(name, outcome.parts, full, ignored=ignored)
                 )
             elif not options.update:
                 record = before[room].get(outcome.name)
-                found = [f"{name}: not frozen yet"] if record is None else differences(
-                    name, outcome.parts, record, ignored=ignored
+                found = (
+                    [f"{name}: not frozen yet"]
+                    if record is None
+                    else differences(name, outcome.parts, record, ignored=ignored)
                 )
         equal += not found
         lines += found
@@ -275,7 +279,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(line, flush=True)
     for room, patterns in asked.items():
         known = reference[room] if options.against else before[room]
-        gone = [name for name in known if name not in seen[room] and any(fnmatch.fnmatch(name, each) for each in patterns)]
+        gone = [
+            name for name in known if name not in seen[room] and any(fnmatch.fnmatch(name, each) for each in patterns)
+        ]
         if not options.update:
             lines += gone
             for name in gone:
@@ -286,9 +292,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             kept = {name: record for name, record in before[room].items() if name not in gone}
             write_lines(DATA / f"{room}.jsonl", {**kept, **{name: frozen(parts) for name, parts in made[room].items()}})
     if options.times:
-        print(", ".join(f"{room} {spent:.1f} s" for room, spent in seconds.items()), f"(wall {time.perf_counter() - start:.0f} s)")
+        print(
+            ", ".join(f"{room} {spent:.1f} s" for room, spent in seconds.items()),
+            f"(wall {time.perf_counter() - start:.0f} s)",
+        )
     names = f"{len(skipped)} skipped: {', '.join(skipped)}" if skipped else "0 skipped"
-    print(f"{equal} sources, all equal ({names})" if not lines else f"{len(lines)} differences, {equal} sources equal ({names})")
+    print(
+        f"{equal} sources, all equal ({names})"
+        if not lines
+        else f"{len(lines)} differences, {equal} sources equal ({names})"
+    )
     return bool(lines)
 
 

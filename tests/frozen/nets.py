@@ -237,7 +237,9 @@ CASES: dict[str, Case] = {
     "convolutions": (convolutions, IMAGE, {}),
     "convolutions backward": (convolutions, IMAGE, {"backward": True}),
     "channels last": (convolutions, IMAGE.contiguous(memory_format=torch.channels_last), {}),
-    "conv1d and 3d": (lambda: nn.Sequential(nn.Conv3d(3, 4, 2), nn.Flatten(2), nn.Conv1d(4, 2, 3)), torch.zeros(1, 3, 4, 5, 5), {}),
+    "conv1d and 3d": (
+        lambda: nn.Sequential(nn.Conv3d(3, 4, 2), nn.Flatten(2), nn.Conv1d(4, 2, 3)), torch.zeros(1, 3, 4, 5, 5), {},
+    ),
     "attention fused": (Attention, SEQUENCE, {}),
     "attention fused backward": (Attention, SEQUENCE, {"backward": True}),
     "attention written out": (lambda: Attention(fused=False), SEQUENCE, {"backward": True}),
@@ -286,5 +288,7 @@ CASES: dict[str, Case] = {
     "frozen parameters": (lambda: mlp().requires_grad_(False), SEQUENCE, {}),
     "pixel shuffle": (lambda: nn.Sequential(nn.Conv2d(3, 12, 1), nn.PixelShuffle(2), nn.Upsample(scale_factor=2)), IMAGE, {}),
     "losses": (lambda: lambda x, y: F.cross_entropy(x, y) + F.mse_loss(x, x), (ROWS, torch.zeros(4, dtype=torch.int64)), {}),
-    "linear algebra": (lambda: lambda x: torch.linalg.inv(x @ x.mT + torch.eye(4)).sum() + torch.linalg.svdvals(x).sum(), ROWS, {}),
+    "linear algebra": (
+        lambda: lambda x: torch.linalg.inv(x @ x.mT + torch.eye(4)).sum() + torch.linalg.svdvals(x).sum(), ROWS, {},
+    ),
 }  # fmt: skip

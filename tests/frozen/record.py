@@ -14,7 +14,6 @@ import io
 import json
 import logging
 import math
-import os
 import re
 import tempfile
 import warnings
@@ -95,8 +94,7 @@ def printed(call: Callable[[], Any]) -> Printed:
 
 def scrubbed(text: str) -> str:
     """Without folders of this machine and versions of libraries."""
-    for folder, word in ((str(ROOT), "ROOT"), (os.environ.get("OPCOST_FROZEN_SCRATCH", tempfile.gettempdir()), "TMP")):
-        text = text.replace(folder, word)
+    text = re.sub(re.escape(tempfile.gettempdir()) + r"(/tmp\w{8})?", "TMP", text.replace(str(ROOT), "ROOT"))
     return VERSION.sub("VERSION", text)
 
 
@@ -150,7 +148,7 @@ def _fields(value: Any) -> tuple[str, ...]:
 
 def _notes(found: Any) -> list[Any]:
     """Codes and places of notes, without their wording."""
-    return [[note.code, plain(getattr(note, "where", ""))] for note in found]
+    return [[getattr(note, "code", ""), plain(getattr(note, "where", ""))] for note in found]
 
 
 def _shown(result: Any, **options: Any) -> Parts:
@@ -287,7 +285,11 @@ def canonical(data: Any) -> str:
 
 def frozen(parts: Parts) -> dict[str, Any]:
     """What is committed of a source: its totals, a digest of each other part that is not empty, and marks of its rows."""
-    found = {part: digest(data) for part, data in sorted(parts.items()) if part != "totals" and data not in (None, [], {}, "")}
+    found = {
+        part: digest(data)
+        for part, data in sorted(parts.items())
+        if part != "totals" and data not in (None, [], {}, "")
+    }
     record = {"totals": parts["totals"], **found}
     rows = parts.get("rows") or ()
     if 0 < len(rows) <= MARKED_ROWS:

@@ -7,15 +7,10 @@ surface of opcost is used, and each of its functions is called in one place: `co
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import os
 import pickle
 import re
-import shutil
-import sys
 import zipfile
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.util import find_spec
@@ -23,7 +18,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeAlias
 
-from record import ROOT, Printed, command, page_data, plain, printed
+from record import ROOT, command, page_data, plain, printed
 
 Sources: TypeAlias = dict[str, Callable[[], Any]]
 DATA = ROOT / "tests" / "data"
@@ -142,7 +137,9 @@ SMALL = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
     "head_dim": 8, "vocab_size": 99, "max_position_embeddings": 64, "pad_token_id": 0,
 }  # fmt: skip
-DECODERS = "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 phi gpt_neox olmo2 granitemoe recurrent_gemma".split()
+DECODERS = (
+    "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 phi gpt_neox olmo2 granitemoe recurrent_gemma".split()
+)
 ENCODERS = "bert roberta albert electra deberta-v2 modernbert".split()
 CONFIGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **{name: (SMALL, {"tokens": 16}) for name in (*DECODERS, *ENCODERS)},
@@ -241,15 +238,21 @@ def onnx_room() -> Sources:
 
     def attention() -> Path:
         layers = [
-            node("MatMul", ["x", "wq"], ["q"]), node("MatMul", ["x", "wk"], ["k"]), node("Transpose", ["k"], ["t"], perm=[0, 2, 1]),
+            node("MatMul", ["x", "wq"], ["q"]), node("MatMul", ["x", "wk"], ["k"]), node("Transpose", ["k"], ["t"],
+                perm=[0, 2, 1]),
             node("MatMul", ["q", "t"], ["a"]), node("Softmax", ["a"], ["p"], axis=-1), node("MatMul", ["p", "x"], ["o"]),
             node("LayerNormalization", ["o", "g"], ["y"]),
         ]  # fmt: skip
         given = [tensor("x", "batch", "seq", 8)]
-        return made(layers, given, [tensor("y", "batch", "seq", 8)], [weight("wq", 8, 8), weight("wk", 8, 8), weight("g", 8)])
+        return made(
+            layers, given, [tensor("y", "batch", "seq", 8)], [weight("wq", 8, 8), weight("wk", 8, 8), weight("g", 8)]
+        )
 
     def recurrent() -> Path:
-        layers = [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4), node("GRU", ["x", "gw", "gr"], ["z"], hidden_size=4)]
+        layers = [
+            node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4),
+            node("GRU", ["x", "gw", "gr"], ["z"], hidden_size=4),
+        ]
         weights = [weight("w", 1, 16, 6), weight("r", 1, 16, 4), weight("gw", 1, 12, 6), weight("gr", 1, 12, 4)]
         return made(layers, [tensor("x", 5, 2, 6)], [tensor("y", 5, 1, 2, 4), tensor("z", 5, 1, 2, 4)], weights)
 
@@ -259,7 +262,13 @@ def onnx_room() -> Sources:
             node("Concat", ["c", "c"], ["d"], axis=0), node("Einsum", ["d", "d"], ["e"], equation="ij,kj->ik"),
             node("TopK", ["e", "k"], ["y", "i"]), node("ReduceMean", ["y"], ["m"]),
         ]  # fmt: skip
-        weights = [integers("shape", 6, 4), integers("from", 0), integers("to", 5), integers("at", 0, 2), integers("k", 1)]
+        weights = [
+            integers("shape", 6, 4),
+            integers("from", 0),
+            integers("to", 5),
+            integers("at", 0, 2),
+            integers("k", 1),
+        ]
         return made(layers, [rows], [tensor("m", 1, 1), tensor("i", 4, 1, kind=INT64)], weights)
 
     def branches() -> Path:
@@ -303,7 +312,15 @@ def _together(paths: list[tuple[str, Path]]) -> Any:
     for name, path in paths:
         report = count(path)
         rows = [
-            [row.op.raw, row.op.kind, row.op.module, plain(row.op.attrs), plain(row.ins), plain(row.outs), plain(row.cost)]
+            [
+                row.op.raw,
+                row.op.kind,
+                row.op.module,
+                plain(row.op.attrs),
+                plain(row.ins),
+                plain(row.outs),
+                plain(row.cost),
+            ]
             for row in report.rows
         ]
         found[name] = [plain(report.totals), report.peak_bytes, rows, plain(report.coverage), plain(report.parameters)]
@@ -320,11 +337,21 @@ def _files(archive: Path, suffix: str, groups: str, singles: str) -> Sources:
 
 
 def tflite_room() -> Sources:
-    return _files(DATA / "tflite" / "operators.zip", ".tflite", "[a-j] keras [l-q] r [s-t] u [w-z]", "keras|conv_|while|if|signatures")
+    return _files(
+        DATA / "tflite" / "operators.zip",
+        ".tflite",
+        "[a-j] keras [l-q] r [s-t] u [w-z]",
+        "keras|conv_|while|if|signatures",
+    )
 
 
 def coreml_room() -> Sources:
-    return _files(DATA / "coreml" / "models.zip", ".mlmodel", "mil_[a-c] mil_[e-l] mil_[m-r] mil_[s-z] torch_", "torch_|mil_(while|cond|lut4)")
+    return _files(
+        DATA / "coreml" / "models.zip",
+        ".mlmodel",
+        "mil_[a-c] mil_[e-l] mil_[m-r] mil_[s-z] torch_",
+        "torch_|mil_(while|cond|lut4)",
+    )
 
 
 def pt2_room() -> Sources:
@@ -366,8 +393,8 @@ def torchscript_room() -> Sources:
 
 def megengine_room() -> Sources:
     folder = DATA / "megengine"
-    nets = "dwnet_nogn.v1 dwnet_nogn.v2_fuse handlstm.v2 mlp.v2 qnet_qint8.v2 qnet_float.v1 resnet18_slim.v2_noopt two_io.v2_names".split()
-    sources: Sources = {name: partial(count, folder / "mge" / f"{name}.mge") for name in nets}
+    names = "dwnet_nogn.v1 dwnet_nogn.v2_fuse handlstm.v2 mlp.v2 qnet_qint8.v2 qnet_float.v1 resnet18_slim.v2_noopt two_io.v2"
+    sources: Sources = {name: partial(count, folder / "mge" / f"{name}.mge") for name in names.split()}
     for path in sorted((folder / "parity").glob("*.mge")):
         sources[f"parity {path.stem}"] = partial(count, path)
     singles = sorted((path.stem, path) for path in (folder / "mge").glob("op_*.mge"))
@@ -392,7 +419,10 @@ def mxnet_room() -> Sources:
                 sources[f"{group} {path.parent.name}"] = partial(run, path.parent)
 
     def operators() -> Any:
-        return {path.parent.name: plain(_summary(run(path.parent))) for path in sorted(folder.glob("ops/*/model-symbol.json"))}
+        return {
+            path.parent.name: plain(_summary(run(path.parent)))
+            for path in sorted(folder.glob("ops/*/model-symbol.json"))
+        }
 
     def _summary(report: Any) -> Any:
         return [report.totals, [[row.op.raw, row.ins, row.outs, row.cost] for row in report.rows], report.coverage]
@@ -414,10 +444,21 @@ def checkpoint_room() -> Sources:
     import torch
     from checkpoint_making import write_gguf, write_safetensors, write_sharded
 
-    layers = {f"model.layers.{layer}.{part}.weight": ("BF16", (32, 16)) for layer in range(2) for part in ("q", "k", "mlp.up")}
-    declared = {"model.embed.weight": ("F32", (50, 16)), **layers, "head.weight": ("F8_E4M3", (50, 16)), "n": ("I64", ())}
+    layers = {
+        f"model.layers.{layer}.{part}.weight": ("BF16", (32, 16)) for layer in range(2) for part in ("q", "k", "mlp.up")
+    }
+    declared = {
+        "model.embed.weight": ("F32", (50, 16)),
+        **layers,
+        "head.weight": ("F8_E4M3", (50, 16)),
+        "n": ("I64", ()),
+    }
     experts = {f"model.layers.0.mlp.experts.{number}.w.weight": ("F16", (8, 16)) for number in range(4)}
-    blocks = [("token_embd.weight", (50, 32), 0, 50 * 32 * 4), ("blk.0.attn_q.weight", (32, 32), 2, 32 * 18), ("blk.0.norm.weight", (32,), 1, 64)]
+    blocks = [
+        ("token_embd.weight", (50, 32), 0, 50 * 32 * 4),
+        ("blk.0.attn_q.weight", (32, 32), 2, 32 * 18),
+        ("blk.0.norm.weight", (32,), 1, 64),
+    ]
     keys = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 64, "general.name": "tiny"}
 
     def saved(value: Any, name: str = "net.pt") -> Path:
@@ -523,10 +564,19 @@ def _rocprof() -> Path:
         "kernel_dispatch": [record(0, 0, 60, 90, 2, dispatch_info=dispatch)],
         "memory_copy": [record(3, 1, 40, 55, 3, bytes=4096, dst_agent_id=gpu, src_agent_id=host)],
     }
-    agents = [{"id": host, "type": 1, "name": "EPYC"}, {"id": gpu, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X"}]
+    agents = [
+        {"id": host, "type": 1, "name": "EPYC"},
+        {"id": gpu, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X"},
+    ]
     strings = {"buffer_records": words, "marker_api": [{"key": 1, "value": "layer 0"}]}
     symbols = [{"kernel_id": 3, "formatted_kernel_name": "gemm(float*)", "kernel_name": "_Z4gemmPf.kd"}]
-    run = {"metadata": {"pid": 41}, "agents": agents, "strings": strings, "kernel_symbols": symbols, "buffer_records": records}
+    run = {
+        "metadata": {"pid": 41},
+        "agents": agents,
+        "strings": strings,
+        "kernel_symbols": symbols,
+        "buffer_records": records,
+    }
     return scratch("results.json", json.dumps({"rocprofiler-sdk-tool": [run]}))
 
 
@@ -542,13 +592,16 @@ QUERIES: dict[str, dict[str, Any]] = {
 
 def traces_room() -> Sources:
     files = {
-        **{f"kineto {path.name.split('.')[0]}": path for path in sorted((TRACES / "kineto").glob("c*.json.gz")) if "key_av" not in path.name},
+        **{f"kineto {path.name.split('.')[0]}": path for path in sorted((TRACES / "kineto").glob("c*.json.gz"))
+            if "key_av" not in path.name},
         "kineto example": EXAMPLE,
         **{f"xla {path.name.removesuffix('.gz')}": path for path in sorted((TRACES / "xla").glob("*.gz"))},
         **{f"onnxruntime {path.name.removesuffix('.json.gz')}": path for path in sorted((TRACES / "onnxruntime").glob("*.gz"))},
         **{f"mxnet {path.name.removesuffix('.json.gz')}": path for path in sorted((TRACES / "mxnet").glob("*.json.gz"))},
-        **{f"megengine {path.name.removesuffix('.json.gz')}": path for path in sorted((DATA / "megengine" / "profile").glob("*.json.gz"))},
-        **{f"openvino {path.name}": path for path in sorted((TRACES / "openvino").iterdir()) if "counters" in path.name or path.suffix == ".txt"},
+        **{f"megengine {path.name.removesuffix('.json.gz')}": path
+            for path in sorted((DATA / "megengine" / "profile").glob("*.json.gz"))},
+        **{f"openvino {path.name}": path for path in sorted((TRACES / "openvino").iterdir()) if "counters" in path.name
+            or path.suffix == ".txt"},
     }  # fmt: skip
     sources: Sources = {name: partial(traced, path) for name, path in files.items()}
     for path in sorted((TRACES / "nsight").glob("*.sqlite.gz")):
@@ -565,7 +618,9 @@ def traces_room() -> Sources:
     sources["view executions"] = partial(analyzed, EXAMPLE, "--by", "execution", "--top", 15)
     sources["view ranks"] = lambda: analyzed(_ranks(), "--view", "communication", "--cache", "none")
     sources["view ranks by rank"] = lambda: analyzed(_ranks(), "--aggregate-by", "rank", "--cache", "none")
-    sources["view critical path nsight"] = lambda: analyzed(_unpacked(TRACES / "nsight" / "steps.sqlite.gz"), "--view", "critical-path")
+    sources["view critical path nsight"] = lambda: analyzed(
+        _unpacked(TRACES / "nsight" / "steps.sqlite.gz"), "--view", "critical-path"
+    )
     other = TRACES / "kineto" / "cuda_fwd_stack.json.gz"
     for by in "operator kind module kernel shape".split():
         sources[f"diff by {by}"] = partial(command, "diff", EXAMPLE, other, "--by", by, "--width", 120)
@@ -586,7 +641,9 @@ def predict_room() -> Sources:
     }
     for execution in ("eager", "graph", "compiled"):
         sources[f"resnet18 {execution}"] = lambda execution=execution: predict(resnet(), execution=execution, **image)
-        sources[f"language {execution}"] = lambda execution=execution: predict(language(), nets.TOKENS, execution=execution)
+        sources[f"language {execution}"] = lambda execution=execution: predict(
+            language(), nets.TOKENS, execution=execution
+        )
     small = {"architectures": ["LlamaForCausalLM"]}
     sources |= {
         "resnet18 bf16": lambda: predict(resnet(), precision="bfloat16", **image),
@@ -599,8 +656,8 @@ def predict_room() -> Sources:
         "onnx": lambda: predict(_light("light_squeezenet")),
         "megengine": lambda: predict(DATA / "megengine" / "mge" / "resnet18_slim.v1_fuse.mge", device="a100"),
         "fit memory": lambda: fit(net(), nets.IMAGE, memory="1GiB"),
-        "fit device": lambda: fit(resnet(), device="t4", optimizer="adamw", **image),
-        "fit tokens": lambda: fit(config("llama", **small), memory="64MiB", vary="tokens"),
+        "fit device": lambda: fit(net(), nets.IMAGE, device="t4", advise=False),
+        "fit tokens": lambda: fit(config("llama", **small), memory="64MiB", vary="tokens", advise=False),
         "fit no advice": lambda: fit(language(), nets.TOKENS, memory="16MiB", advise=False, backward=True),
         "sweep batch": lambda: sweep(net(), nets.IMAGE, vary={"batch": [1, 2, 4, 8]}),
         "sweep device": lambda: sweep(resnet(), vary="batch=1,2,4", device="h100", **image),
@@ -608,11 +665,13 @@ def predict_room() -> Sources:
         "compare": lambda: compared(count(net(), nets.IMAGE), count(nets.convolutions(), nets.IMAGE)),
         "compare kinds": lambda: compared(count(net(), nets.IMAGE), count(net(), nets.IMAGE, backward=True), by="kind"),
         "compare modules": lambda: compared(resnet(), resnet(), by="module", depth=2, quantities=("macs", "params"), **image),
-        "compare scans": lambda: compared(*(DATA / "torchscript" / f"{name}.pt" for name in ("attention", "chosen")), shapes=(2, 5, 16)),
+        "compare scans": lambda: compared(*(DATA / "torchscript" / f"{name}.pt" for name in ("attention", "chosen")),
+            shapes=(2, 5, 16)),
         "check": lambda: checked(net(), nets.IMAGE, macs="<1G", params=1000, peak_bytes="<=1MiB"),
         "check latency": lambda: checked(resnet(), shapes=(1, 3, 64, 64), latency="<50ms", device="h100"),
-        "mfu": lambda: command("mfu", ROOT / "examples" / "resnet18.py:ResNet18", "--input", "8x3x64x64", "--time", "10ms", "--device", "h100"),
-        "command line": lambda: command("predict", ROOT / "examples" / "resnet18.py:ResNet18", "--input", "1x3x64x64", "--width", 100),
+        "mfu": lambda: command("mfu", ROOT / "examples" / "resnet18.py:ResNet18", "--input", "8x3x64x64", "--step-time",
+            "10ms", "--device", "h100"),
+        "command line": lambda: command("predict", ROOT / "examples" / "resnet18.py:ResNet18", "--input", "1x3x64x64"),
     }  # fmt: skip
     return sources
 
@@ -634,10 +693,10 @@ def _timeless(text: str) -> str:
     return re.sub(r"(    fwd latency - )\{'\w+'", r"\1{CLASS", text)
 
 
-def peers_room() -> Sources:
+def peers_room() -> Sources:  # noqa: PLR0915 - one short function for each peer
     import nets
     import torch
-    from nets import IMAGE, ROWS, SEQUENCE, TOKENS, Attention, Language, Net, convolutions, mlp, resnet
+    from nets import IMAGE, SEQUENCE, TOKENS, Attention, Language, Net, convolutions, mlp, resnet
 
     from opcost import compat  # noqa: F401 - the package that holds all of them
 
@@ -685,7 +744,13 @@ def peers_room() -> Sources:
             if backward:
                 out.sum().backward()
         print(mode.get_table())
-        return [mode.get_total_flops(), {module: {str(op): amount for op, amount in each.items()} for module, each in mode.get_flop_counts().items()}]
+        return [
+            mode.get_total_flops(),
+            {
+                module: {str(op): amount for op, amount in each.items()}
+                for module, each in mode.get_flop_counts().items()
+            },
+        ]
 
     def onnx_tool(path: Path) -> Any:
         return peer("onnx_tool").model_profile(str(path))
@@ -754,15 +819,19 @@ def peers_room() -> Sources:
         "calflops": lambda: peer("calflops").calculate_flops(Net(), size),
         "calflops language": lambda: peer("calflops").calculate_flops(Language(), args=[TOKENS], include_backPropagation=True),
         "deepspeed": lambda: deepspeed(Net, IMAGE), "deepspeed attention": lambda: deepspeed(Attention, SEQUENCE),
-        "flop_counter": lambda: flop_counter(Net, IMAGE, backward=True), "flop_counter attention": lambda: flop_counter(Attention, SEQUENCE),
+        "flop_counter": lambda: flop_counter(Net, IMAGE, backward=True),
+        "flop_counter attention": lambda: flop_counter(Attention, SEQUENCE),
         "torchprofile": lambda: torchprofile(Net, IMAGE), "torchprofile mlp": lambda: torchprofile(mlp, SEQUENCE),
         "onnx_tool squeezenet": lambda: onnx_tool(_light("light_squeezenet")),
         "onnx_tool shufflenet": lambda: onnx_tool(_light("light_shufflenet")),
-        "megengine module_stats": lambda: module_stats(Net, size), "megengine module_stats resnet18": lambda: module_stats(resnet, size, bar_length_max=10),
-        "megengine visualize": lambda: visualize("dwnet_nogn.v2"), "megengine visualize handlstm": lambda: visualize("handlstm.v2"),
+        "megengine module_stats": lambda: module_stats(Net, size),
+        "megengine module_stats resnet18": lambda: module_stats(resnet, size, bar_length_max=10),
+        "megengine visualize": lambda: visualize("dwnet_nogn.v2"),
+        "megengine visualize handlstm": lambda: visualize("handlstm.v2"),
         "megengine visualize quantized": lambda: visualize("qnet_qint8.v1", bar_length_max=8),
         "megengine profile_analyze": lambda: profile_analyze("resnet18_slim.v2", "-t", "5"),
-        "megengine profile_analyze types": lambda: profile_analyze("dwnet_nogn.v2", "--aggregate-by", "type", "--aggregate", "sum", "-t", "10"),
+        "megengine profile_analyze types": lambda: profile_analyze("dwnet_nogn.v2", "--aggregate-by", "type",
+            "--aggregate", "sum", "-t", "10"),
         "megengine profile_analyze edges": lambda: profile_analyze("SYNTHETIC_edges", "-t", "5"),
         "mxnet print_summary": lambda: print_summary("small/tiny_resnet_v1"),
         "mxnet print_summary squeezenet": lambda: print_summary("zoo/squeezenet1_1"),
@@ -787,6 +856,7 @@ def views_room() -> Sources:
         return {
             "report": count(nets.Net(), nets.IMAGE, backward=True),
             "language": count(language, nets.TOKENS),
+            "profile": traced(EXAMPLE),
             "answer": asked(EXAMPLE, aggregate_by="type"),
             "prediction": predict(nets.Net(), nets.IMAGE, device="h100").query(),
             "comparison": compared(count(nets.Net(), nets.IMAGE), count(nets.convolutions(), nets.IMAGE), by="module"),
@@ -813,11 +883,11 @@ def views_room() -> Sources:
         sources[f"{name} html"] = partial(file, name, "html")
         sources[f"{name} notebook"] = lambda name=name: str(results()[name]._repr_html_())
     for name in ("report", "language"):
-        for view in ("arch", "memory", "text"):
+        sources[f"{name} arch"] = partial(shown, name, "arch")
+        for view in ("memory", "text"):
             sources[f"{name} {view}"] = partial(shown, name, view, width=100)
-        for suffix in ("tex", "svg"):
-            sources[f"{name} {suffix}"] = partial(file, name, suffix)
-    sources["answer svg"] = partial(file, "answer", "svg")
+        sources[f"{name} svg"] = partial(file, name, "svg")
+    sources["profile svg"] = partial(file, "profile", "svg")
     example = ROOT / "examples" / "resnet18.py:ResNet18"
     sources["badge"] = lambda: command("badge", example, "--input", "1x3x64x64")
     sources["command count"] = lambda: command("count", example, "--input", "1x3x64x64", "--depth", 2, "--width", 100)

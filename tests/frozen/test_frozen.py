@@ -26,7 +26,7 @@ SAMPLE = {
     "mxnet": "small tiny_resnet_v1",
     "checkpoint": "safetensors experts|gguf",
     "traces": "kineto cuda_fwd_stack|nsight steps|xla gpu.trace.json",
-    "predict": "language eager",
+    "predict": "check latency",
     "peers": "fvcore|torchinfo",
     "views": "report table 80",
 }

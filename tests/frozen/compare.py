@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-for _folder in (HERE, ROOT / "tests" / "shared", ROOT / "src"):
+for _folder in (HERE, ROOT / "tests" / "shared"):
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
 
@@ -296,6 +296,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             ", ".join(f"{room} {spent:.1f} s" for room, spent in seconds.items()),
             f"(wall {time.perf_counter() - start:.0f} s)",
         )
+    import opcost
+
+    print(f"opcost of {Path(opcost.__file__).parent}")
     names = f"{len(skipped)} skipped: {', '.join(skipped)}" if skipped else "0 skipped"
     print(
         f"{equal} sources, all equal ({names})"

@@ -140,7 +140,7 @@ SMALL = {
 DECODERS = (
     "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 phi gpt_neox olmo2 granitemoe recurrent_gemma".split()
 )
-ENCODERS = "bert roberta albert electra deberta-v2 modernbert".split()
+ENCODERS = "bert roberta albert electra deberta-v2".split()
 CONFIGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **{name: (SMALL, {"tokens": 16}) for name in (*DECODERS, *ENCODERS)},
     "gpt2": ({"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64}, {"tokens": 16}),

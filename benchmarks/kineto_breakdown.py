@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import opcost
-from opcost.analysis.busy import devices
+from opcost.analysis.bounds import devices
 from opcost.core.told import Copied, told
 
 HTA = """

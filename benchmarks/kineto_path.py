@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import opcost
-from opcost.analysis.dependencies import BETWEEN, COMMUNICATION, COMPUTE, COPIES, HOST, LAUNCH, Dependencies
+from opcost.analysis.critical_path import BETWEEN, COMMUNICATION, COMPUTE, COPIES, HOST, LAUNCH, Dependencies
 
 HTA = """
 import json, logging, os, sys, time, warnings

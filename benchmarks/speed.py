@@ -70,7 +70,7 @@ def parts(name: str) -> dict[str, float]:
     torch.set_num_threads(1)
     subject = MODELS[name]()
     built = time.process_time()
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
     from opcost.core.collector import without_collector
     from opcost.frontends.options import CountOptions
     from opcost.frontends.torch.load import load
@@ -84,7 +84,7 @@ def parts(name: str) -> dict[str, float]:
         before = time.process_time()
         graph = load(subject.model, options)
         recorded = time.process_time()
-        report = price(graph, rules)
+        report = cost_graph(graph, rules)
         priced = time.process_time()
     str(report)
     printed = time.process_time()
@@ -107,7 +107,7 @@ def peak_kib() -> int:
 
 def roll_up(rows: int = 100_000) -> float:
     """CPU seconds to price and roll up a graph of so many operators."""
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
     from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
     from opcost.rules import default_rules
 
@@ -126,7 +126,7 @@ def roll_up(rows: int = 100_000) -> float:
         source="rows", framework="none", values=tuple(values), ops=tuple(ops), modules=tuple(modules), outputs=(rows,)
     )
     rules = default_rules()
-    return best(lambda: price(graph, rules), 1)
+    return best(lambda: cost_graph(graph, rules), 1)
 
 
 def main() -> int:

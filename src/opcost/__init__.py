@@ -1,4 +1,4 @@
-"""opcost tells what a neural network costs and where its time goes: `print(opcost.count(model, inputs))`."""
+"""What a neural network costs, and where its time goes: `print(opcost.count(model, inputs))`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from opcost.comparing import check, compare
     from opcost.core.cost import Cost
     from opcost.core.graph import Graph, Op, TensorSpec
+    from opcost.core.option import Step, Text
     from opcost.core.report import Report, Row, Stats
     from opcost.errors import OpcostError
     from opcost.predicting import calibrate, predict
@@ -33,6 +34,8 @@ _HOMES = {
     "recording": "opcost.api",
     "scan": "opcost.api",
     "measure": "opcost.recorders.measure",
+    "Step": "opcost.core.option",
+    "Text": "opcost.core.option",
     "Cost": "opcost.core.cost",
     "Graph": "opcost.core.graph",
     "Op": "opcost.core.graph",
@@ -48,9 +51,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "StepMeter", "TensorSpec", "__version__",
-    "calibrate", "check", "compare", "count", "fit", "load_report", "measure", "predict", "profile", "query", "read_profile",
-    "recording", "scan", "sweep",
+    "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "Step", "StepMeter", "TensorSpec", "Text",
+    "__version__", "calibrate", "check", "compare", "count", "fit", "load_report", "measure", "predict", "profile", "query",
+    "read_profile", "recording", "scan", "sweep",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The doors that hold models against each other and against budgets: compare, check."""
+"""Comparing models with each other and with budgets: compare, check."""
 
 from __future__ import annotations
 
@@ -9,64 +9,138 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from opcost.api import Dtypes, Shapes, count, scan
+from opcost.api import count, load_report, scan
+from opcost.core.option import declared, filled, takes
+from opcost.options import Checking, Comparing, Costing, Execution
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from opcost.analysis.compare import By, Costs
-    from opcost.analysis.prediction.predict import Execution
     from opcost.core.budget import Verdict
     from opcost.core.comparison import Comparison
     from opcost.core.limit import Limit
+    from opcost.core.profile import Profile
     from opcost.core.report import Report
     from opcost.core.scan import Scan
     from opcost.frontends.source import Source
 
 
-def compare(
-    *sources: Any,
-    labels: Sequence[str] | None = None,
-    by: By | None = None,
-    quantities: Sequence[str] = (),
-    depth: int | None = 1,
-    **options: Any,
-) -> Comparison:
+@takes(Comparing)
+def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     """What several models cost, side by side: `print(opcost.compare("timm:resnet18", "timm:resnet50", by="kind"))`.
 
-    Each source is a report, a scan, a checkpoint, or whatever `opcost.count` takes; `options` are those of `opcost.count`, for
-    all that are counted. Of a checkpoint only the parameters and their bytes are known.
-    `by` adds kinds of operators or modules (down to `depth`, None for all), `quantities` names what is compared, and `labels`
-    what the columns are called.
+    Each source is a report, a scan, a checkpoint, or anything that `opcost.count` takes; the other options are those of
+    `opcost.count`, for all that are counted. Of a checkpoint only the parameters and their bytes are known. Two profiles, or two
+    traces, are compared by time. `by` adds kinds of operators or modules (down to `depth`, None for all), `quantities` names what
+    is compared, `labels` names the columns. `changes=True` shows only what differs between two sources.
     """
     from opcost.analysis.compare import compare as side_by_side
-    from opcost.analysis.compare import costs_of
+    from opcost.analysis.compare import costs_of, diff
+    from opcost.errors import InputError
+
+    given = filled(Comparing, options)
+    labels = given.labels
+    if labels is not None and len(labels) != len(sources):
+        raise InputError(f"there are {len(labels)} labels for {len(sources)} sources")
+    counting = {name: value for name, value in options.items() if name not in _COMPARING}
+    profiles = [_profile_of(source) for source in sources]
+    if any(profile is not None for profile in profiles):
+        return _profiles(profiles, labels or [result_label(source) for source in sources], given.by, counting)
+    check_comparison(given.by, given.quantities)
+    named = [result_label(source) for source in sources]
+    found = [
+        costs_of(result, name) for result, name in zip(results_of(sources, counting), labels or named, strict=True)
+    ]
+    if not given.changes:
+        return side_by_side(found, by=given.by, quantities=given.quantities, depth=given.depth)
+    if len(found) != 2:
+        raise InputError(f"changes are between two sources, and {len(found)} are given")
+    return diff(*found, by=given.by)
+
+
+_COMPARING = ("labels", "by", "quantities", "depth", "changes")
+
+
+def _profile_of(source: Any) -> Profile | None:
+    """The profile that a source is or names; None for every other source."""
+    from opcost.core.profile import Profile
+    from opcost.profiles import find_trace
+
+    if isinstance(source, Profile):
+        return source
+    trace = find_trace(source) if isinstance(source, (str, Path)) else None
+    return None if trace is None else trace.read()
+
+
+def _profiles(
+    profiles: Sequence[Profile | None], labels: Sequence[str], by: str | None, counting: Mapping[str, Any]
+) -> Comparison:
+    from opcost.analysis.profile_diff import By, diff_profiles
+    from opcost.errors import InputError, UnknownName
+
+    if len(profiles) != 2 or None in profiles:
+        raise InputError(
+            "a profile is compared with one other profile", hint="name two profiles, or models and reports"
+        )
+    if counting:
+        raise InputError("options about counting do not apply to profiles", hint="leave them out")
+    if by is not None and by not in get_args(By):
+        raise UnknownName("value of by", by, get_args(By))
+    before, after = profiles
+    return diff_profiles(before, after, (labels[0], labels[1]), by)  # type: ignore[arg-type]
+
+
+def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Report | Scan]:
+    """The reports and scans of sources; `options` are for those that are counted, and an error where none is."""
     from opcost.core.report import Report
     from opcost.core.scan import Scan
     from opcost.errors import InputError
+    from opcost.frontends.source import SavedReport
 
-    by = check_comparison(by, quantities)
-    if labels is not None and len(labels) != len(sources):
-        raise InputError(f"there are {len(labels)} labels for {len(sources)} sources")
-    if options and sources and all(isinstance(source, (Report, Scan)) for source in sources):
-        raise InputError("options about counting are given, and all sources are reports", hint="leave them out")
-    held = [_held(source, labels[place] if labels else None, options) for place, source in enumerate(sources)]
-    found = [costs_of(*each) for each in held]
-    return side_by_side(found, by=by, quantities=quantities, depth=depth)
+    options = dict(options)
+    settings = options.pop("set", None)
+    # Settings are for code that makes a model; a file among the sources has none.
+    found = [
+        source_or_scan(str(source), settings if _is_code(source) else None)
+        if isinstance(source, (str, Path))
+        else source
+        for source in sources
+    ]
+    if (settings or options) and found and all(isinstance(each, (Report, Scan, SavedReport)) for each in found):
+        raise InputError(
+            "options about counting do not apply to saved reports and checkpoints",
+            hint="count the models again with them",
+        )
+    results: list[Report | Scan] = []
+    for each in found:
+        if isinstance(each, (Report, Scan)):
+            results.append(each)
+        else:
+            results.append(load_report(each.path) if isinstance(each, SavedReport) else count(each, **options))
+    return results
 
 
-def _held(source: Any, label: str | None, options: Mapping[str, Any]) -> tuple[Report | Scan, str]:
-    """What is counted or read of a source, and its own name unless it is given one."""
-    from opcost.core.report import Report
+def _is_code(source: str | Path) -> bool:
+    try:
+        return not Path(source).exists()
+    except (OSError, ValueError):  # no file can have such a name
+        return True
+
+
+def result_label(source: Any) -> str:
+    """What a source is called in a table: as it was typed, or its own name."""
     from opcost.core.scan import Scan
 
-    held = source_or_scan(str(source)) if isinstance(source, (str, Path)) else source
-    if not isinstance(held, (Report, Scan)):
-        held = count(held, **options)
-    own = held.source if isinstance(held, Scan) else held.meta.get("source", "model")
-    return held, label or (str(source) if isinstance(source, (str, Path)) else own)
+    if isinstance(source, (str, Path)):
+        return str(source)
+    return (
+        source.source if isinstance(source, Scan) else getattr(source, "meta", {}).get("source", type(source).__name__)
+    )
 
 
 def source_or_scan(text: str, settings: Mapping[str, object] | None = None) -> Source | Scan:
-    """What a string means, where it may also name a checkpoint: weights without a model."""
+    """The source that a string names, which may also be a checkpoint: weights without a model."""
     from opcost.errors import OpcostError, UnknownSource
     from opcost.frontends.source import resolve
 
@@ -78,52 +152,44 @@ def source_or_scan(text: str, settings: Mapping[str, object] | None = None) -> S
         raise
 
 
-def check(
-    source: Any,
-    inputs: Any = None,
-    *,
-    shapes: Shapes | None = None,
-    dtypes: Dtypes | None = None,
-    baseline: str | PathLike[str] | None = None,
-    allow_uncounted: bool = False,
-    device: str | None = None,
-    calibration: str | PathLike[str] | None = None,
-    execution: Execution | None = None,
-    **limits: str | int,
-) -> Verdict:
-    """Hold a model to a budget: `opcost.check(model, x, macs="<4.2G", params=26_000_000, peak_bytes="<=512MiB")`.
+@takes(Checking, others=True)
+def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdict:
+    """Check a model against a budget: `opcost.check(model, x, macs="<4.2G", params=26_000_000, peak_bytes="<=512MiB")`.
 
-    A limit has the name of a total; without a relation it is the most that is allowed. With a `baseline` (a saved report, or a
+    A limit has the name of a total; without a relation it is the largest allowed value. With a `baseline` (a saved report, or a
     file of `opcost check --save-baseline`) it may be about a change: `macs="<+1%"`. `source` is a report, a checkpoint, or
-    whatever `opcost.count` takes; for its other options count first and hand over the report. `latency="<5ms"` is predicted for a
-    `device`, with the `calibration` and `execution` of `opcost.predict`. Raises `BudgetExceeded` with the
-    offending totals, also where an operator has no price unless `allow_uncounted=True`, and returns the verdict otherwise.
+    anything that `opcost.count` takes, with its options. `latency="<5ms"` is predicted for a `device`, with the `calibration` and
+    `execution` of `opcost.predict`. Raises `BudgetExceeded` with the offending totals, also where an operator has no cost model
+    unless `allow_uncounted=True`, and returns the verdict otherwise.
     """
     from opcost.analysis.budget import judge
     from opcost.analysis.compare import costs_of
     from opcost.core.baseline import load_baseline
     from opcost.core.budget import Verdict
     from opcost.core.limit import parse_limit
-    from opcost.core.quantity import HELD
-    from opcost.core.report import Report
-    from opcost.core.scan import Scan
+    from opcost.core.quantity import LIMITED
     from opcost.errors import BudgetExceeded, InputError
 
-    wanted = [parse_limit(name, limit, HELD) for name, limit in limits.items()]
-    place = Place(device, calibration, execution)
+    known = {name for name in declared(Checking) if name not in LIMITED}
+    wanted = [parse_limit(name, limit, LIMITED) for name, limit in options.items() if name not in known]  # type: ignore[arg-type]
+    given = filled(Checking, {name: value for name, value in options.items() if name in known})
+    baseline = given.baseline
+    place = Place(given.device, given.calibration, given.execution)
     check_place(place, wanted)
     if not wanted:
         raise InputError("no limit is given", hint='write, for example, macs="<4.2G"')
     if baseline is None and (changes := [str(limit) for limit in wanted if limit.relative]):
-        raise InputError(f"{', '.join(changes)} is about a change", hint="say since what: baseline='report.json'")
-    options = {"inputs": inputs, "shapes": shapes, "dtypes": dtypes}
-    if isinstance(source, (Report, Scan)) and any(option is not None for option in options.values()):
-        raise InputError("inputs are given for a report, which was made with its own", hint="leave them out")
-    held, label = _held(source, None, options)
-    costs, wanted = with_latency(costs_of(held, label), held, wanted, place)
+        raise InputError(f"{', '.join(changes)} is about a change", hint="name the old report: baseline='report.json'")
+    counting = {name: value for name, value in options.items() if name in declared(Costing)}
+    if inputs is not None:
+        counting["inputs"] = inputs
+    counting = {name: value for name, value in counting.items() if value is not None}
+    (result,) = results_of([source], counting)
+    label = result_label(source if isinstance(source, (str, Path)) else result)
+    costs, wanted = with_latency(costs_of(result, label), result, wanted, place)
     name = costs.compared.label
     before = None if baseline is None else load_baseline(baseline, (name,)).get(name)
-    judged = judge(costs, wanted, before=before, allow_uncounted=allow_uncounted)
+    judged = judge(costs, wanted, before=before, allow_uncounted=given.allow_uncounted)
     verdict = Verdict(models=(judged,), baseline="" if baseline is None else fspath(baseline))
     if not verdict:
         raise BudgetExceeded("\n  ".join(("a budget is exceeded", *verdict.offending)))
@@ -139,37 +205,37 @@ class Place(NamedTuple):
 
 
 def check_place(place: Place, limits: Iterable[Limit]) -> None:
-    """Raise where a latency is limited and nobody says on which device, or the other way round, before anything is counted."""
+    """Raise for a limit on latency without a device, or a device without such a limit, before anything is counted."""
     from opcost.core.quantity import LATENCY
     from opcost.errors import InputError
 
     timed = [str(limit) for limit in limits if limit.quantity is LATENCY]
     if timed and place.device is None:
-        raise InputError(f"{timed[0]} is about a device, and none is named", hint='name one: device = "h200"')
+        raise InputError(f"{timed[0]} needs a device", hint='name one: device = "h200"')
     if not timed and any(each is not None for each in place):
-        raise InputError(
-            "where the model runs is told, and no latency is limited", hint='add a limit: latency = "<5ms"'
-        )
+        raise InputError("a device is given, and no limit on latency", hint='add a limit: latency = "<5ms"')
 
 
-def with_latency(costs: Costs, held: Report | Scan, limits: Iterable[Limit], place: Place) -> tuple[Costs, list[Limit]]:
-    """What a model costs with its latency on a device, where that is limited, and the limits with that quantity."""
+def with_latency(
+    costs: Costs, result: Report | Scan, limits: Iterable[Limit], place: Place
+) -> tuple[Costs, list[Limit]]:
+    """The costs of a model with its predicted latency, where that is limited, and the limits with that quantity."""
     from opcost.core.quantity import LATENCY, latency_on
     from opcost.core.report import Report
     from opcost.predicting import predict
 
     wanted = list(limits)
-    if not isinstance(held, Report) or all(limit.quantity is not LATENCY for limit in wanted):
+    if not isinstance(result, Report) or all(limit.quantity is not LATENCY for limit in wanted):
         return costs, wanted
     assert place.device is not None
-    found = predict(held, device=place.device, calibration=place.calibration, execution=place.execution)
+    found = predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
     quantity = latency_on(found.meta["device"])
-    told = replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
-    return told, [replace(limit, quantity=quantity) if limit.quantity is LATENCY else limit for limit in wanted]
+    timed = replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
+    return timed, [replace(limit, quantity=quantity) if limit.quantity is LATENCY else limit for limit in wanted]
 
 
 def check_comparison(by: str | None, quantities: Iterable[str]) -> By | None:
-    """Raise for what nothing can be compared by, before anything is counted."""
+    """Raise for unknown keys and quantities before anything is counted."""
     from opcost.analysis.compare import By
     from opcost.core.quantity import find_quantity
     from opcost.errors import UnknownName

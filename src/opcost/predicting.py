@@ -1,4 +1,4 @@
-"""The doors to what a model would take on a device that need not be there: predict, and calibrate the one that is."""
+"""How long a model would take on a device that need not be present, and the calibration of one that is."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.core.graph import Note
+from opcost.core.option import filled, plain, takes
 from opcost.core.units import format_bytes, format_time
+from opcost.options import Execution, Predicting
 from opcost.profiles import Profile
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from opcost.analysis.prediction.lengths import Piece
-    from opcost.analysis.prediction.predict import Execution, Foretold
-    from opcost.analysis.prediction.shares import Share
+    from opcost.analysis.prediction.predict import Predicted, Share
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.api import Dtype, Dtypes, Shapes
     from opcost.core.memory import Memory
     from opcost.core.report import Report
-    from opcost.core.wishes import Causal
     from opcost.devices.calibration import Calibration
-    from opcost.frontends.options import Mode, ZeroGrad
-    from opcost.rules.registry import Rule
+    from opcost.devices.laws import Laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -30,15 +30,15 @@ class Prediction(Profile):
     """A profile of what was not run: each operator with the time it would take, and what they add up to."""
 
     latency_ns: int
-    """Kernels and the gaps between them; run eagerly also the time in which the device waits for its host."""
+    """Kernels and the gaps between them; in eager execution also the time in which the device waits for its host."""
     kernel_ns: int
     """The kernels alone."""
     band_ns: tuple[int, int]
-    """Four of five models that were measured lie inside such a band."""
+    """The 80 % interval: four of five measured models were inside it."""
     ideal_ns: int
     """Every operator at the peaks that the maker of the device prints."""
     bounds: Mapping[str, int]
-    """The time of operators by what they wait for: compute, memory, launch, host."""
+    """The time of operators by what bounds them: compute, memory, launch, host."""
     memory: Memory | None = None
     """The memory of the pass or step as the device would hold it; of a text that is written, that of its largest step."""
     text: TextTimes | None = None
@@ -50,7 +50,7 @@ class Prediction(Profile):
         low, high = map(format_time, self.band_ns)
         return [
             f"{format_time(self.latency_ns)} on {self.meta['device']}",
-            f"{low} to {high}",
+            f"80 % interval {low} – {high}",
             f"{len(self.rows):,} operators",
         ]
 
@@ -62,191 +62,175 @@ class Prediction(Profile):
 
     @property
     def lines(self) -> list[str]:
-        """The latency, how sure that is, and what operators wait for, line by line."""
+        """The latency, its interval, and what bounds the operators, line by line."""
         from opcost.core.devices import HOST
 
         low, high = map(format_time, self.band_ns)
         total = max(1, sum(self.bounds.values()))
         shares = ", ".join(f"{name} {100 * taken / total:.0f} %" for name, taken in self.bounds.items())
-        # Nobody prints the peaks of a processor: they are the best that was seen of it.
-        peaks = "at the best that was timed" if self.meta["device"] == HOST else "at the printed peaks of the device"
+        # A processor has no printed peaks: they are the best rates that calibration saw.
+        peaks = "at the best timed rates" if self.meta["device"] == HOST else "at the printed peaks of the device"
         lines = [
-            f"latency      {format_time(self.latency_ns)}, four of five between {low} and {high}",
+            f"latency      {format_time(self.latency_ns)}, 80 % interval {low} – {high}",
             f"             {self.meta['execution']}",
             f"kernels      {format_time(self.kernel_ns)}; {peaks} {format_time(self.ideal_ns)}",
-            f"waits for    {shares}",
+            f"bound by     {shares}",
             f"calibration  {self.meta['calibration']}",
         ]
         if self.memory is not None:
             lines.append(f"memory       {_memory_words(self.memory)}")
-        if self.fits is False:  # no tokens are written per second of what does not run
+        if self.fits is False:  # what does not fit has no throughput
             lines.insert(0, f"DOES NOT FIT on {self.meta['device']}: times are those with enough memory")
             return lines if self.text is None else [*lines, *self.text.lines[1:]]
         return lines if self.text is None else [*lines, *self.text.lines]
 
     def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
-        """For each module, type, kind or name: its time, the same at the printed peaks, and what it waits for."""
-        from opcost.analysis.prediction.shares import shares
+        """For each module, type, kind or name: its time, the same at the printed peaks, and what bounds it."""
+        from opcost.analysis.prediction.predict import shares
 
         return shares(self, by, depth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTimes:
-    """What a language model takes to read and write a text."""
+    """What a language model takes to read a prompt and to generate tokens."""
 
     batch: int
-    """Texts at once."""
+    """Sequences at once."""
     first_token_ns: int | None
-    """Until the first token is written: the whole prefill; None where only a later step was asked for."""
+    """Time to the first token: the whole prefill; None for a decode step."""
     token_ns: int | None
-    """Between two tokens of a text, on average; None where only the prefill was asked for."""
+    """Between two tokens of a sequence, on average; None for a prefill."""
     tokens_per_second: float
-    """Of all texts together: tokens written, and of a prefill tokens read."""
+    """Of all sequences together: tokens generated, and for a prefill tokens read."""
     cache_tokens: int
-    """What the cache of each text holds at the end."""
+    """Tokens in the cache of each sequence at the end."""
     cache_bytes: int
-    """What the cache of all texts takes then."""
+    """Size of the cache of all sequences then."""
     cache_bytes_per_token: int
-    """What one more token of each text adds."""
+    """What one more token of each sequence adds."""
 
     @property
     def lines(self) -> list[str]:
         """The same in words, line by line."""
-        said = [f"throughput   {self.tokens_per_second:,.1f} tokens/s of {self.batch} at once"]
+        lines = [f"throughput   {self.tokens_per_second:,.1f} tokens/s at batch size {self.batch}"]
         if self.first_token_ns is not None:
-            said.append(f"first token  after {format_time(self.first_token_ns)}")
+            lines.append(f"first token  after {format_time(self.first_token_ns)}")
         if self.token_ns is not None:
-            said.append(f"each token   {format_time(self.token_ns)}")
+            lines.append(f"each token   {format_time(self.token_ns)}")
         size, more = format_bytes(self.cache_bytes), format_bytes(self.cache_bytes_per_token)
-        said.append(f"cache        {size} for {self.cache_tokens:,} tokens a text; one more of each takes {more}")
-        return said
+        lines.append(f"cache        {size} for {self.cache_tokens:,} tokens a sequence; one more of each takes {more}")
+        return lines
 
 
-def predict(
-    source: Any,
-    inputs: Any = None,
-    *,
-    device: str = "h200",
-    calibration: str | PathLike[str] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    shapes: Shapes | None = None,
-    dtypes: Dtypes | None = None,
-    batch: int | None = None,
-    tokens: int | None = None,
-    image: int | None = None,
-    prefill: int | None = None,
-    decode: int | None = None,
-    cache: int | None = None,
-    generate: int | None = None,
-    static: int | None = None,
-    cache_dtype: Dtype | None = None,
-    dtype: Dtype | None = None,
-    precision: str | None = None,
-    set: Mapping[str, object] | None = None,  # noqa: A002 - as the flag is called
-    backward: bool = False,
-    optimizer: bool | str | Callable[[Any], Any] | None = None,
-    checkpoint: str | Sequence[str] = (),
-    accumulate: int = 1,
-    zero_grad: ZeroGrad = "none",
-    mode: Mode | None = None,
-    causal: Causal = "full",
-    rules: Mapping[str, Rule] | None = None,
-    execution: Execution | None = None,
-) -> Prediction:
+@takes(Predicting)
+def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> Prediction:
     """How long a model would take on a device, operator by operator, without running it.
 
-    The model and its inputs are given as to `opcost.count`; a report that was counted before does as well. `device` is one of
-    the table of devices; `calibration` is a file that `opcost calibrate` wrote on it, in place of the one that comes with the
-    package. A device that nobody calibrated is told by its printed peaks and the shares that a calibrated one reaches of its
-    own, with a wider band.
+    The model and its inputs are given as to `opcost.count`; a report that was counted before works as well. `device` is one of
+    the table of devices; `calibration` is a file that `opcost calibrate` wrote on it, instead of the shipped one. A device that
+    was never calibrated is predicted from its printed peaks and the shares of peak that a calibrated one reaches, with a wider
+    interval.
 
-    `execution="graph"` tells one pass (or step) replayed as a graph, without the host's own time; "eager" with it;
-    "compiled" as a graph whose chains of simple operators were merged. Of a language model `prefill=1024` reads a text,
-    `decode=1, cache=4096` writes a token, and `prefill=1024, generate=500` reads it and writes so many: `.text` has the time
-    to the first token, tokens per second and what the cache takes.
+    `execution="graph"` predicts one pass (or step) replayed as a CUDA graph, without the host's own time; "eager" includes it;
+    "compiled" is a graph with fused chains of elementwise operators. For a language model `prefill=1024` reads a prompt,
+    `decode=1, cache=4096` generates one token, and `prefill=1024, generate=500` reads the prompt and generates 500 tokens:
+    `.text` has the time to the first token, tokens per second and the size of the cache.
     """
-    from opcost.api import count
+    from opcost.api import check_saved, count, load_report, resolve_source
     from opcost.core.devices import HOST, autocasts_like
     from opcost.core.report import Report
     from opcost.frontends.inputs import parse_precision
+    from opcost.frontends.source import SavedReport
 
-    asked: dict[str, Any] = {
-        "kwargs": kwargs, "shapes": shapes, "dtypes": dtypes, "batch": batch, "tokens": tokens, "image": image, "dtype": dtype,
-        "backward": backward, "optimizer": optimizer, "mode": mode, "causal": causal, "rules": rules, "static": static,
-        "cache_dtype": cache_dtype, "precision": parse_precision(precision, autocasts_like(device)), "checkpoint": checkpoint,
-        "accumulate": accumulate, "zero_grad": zero_grad, "device": None if device == HOST else device,
-    }  # fmt: skip
-    teller = _Teller(device, calibration, execution)
-    if generate is not None:
-        return _generated(source, teller, {**asked, "set": set, "inputs": inputs}, prefill, decode, generate)
+    given = filled(Predicting, options)
+    predictor = _Predictor(given.device, given.calibration, given.execution)
+    counting = {name: value for name, value in plain(options).items() if name not in _PREDICTING}
+    counting |= {
+        "inputs": inputs,
+        "precision": parse_precision(given.precision, autocasts_like(given.device)),
+        "device": None if given.device == HOST else given.device,
+    }
+    if given.generate is not None:
+        return _generated(source, predictor, counting, given)
     report = source
     if not isinstance(source, Report):
-        report = count(source, inputs, set=set, prefill=prefill, decode=decode, cache=cache, **asked)
-    found = teller.tell(report)
-    return _held(found, report.memory, _text_times(report, found))
+        found = resolve_source(source, given.set)
+        if isinstance(found, SavedReport):
+            check_saved(found, {name: value for name, value in options.items() if name not in _PREDICTING})
+            report = load_report(found.path)
+        else:
+            counting.pop("set", None)
+            report = count(source if found is None else found, **counting)
+    predicted = predictor.predict(report)
+    return _with_memory(predicted, report.memory, _text_times(report, predicted))
 
 
-class _Teller:
-    """Tells times of one device and way to run."""
+_PREDICTING = ("device", "calibration", "execution", "generate")
+"""Options that counting does not take, or takes in another sense."""
+
+
+class _Predictor:
+    """Predicts times for one device and execution."""
 
     def __init__(self, device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> None:
-        from opcost.analysis.prediction.predict import Execution as Known
         from opcost.core.devices import HOST
         from opcost.errors import InputError, UnknownName
 
-        if execution is not None and execution not in get_args(Known):
-            raise UnknownName("execution", execution, get_args(Known))
-        self.speeds, told, self.calibrated = _speeds(device, calibration)
+        if execution is not None and execution not in get_args(Execution):
+            raise UnknownName("execution", execution, get_args(Execution))
+        self.speeds, described, self.calibrated = _speeds(device, calibration)
         on_host = self.speeds.device.name == HOST
         if on_host and execution == "graph":
             raise InputError("a processor replays no graphs", hint="leave execution out, or say eager or compiled")
-        # What a processor takes for an operator is all the host's, so that nothing comes on top of it.
+        # The time of an operator on a processor is the host's own: nothing is added to it.
         self.execution: Execution = "graph" if on_host and execution != "compiled" else execution or "graph"
         words = _ON_A_HOST if on_host and self.execution == "graph" else _EXECUTIONS[self.execution]
-        self.meta = {"device": self.speeds.device.name, "calibration": told, "execution": words}
+        self.meta = {"device": self.speeds.device.name, "calibration": described, "execution": words}
 
-    def tell(self, report: Report) -> Foretold:
-        from opcost.analysis.prediction.predict import foretell
+    def predict(self, report: Report) -> Predicted:
+        from opcost.analysis.prediction.predict import predict_report
 
-        return foretell(report, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
+        return predict_report(report, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
 
-    def tell_steps(self, pieces: Sequence[Piece]) -> Foretold:
-        from opcost.analysis.prediction.predict import foretell_steps
+    def predict_steps(self, pieces: Sequence[Piece]) -> Predicted:
+        from opcost.analysis.prediction.predict import predict_steps
 
-        return foretell_steps(pieces, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
+        return predict_steps(pieces, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
 
 
-def _generated(
-    source: Any, teller: _Teller, asked: dict[str, Any], prefill: int | None, decode: int | None, generate: int
-) -> Prediction:
-    """A text that is read, and tokens that are written after it, one by one."""
+def _generated(source: Any, predictor: _Predictor, counting: dict[str, Any], given: Any) -> Prediction:
+    """A prompt that is read, and tokens that are generated after it one by one."""
     from opcost.analysis.prediction.lengths import pieces
-    from opcost.analysis.prediction.predict import together
+    from opcost.analysis.prediction.predict import joined
     from opcost.api import count, made_once
     from opcost.errors import InputError
     from opcost.frontends.torch.models.text import windows
 
-    if prefill is None or decode is not None or not isinstance(generate, int) or generate < 1:
+    prefill, generate = given.prefill, given.generate
+    if prefill is None or given.decode is not None or not isinstance(generate, int) or generate < 1:
         raise InputError(
-            "generate writes a number of tokens after a text that was read",
+            "generate produces a number of tokens after a prompt",
             hint="give both numbers, above zero: prefill=1024, generate=500",
         )
-    with made_once(source, asked.pop("set")) as (model, usual):
-        asked["mode"] = asked["mode"] or usual
+    if given.shapes is not None:
+        raise InputError("generate makes its own inputs", hint="leave the shapes out; batch is the number of sequences")
+    asked = {name: value for name, value in counting.items() if name not in ("set", "prefill", "cache")}
+    with made_once(source, given.set) as (model, usual):
+        asked["mode"] = given.mode or usual
         first = count(model, prefill=prefill, **asked)
         steps = generate - 1
-        parts = [teller.tell(first)]
+        parts = [predictor.predict(first)]
         last = first
         if steps:
 
-            def step(held: int) -> Report:
-                return count(model, decode=1, cache=held, **asked)
+            def step(cached: int) -> Report:
+                return count(model, decode=1, cache=cached, **asked)
 
             found = pieces(step, prefill, prefill + steps - 1, windows(model))
-            parts.append(teller.tell_steps(found))
+            parts.append(predictor.predict_steps(found))
             last = found[-1].high
-    whole = together(parts)
+    whole = joined(parts)
     written = {
         **whole.profile.meta,
         **{name: last.meta[name] for name in last.meta if name.startswith("cache")},
@@ -254,7 +238,7 @@ def _generated(
     }
     whole = whole._replace(profile=replace(whole.profile, meta=written))
     batch = int(first.meta["batch"])
-    return _held(
+    return _with_memory(
         whole,
         max(first.known_memory(), last.known_memory(), key=lambda memory: memory.peak_bytes),
         TextTimes(
@@ -267,8 +251,8 @@ def _generated(
     )
 
 
-def _text_times(report: Report, found: Foretold) -> TextTimes | None:
-    """Of a pass of a language model its times by token."""
+def _text_times(report: Report, found: Predicted) -> TextTimes | None:
+    """Times per token of one pass of a language model."""
     if "text" not in report.meta:
         return None
     batch, new = int(report.meta["batch"]), int(report.meta["text_tokens"])
@@ -286,11 +270,11 @@ def _cache_of(report: Report) -> dict[str, int]:
     return {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
 
 
-def _held(found: Foretold, memory: Memory | None, text: TextTimes | None) -> Prediction:
+def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None) -> Prediction:
     from opcost.core.devices import HOST
 
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
-    if found.profile.meta["device"] == HOST:  # what a processor takes is the host's time, as in what is measured on one
+    if found.profile.meta["device"] == HOST:  # its time is the host's, as in a measured profile
         profile["rows"] = tuple(
             row._replace(host_ns=row.device_ns, host_self_ns=row.device_ns, device_ns=None, device_total_ns=None)
             for row in found.profile.rows
@@ -303,7 +287,7 @@ def _held(found: Foretold, memory: Memory | None, text: TextTimes | None) -> Pre
 
 
 def _fits(name: str, memory: Memory) -> tuple[bool, str] | None:
-    """Whether a device has enough memory, and a sentence on what is missing; None where that is not known."""
+    """Whether a device has enough memory, and a sentence on what is missing; None where that is unknown."""
     from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
     from opcost.devices.allocator import fits
@@ -312,32 +296,33 @@ def _fits(name: str, memory: Memory) -> tuple[bool, str] | None:
     if usable is None:
         return None
     needed = f"{_memory_words(memory)}, and {format_bytes(usable)} of {name} are usable"
-    return fits(memory, usable), f"it does not fit on {name}: {needed}; times are those with enough memory"
+    return fits(memory, usable), f"does not fit on {name}: {needed}; times are those with enough memory"
 
 
 def _memory_words(memory: Memory) -> str:
-    said = f"peak {format_bytes(memory.peak_bytes)}, of which {format_bytes(memory.base_bytes)} before"
-    return said if memory.reserved_bytes is None else f"{said}; {format_bytes(memory.reserved_bytes)} reserved"
+    text = f"peak {format_bytes(memory.peak_bytes)}, of which {format_bytes(memory.base_bytes)} before"
+    return text if memory.reserved_bytes is None else f"{text}; {format_bytes(memory.reserved_bytes)} reserved"
 
 
 _EXECUTIONS = {
-    "graph": "as one graph, without waiting for the host",
-    "eager": "operator by operator, each started by the host",
-    "compiled": "as one graph, chains of simple operators merged",
+    "graph": "as one CUDA graph, without waiting for the host",
+    "eager": "eager: each operator launched by the host",
+    "compiled": "compiled: one graph, chains of elementwise operators fused",
 }
 _ON_A_HOST = "one operator after another"
 FEWEST = 100
-"""Operators that a calibration must hold: with fewer whole families are missing."""
+"""Operators that a calibration needs: with fewer, whole families are missing."""
 
-_made: dict[tuple[str, str], Speeds] = {}
+_made: dict[str, Speeds] = {}
 
 
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
-    """The speeds of a device, where they come from in words, and whether it was timed itself."""
-    from opcost.analysis.prediction.speeds import Speeds
+    """The speeds of a device, a description of their origin, and whether this very device was calibrated."""
+    from opcost.analysis.prediction.speeds import Speeds, fit_laws
     from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
-    from opcost.devices.calibration import DOCUMENT, SHIPPED, shipped
+    from opcost.devices.calibration import DOCUMENT
+    from opcost.devices.laws import SHIPPED, shipped
     from opcost.errors import InputError
     from opcost.rules import default_rules
 
@@ -346,39 +331,39 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
         calibration = DOCUMENT.load(path)
         if calibration.device != (device.name if device else HOST):
             raise InputError(
-                f"the calibration {str(path)!r} is of {calibration.device!r}, and {name!r} was asked for",
+                f"the calibration {str(path)!r} is of {calibration.device!r}, not of {name!r}",
                 hint=f"say --device {calibration.device}, or calibrate on the other device",
             )
         if len(calibration.rows) < FEWEST:
             raise InputError(
-                f"the calibration {str(path)!r} holds {len(calibration.rows)} operators, and {FEWEST} are needed",
-                hint=f"go on with it: opcost calibrate -o {path}",
+                f"the calibration {str(path)!r} has {len(calibration.rows)} operators, and {FEWEST} are needed",
+                hint=f"continue it: opcost calibrate -o {path}",
             )
-        return Speeds(calibration, default_rules(), device), _told(calibration), True
+        fitted = fit_laws(calibration, default_rules())
+        return Speeds(fitted, device), _described(fitted), True
     if device is None:
         raise InputError(
-            "each processor is another, and none comes calibrated",
+            "no calibration of a CPU is shipped: processors differ too much",
             hint="opcost calibrate --device cpu -o FILE, then opcost predict SOURCE --device cpu --calibration FILE",
         )
     calibrated = device.name in SHIPPED
-    calibration = shipped(device.name if calibrated else SHIPPED[0])
-    key = (device.name, calibration.device)
-    if key not in _made:
-        _made[key] = Speeds(calibration, default_rules(), device)
-    told = _told(calibration)
-    return _made[key], told if calibrated else f"none of {device.name}; shares of the peaks as of {told}", calibrated
+    laws = shipped(device.name if calibrated else SHIPPED[0])
+    if device.name not in _made:
+        _made[device.name] = Speeds(laws, device)
+    described = _described(laws)
+    if not calibrated:
+        described = f"none of {device.name}; shares of the peaks as of {described}"
+    return _made[device.name], described, calibrated
 
 
-def _told(calibration: Calibration) -> str:
-    meta = calibration.meta
-    torch = f", torch {meta['torch']}" if "torch" in meta else ""
-    return (
-        f"{meta.get('product', calibration.device)}, {len(calibration.rows):,} operators, {meta.get('made', '')}{torch}"
-    )
+def _described(laws: Laws) -> str:
+    torch = f", torch {laws.meta['torch']}" if "torch" in laws.meta else ""
+    made = laws.meta.get("made", "")
+    return f"{laws.meta.get('product', laws.home.name)}, {laws.operators:,} operators, {made}{torch}"
 
 
 SAVED_EVERY = 200
-"""Operators between two writings of the file, so that a calibration that is broken off loses little."""
+"""Operators between two writings of the file, so that an interrupted calibration loses little."""
 
 
 def calibrate(
@@ -389,11 +374,11 @@ def calibrate(
     seconds: float = 170,
     progress: Callable[[int, float], None] | None = None,
 ) -> Calibration:
-    """Time operators on the device at hand for so many seconds, and write what was found to a file for `opcost.predict`.
+    """Time operators on the device at hand for about `seconds`, and write them to a file for `opcost.predict`.
 
-    `device` is where they run ("cuda", "cpu"), `name` what the table of devices calls it, if its product does not tell. A
-    file that is there already and is of the same device is gone on with: what it holds is kept. `progress` is told the
-    operators timed and the share of the time that is over.
+    `device` is where they run ("cuda", "cpu"), `name` its name in the table of devices, if the product name does not match.
+    An existing file of the same device is continued. `progress` is called with the operators timed and the share of the time
+    that is over.
     """
     import time
     from datetime import datetime, timezone

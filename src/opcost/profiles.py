@@ -1,11 +1,12 @@
-"""A profile as users hold it: what was measured, and the doors to ask it, print it and save it."""
+"""A profile as users get it: what was measured, with methods that query, print and save it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core import profile as measured
 
@@ -14,18 +15,20 @@ if TYPE_CHECKING:
 
     from opcost.core.answer import Answer
     from opcost.core.sheet import Sheet
-    from opcost.core.wishes import Wishes
+    from opcost.options import Querying
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile(measured.Profile):
     """What was measured, in the order of execution; it answers questions."""
 
-    def query(self, **wishes: Unpack[Wishes]) -> Answer:
-        """Ask: `profile.query(kind="conv", order_by="-time", top=5, aggregate_by="type")`; `opcost.core.wishes` explains each."""
+    def query(self, **options: Unpack[Querying]) -> Answer:
+        """Ask: `profile.query(kind="conv", top=5, aggregate_by="type")`; `opcost.options.Querying` explains each option."""
         from opcost.analysis.query import query
 
-        return query(self, **wishes)
+        return query(self, **options)
 
     def breakdown(self) -> Sheet:
         """Where the time of each device went: computing, communication, copies, idle by cause."""
@@ -34,13 +37,13 @@ class Profile(measured.Profile):
         return breakdown(self)
 
     def allocations(self) -> Sheet:
-        """Memory as allocators told: the peak of each device, who held it, and how it went over time."""
+        """Memory as the allocators recorded it: the peak of each device, its owners, and memory over time."""
         from opcost.analysis.memory_sheet import memory
 
         return memory(self)
 
     def communication(self) -> Sheet:
-        """Collectives by sort, group and size, with their rates, and which ranks others waited for."""
+        """Collectives by type, group and size, with their rates, and stragglers."""
         from opcost.analysis.communication import communication
 
         return communication(self)
@@ -57,9 +60,9 @@ class Profile(measured.Profile):
 
         return launches(self)
 
-    def answer(self, **wishes: Unpack[Wishes]) -> Answer:
-        """What was asked; without a question what `str` shows: the operators, added up where they have no names."""
-        return self.query(**wishes) if wishes else self.query(aggregate_by=self.usual_keys)
+    def answer(self, **options: Unpack[Querying]) -> Answer:
+        """The answer to a query; without options what `str` shows: the operators, added up where they have no names."""
+        return self.query(**options) if options else self.query(aggregate_by=self.usual_keys)
 
     def __str__(self) -> str:
         return str(self.answer())
@@ -67,17 +70,17 @@ class Profile(measured.Profile):
     def _repr_html_(self) -> str:
         return self.answer()._repr_html_()
 
-    def to_dict(self, **wishes: Unpack[Wishes]) -> dict[str, list[Any]]:
-        """What `query` answers to these wishes as columns, called as after `--columns`; times in nanoseconds."""
-        return self.answer(**wishes).to_dict()
+    def to_dict(self, **options: Unpack[Querying]) -> dict[str, list[Any]]:
+        """The answer of `query` as columns, named as for `--columns`; times in nanoseconds."""
+        return self.answer(**options).to_dict()
 
-    def to_pandas(self, **wishes: Unpack[Wishes]) -> Any:
+    def to_pandas(self, **options: Unpack[Querying]) -> Any:
         """The same as a `pandas.DataFrame`."""
-        return self.answer(**wishes).to_pandas()
+        return self.answer(**options).to_pandas()
 
-    def to_polars(self, **wishes: Unpack[Wishes]) -> Any:
+    def to_polars(self, **options: Unpack[Querying]) -> Any:
         """The same as a `polars.DataFrame`."""
-        return self.answer(**wishes).to_polars()
+        return self.answer(**options).to_polars()
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the profile: to a `.json` all of it, for `opcost.read_profile`; to other files what `str` shows, by the suffix.
@@ -122,3 +125,28 @@ def askable(found: measured.Profile) -> Profile:
     if isinstance(found, Profile):
         return found
     return Profile(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+
+class Trace(NamedTuple):
+    """A file that a reader of traces claims, and that reader."""
+
+    file: TraceFile
+    reader: Reader
+
+    def read(self) -> measured.Profile:
+        return self.reader.read(self.file)
+
+
+def find_trace(path: str | PathLike[str]) -> Trace | None:
+    """The trace that a source is; None for any other source."""
+    from opcost.traces.file import TraceFile
+    from opcost.traces.registry import claimant
+
+    try:
+        if not Path(path).is_file():
+            return None
+    except (OSError, ValueError):  # no file can have such a name
+        return None
+    file = TraceFile(path)
+    reader = claimant(file)
+    return None if reader is None else Trace(file, reader)

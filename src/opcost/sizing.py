@@ -1,23 +1,24 @@
-"""The doors to what a size of the inputs does: the largest that fits into memory, and what each of many costs."""
+"""What the size of the inputs changes: the largest size that fits into memory, and the cost at many sizes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from inspect import signature
 from itertools import pairwise, product
 from math import prod
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from opcost.api import count, made_once
+from opcost.core.option import changed, filled, plain, takes
 from opcost.core.progress import Rounds, sharing
 from opcost.core.units import format_bytes
+from opcost.options import Counting, Fitting, Sweeping
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from opcost.analysis.growth import Sample
-    from opcost.analysis.prediction.predict import Execution
     from opcost.core.fit import Advice, Fit
     from opcost.core.memory import Memory
     from opcost.core.report import ModuleCost, Report
@@ -25,47 +26,43 @@ if TYPE_CHECKING:
     from opcost.frontends.varying import Varied
 
 USUAL_COUNTS = 5
-"""What a search for a size takes, for the share of the work that is told: of a limit three, of an allocator up to a dozen."""
+"""Counts that a search for a size usually takes, for progress: three for a limit, up to a dozen for an allocator."""
 FEW = 2
-"""Where a model does not run at one, it may at two: statistics of a batch need as many."""
+"""A model that does not run at size 1 may run at 2: batch statistics need two."""
 
 
-def fit(
-    source: Any,
-    inputs: Any = None,
-    *,
-    memory: str | int | None = None,
-    device: str | None = None,
-    vary: str = "batch",
-    advise: bool = True,
-    **options: Any,
-) -> Fit:
-    """The largest batch, or other size, with which a model keeps to a limit: `opcost.fit(model, x, memory="24GiB").largest`.
+@takes(Fitting)
+def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
+    """The largest batch, or other size, within a memory limit: `opcost.fit(model, x, memory="24GiB").largest`.
 
-    The model, its inputs and `options` are given as to `opcost.count`. `memory` is the limit, in bytes or as a text; `device`
-    tells memory as that GPU would hold it, and is the limit where none is given. `vary` is what grows: batch (the first dimension
-    of all inputs that have as many there as the first one), tokens, image, prefill, decode or cache, where the model makes its
-    own inputs, or a dimension of an input by its name: "input_ids=1", several with commas.
+    The model, its inputs and the other options are given as to `opcost.count`. `memory` is the limit, in bytes or as a text;
+    `device` computes memory as that GPU allocates it, and is the limit where none is given. `vary` is the size that grows: batch
+    (the first dimension of all inputs that have the same extent there as the first one), tokens, image, prefill, decode or cache,
+    where the model has default inputs, or a dimension of an input by its name: "input_ids=1", several with commas.
 
-    A few sizes are counted, and where memory grows as a polynomial they tell where the answer lies; the answer and the size after
-    it are always counted. `advise=True` does the same under other options that take less memory. Nothing is ever allocated.
+    Only a few sizes are counted: where memory grows as a polynomial they determine the answer; the answer and the size after it
+    are always counted. `advise=True` repeats this with other options that take less memory. Nothing is ever allocated.
     """
     from opcost.analysis.growth import FARTHEST, largest
     from opcost.core.fit import Counted, Fit
     from opcost.errors import BudgetExceeded, InputError
 
-    limit, device_name = _limit(memory, device)
-    told = {**options, "inputs": inputs, "device": device}
+    given = filled(Fitting, options)
+    vary, memory = given.vary, given.memory
+    limit, device_name = _limit(memory, given.device)
+    told = {name: value for name, value in plain(options).items() if name not in ("memory", "vary", "advise")} | {
+        "inputs": inputs
+    }
     done = Rounds(USUAL_COUNTS)
     with _model(source, told) as model, sharing(done.share):
         counts = _Counts(model, told, vary, limit, done)
         lowest = counts.lowest()
-        done.rounds = 1 + (len([*_others(told, counts)]) if advise else 0)
+        done.rounds = 1 + (len([*_others(given, counts)]) if given.advise else 0)
         first = counts.found[lowest]
         if not counts.fits(lowest):
             raise BudgetExceeded(
                 f"{counts.source} does not fit {counts.place(device_name, memory)}: {vary} {lowest} needs {counts.need(lowest)}",
-                hint=_way_out(told, counts, lowest) if advise else "",
+                hint=_way_out(given, told, counts, lowest) if given.advise else "",
             )
         answer = largest(counts.sample, limit, counts.samples, lowest)
         if answer is None:
@@ -90,19 +87,19 @@ def fit(
             next_reserved_bytes=counts.reserved(answer.following),
             limit_bytes=limit,
             device=device_name,
-            asked=_asked(options),
+            asked=_described(options),
             parts=at.parts,
             counted=tuple(
                 Counted(size, None if found is None else found.peak_bytes, fits=counts.fits(size))
                 for size, found in sorted({**dict.fromkeys(counts.refused), **counts.found}.items())
             ),
-            advice=_advice(told, counts, answer.largest) if advise else (),
+            advice=_advice(given, told, counts, answer.largest) if given.advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
         )
 
 
 def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
-    """Bytes that there are, and the name of the device."""
+    """The limit in bytes, and the name of the device."""
     from opcost.core.devices import device as find_device
     from opcost.core.units import parse_bytes
     from opcost.errors import InputError
@@ -115,12 +112,12 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
         return limit, known.name if known else ""
     if known is None:
         raise InputError(
-            "nothing says how much memory there is",
+            "no memory limit is given",
             hint='give memory="24GiB" or device="h100" (on the command line --memory 24GiB, --device h100)',
         )
     if known.usable is None:
         raise InputError(
-            f"how much memory {known.name} has is not in the table of devices",
+            f"the memory of {known.name} is not in the table of devices",
             hint=f'give both: device="{known.name}", memory="{format_bytes(16 << 30)}"',
         )
     return known.usable, known.name
@@ -128,14 +125,8 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
 
 @contextmanager
 def _model(source: Any, told: dict[str, Any]) -> Iterator[Any]:
-    """The model, made once; `told` is left with what every count of it is told."""
-    from opcost.errors import UnknownName
-
-    known = signature(count).parameters
-    for name in told:
-        if name not in known:
-            raise UnknownName("option of opcost.count", name, [name for name in known if name != "source"])
-    training = bool(told.get("backward") or told.get("optimizer"))
+    """The model, made once; `told` is left with the options of every count of it."""
+    training = _trains(filled(Counting, told))
     with made_once(source, told.pop("set", None), training=training) as (model, mode):
         if told.get("mode") is None:
             told["mode"] = mode
@@ -161,7 +152,7 @@ class _Counts:
         self.varied: Varied = Varied(dict(told), (vary,), lambda asked: count(model, **asked).inputs)
 
     def sample(self, size: int) -> Sample | None:
-        """What was counted at a size, for the search; None where the model does not run at it."""
+        """The memory at a size, for the search; None where the model does not run at it."""
         from opcost.analysis.growth import Sample
         from opcost.devices.allocator import least_capacity
         from opcost.errors import ForwardError, InputError
@@ -189,19 +180,19 @@ class _Counts:
         return size in self.samples and self.samples[size].peak_bytes <= self.limit
 
     def reserved(self, size: int) -> int | None:
-        """What an allocator needs for it, as far as one is simulated."""
-        held = self.found.get(size)
-        return None if held is None or held.lives is None else self.samples[size].peak_bytes
+        """What the allocator reserves for it, where one is simulated."""
+        memory = self.found.get(size)
+        return None if memory is None or memory.lives is None else self.samples[size].peak_bytes
 
     def place(self, device: str, memory: str | int | None) -> str:
-        """What it would have to fit, in words."""
+        """The limit in words."""
         limit = format_bytes(self.limit)
         if not device:
             return f"into {limit}"
-        return f"on {device} ({limit} usable)" if memory is None else f"into {limit} as {device} holds it"
+        return f"on {device} ({limit} usable)" if memory is None else f"into {limit} with the allocator of {device}"
 
     def need(self, size: int) -> str:
-        """What a size needs; of a device that is what its allocator reserves, of which less is allocated at once."""
+        """What a size needs; on a device what its allocator reserves, and what is allocated of that."""
         made_of, reserved = _made_of(self.found[size]), self.reserved(size)
         return made_of if reserved is None else f"{format_bytes(reserved)} reserved, of which allocated {made_of}"
 
@@ -225,49 +216,60 @@ class _Counts:
 
 
 def _made_of(memory: Memory) -> str:
-    """The peak, and what it is made of, in words."""
+    """The peak and its parts, in words."""
     parts = sorted(memory.parts.items(), key=lambda part: -part[1])
     return f"{format_bytes(memory.peak_bytes)} ({', '.join(f'{part} {format_bytes(size)}' for part, size in parts)})"
 
 
-def _asked(options: Mapping[str, Any]) -> dict[str, str]:
-    """What was asked besides the inputs, in words."""
-    usual = {name: parameter.default for name, parameter in signature(count).parameters.items()}
-    inputs = ("shapes", "dtypes", "kwargs", "rules")
-    return {
-        name: str(value)
-        for name, value in options.items()
-        if name not in inputs and value != usual[name] and value not in (None, {}, ())
-    }
+def _trains(given: Any) -> bool:
+    return bool(given.backward or given.optimizer)
+
+
+def _described(options: Mapping[str, Any]) -> dict[str, str]:
+    """The options of the count besides its inputs, in words."""
+    own = (
+        "shapes",
+        "dtypes",
+        "kwargs",
+        "rules",
+        "memory",
+        "vary",
+        "advise",
+        "device",
+        "calibration",
+        "execution",
+        "progress",
+    )
+    return {name: str(value) for name, value in changed(Counting, plain(options)).items() if name not in own}
 
 
 def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
     if lowest > 1:
-        below = f", and smaller ones than {lowest} were not tried" if lowest > FEW else ""
-        yield f"it does not run at 1{below}: {counts.refused[1]}"
+        below = f", and sizes below {lowest} were not tried" if lowest > FEW else ""
+        yield f"the model does not run at 1{below}: {counts.refused[1]}"
     if following in counts.refused:
-        yield f"it does not run at {following:,}, so that memory is not what ends it: {counts.refused[following]}"
+        yield f"the model does not run at {following:,}, so memory is not the limit: {counts.refused[following]}"
     sizes = sorted(counts.found)
     if any(counts.samples[a].peak_bytes > counts.samples[b].peak_bytes for a, b in pairwise(sizes)):
-        yield "memory does not rise with every size, so that a larger one than told may fit as well"
+        yield "memory does not rise with every size, so a larger size may fit as well"
     if any(memory.how == "last reader" for memory in counts.found.values()):
-        yield "read from a file: a tensor is gone after the last operator that reads it"
+        yield "read from a file: a tensor is freed after the last operator that reads it"
 
 
 # -- what would let more in ----------------------------------------------------------------------------------------------
 
 
-def _others(told: Mapping[str, Any], before: _Counts) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+def _others(given: Any, before: _Counts) -> Iterator[tuple[str, str | tuple[str, ...]]]:
     """Options that take less memory and are not chosen yet."""
     if any(memory.how == "last reader" for memory in before.found.values()):  # a file, which is not run
         return
-    training = bool(told.get("backward") or told.get("optimizer"))
-    if told.get("dtype") is None and told.get("precision") is None:
+    training = _trains(given)
+    if given.dtype is None and given.precision is None:
         yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
-    if training and not told.get("checkpoint") and (blocks := _blocks(before.modules)):
+    if training and not given.checkpoint and (blocks := _blocks(before.modules)):
         yield "checkpoint", blocks
-    if isinstance(told.get("optimizer"), str):
-        yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != told["optimizer"].lower())
+    if isinstance(given.optimizer, str):
+        yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != given.optimizer.lower())
 
 
 def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
@@ -283,39 +285,41 @@ def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{re.sub('[0-9]+', '*', path)}.*" for path in found if path.count(".") == nearest))
 
 
-def _under_others(told: Mapping[str, Any], before: _Counts, size: int) -> Iterator[tuple[str, str, _Counts]]:
-    """Each other option under which the model keeps to the limit at a size, with what was counted there."""
+def _under_others(
+    given: Any, told: Mapping[str, Any], before: _Counts, size: int
+) -> Iterator[tuple[str, str, _Counts]]:
+    """Each other option with which the model stays within the limit at a size, with its counts."""
     from opcost.errors import ForwardError, InputError
 
-    for option, value in _others(told, before):
+    for option, value in _others(given, before):
         before.done.next()
         counts = _Counts(before.model, {**told, option: value}, before.vary, before.limit, before.done)
         try:
             counts.sample(size)
-        except (ForwardError, InputError):  # the model does not run so
+        except (ForwardError, InputError):  # the model does not run with it
             continue
         if counts.fits(size):
             yield option, value if isinstance(value, str) else ",".join(value), counts
 
 
-def _advice(told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
-    """The largest size under each other option with which more fits, the most first."""
+def _advice(given: Any, told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
+    """The largest size with each other option that helps, the largest first."""
     from opcost.analysis.growth import largest
     from opcost.core.fit import Advice
 
     found = []
-    for option, value, counts in _under_others(told, before, size):
+    for option, value, counts in _under_others(given, told, before, size):
         answer = largest(counts.sample, before.limit, counts.samples, size)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))
     return tuple(sorted(found, key=lambda advice: -advice.largest))
 
 
-def _way_out(told: Mapping[str, Any], before: _Counts, size: int) -> str:
-    """Under which other options it fits at least at this size, with what is compared with the limit."""
+def _way_out(given: Any, told: Mapping[str, Any], before: _Counts, size: int) -> str:
+    """The other options with which this size fits, with the memory that is compared with the limit."""
     fits = [
         f"{option}={value} ({format_bytes(counts.samples[size].peak_bytes)})"
-        for option, value, counts in _under_others(told, before, size)
+        for option, value, counts in _under_others(given, told, before, size)
     ]
     return f"options that would fit: {', '.join(fits)}" if fits else "no other option alone makes it fit"
 
@@ -326,56 +330,52 @@ MOST_POINTS = 10_000
 PEAK = "peak_bytes"
 
 
-def sweep(
-    source: Any,
-    inputs: Any = None,
-    *,
-    vary: str | Sequence[str] | Mapping[str, str | Sequence[int]],
-    device: str | None = None,
-    calibration: str | PathLike[str] | None = None,
-    execution: Execution | None = None,
-    progress: Callable[[Point, int], None] | None = None,
-    **options: Any,
-) -> Sweep:
+@takes(Sweeping)
+def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep:
     """Cost, memory and latency at many sizes: `print(opcost.sweep(model, vary={"batch": "1..64", "tokens": "128..8192"}))`.
 
-    The model, its inputs and `options` are given as to `opcost.count`; `vary` names one or two sizes as `opcost.fit` does, each
-    with numbers or a text: "1,2,4..256" goes on as it began, "128..8192" doubles, "10,20..100" adds 10. A list of texts
-    "batch=1,2,4..256" does as well. With a `device` there is the latency too, as `opcost.predict` tells it with this
-    `calibration` and `execution`, and memory is told as that device holds it.
+    The model, its inputs and the other options are given as to `opcost.count`; `vary` names one or two sizes as for `opcost.fit`,
+    each with numbers or a text: "1,2,4..256" continues as it began, "128..8192" doubles, "10,20..100" adds 10. A list of texts
+    "batch=1,2,4..256" works as well. A `device` adds the latency that `opcost.predict` gives with this `calibration` and
+    `execution`, and memory as that device allocates it.
 
-    Without one, only as many sizes are counted as polynomials need to tell the others, and some more to check them; `progress`
-    is told each point that was counted, and how many points there are.
+    Without a device, only as many sizes are counted as the polynomials need, and some more to check them. `progress` is called
+    with each counted point and the number of points.
     """
     from opcost.analysis.growth import over_grid
     from opcost.core.sweep import Sweep
     from opcost.errors import InputError
     from opcost.frontends.varying import Varied, parse_variables
 
-    axes = parse_variables(vary)
+    given = filled(Sweeping, options)
+    if given.vary is None:
+        raise InputError("nothing varies", hint='vary={"batch": "1..64"} (on the command line --vary batch=1..64)')
+    device, calibration, execution = place = given.device, given.calibration, given.execution
+    axes = parse_variables(given.vary)
     total = prod(map(len, axes.values()))
     if total > MOST_POINTS:
-        raise InputError(f"these are {total:,} combinations, and at most {MOST_POINTS:,} are counted")
+        raise InputError(f"{total:,} combinations are too many: at most {MOST_POINTS:,} are counted")
     if device is None and (calibration is not None or execution is not None):
-        raise InputError("how the model runs is told, and no device", hint='name one: device="h200"')
-    told = {**options, "inputs": inputs, "device": device}
+        raise InputError("calibration and execution need a device", hint='name one: device="h200"')
+    own = ("vary", "calibration", "execution", "progress")
+    told = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
     with _model(source, told) as model:
         varied = Varied(told, tuple(axes), lambda asked: count(model, **asked).inputs)
         points = _Points(
             model,
             varied,
-            (device, calibration, execution),
-            lambda point: None if progress is None else progress(point, total),
+            place,
+            lambda point: None if given.progress is None else given.progress(point, total),
         )
         if device is None:
             grid = over_grid(list(axes.values()), points.count)
-        else:  # what a kernel takes is no polynomial
+        else:  # the time of a kernel is not a polynomial
             grid = ((sizes, points.count(sizes)) for sizes in product(*axes.values()))
         found = tuple(points.point(sizes, numbers) for sizes, numbers in grid)
     if over := sum(point.fits is False for point in found):
         points.notes.insert(
             0,
-            f"{over:,} of {len(found):,} points do not fit on {points.device}: their latency is that with enough memory",
+            f"{over:,} of {len(found):,} points do not fit on {points.device}: their latency assumes enough memory",
         )
     if not any(point.amounts for point in found):
         raise InputError(f"{points.source} runs at none of these sizes: {points.notes[0]}")
@@ -384,13 +384,13 @@ def sweep(
         variables=tuple(axes),
         points=found,
         device=points.device,
-        asked=_asked(options),
+        asked=_described(options),
         notes=tuple(points.notes),
     )
 
 
 class _Points:
-    """The points that were counted, and the numbers in which others are told."""
+    """The points that were counted, and those that follow from them."""
 
     def __init__(self, model: Any, varied: Varied, place: tuple[Any, Any, Any], done: Callable[[Point], None]) -> None:
         self.source = "the model"
@@ -411,7 +411,7 @@ class _Points:
         try:
             report = count(self._model, **self._varied.told(sizes))
         except (ForwardError, InputError) as exc:
-            self.notes.append(f"it does not run at {', '.join(f'{size:,}' for size in sizes)}: {exc.message}")
+            self.notes.append(f"the model does not run at {', '.join(f'{size:,}' for size in sizes)}: {exc.message}")
             self.found[sizes] = Point(sizes, {})
             return None
         self.source = report.meta.get("source", self.source)
@@ -423,7 +423,7 @@ class _Points:
         ]
 
     def point(self, sizes: tuple[int, ...], numbers: Sequence[int] | None) -> Point:
-        """What was counted, or is told by such numbers."""
+        """The counted point, or one computed from these numbers."""
         from opcost.core.quantity import QUANTITIES
         from opcost.core.sweep import Point
 

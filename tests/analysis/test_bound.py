@@ -83,7 +83,7 @@ def test_what_bounds_an_operator(found: ProfileRow, bound: str, ideal: float | N
 
 
 def test_without_peaks_only_the_lengths_of_kernels_are_judged() -> None:
-    short, long = query(profile(row(49, flops=1), row(50, flops=1)), order_by="+time").rows
+    short, long = query(profile(row(49, flops=1), row(50, flops=1)), sort="+time").rows
     assert (short.bound, long.bound, short.ideal_ns) == ("launch", "", None)
 
 

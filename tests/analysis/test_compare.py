@@ -106,7 +106,7 @@ def test_wrong_wishes_are_refused(small: Report) -> None:
         opcost.compare(small, small, quantities=["mac"])
     with pytest.raises(InputError, match="1 labels for 2 sources"):
         opcost.compare(small, small, labels=["a"])
-    with pytest.raises(InputError, match="all sources are reports"):
+    with pytest.raises(InputError, match="do not apply to saved reports"):
         opcost.compare(small, small, shapes=(1, 2))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.analysis.dependencies import Dependencies
+from opcost.analysis.critical_path import Dependencies
 from opcost.errors import OpcostError
 from opcost.profiles import askable
 from opcost.traces.kineto.table import read_table

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.analysis.prediction.merging import merged
-from opcost.analysis.prediction.predict import foretell
-from opcost.analysis.prediction.speeds import VIEW_NS, Speeds
+from opcost.analysis.prediction.fusion import merged
+from opcost.analysis.prediction.predict import predict_report
+from opcost.analysis.prediction.speeds import VIEW_NS, Speeds, fit_laws
 from opcost.core.devices import device
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured
@@ -80,26 +80,18 @@ def timed(kind: str, raw: str, attrs: dict[str, object], host_ns: int) -> Measur
 
 
 HOST_NS = 8000
-SPEEDS = Speeds(
-    Calibration(
-        device="h200",
-        meta={},
-        position=0,
-        rows=(
-            timed("elementwise", "aten::relu", {"fn": "relu"}, HOST_NS),
-            timed("matmul", "aten::mm", {"depth": N}, 3 * HOST_NS),
-        ),
-    ),
-    default_rules(),
-    device("h200"),
+ROWS = (
+    timed("elementwise", "aten::relu", {"fn": "relu"}, HOST_NS),
+    timed("matmul", "aten::mm", {"depth": N}, 3 * HOST_NS),
 )
+SPEEDS = Speeds(fit_laws(Calibration(device="h200", meta={}, position=0, rows=ROWS), default_rules()), device("h200"))
 
 
 def test_eagerly_nothing_starts_before_the_host_has_come_to_it() -> None:
     report = counted()
     meta = {"device": "h200"}
-    graph = foretell(report, SPEEDS, meta, calibrated=True)
-    eager = foretell(report, SPEEDS, meta, calibrated=True, execution="eager")
+    graph = predict_report(report, SPEEDS, meta, calibrated=True)
+    eager = predict_report(report, SPEEDS, meta, calibrated=True, execution="eager")
     host = sum(SPEEDS.host_ns(row.op.kind, row.op.raw) for row in report.rows)
     last = eager.profile.rows[-1].device_ns
     assert last

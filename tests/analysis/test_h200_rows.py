@@ -13,10 +13,9 @@ import pytest
 import torch
 
 import opcost
-from opcost.analysis.prediction.predict import foretell, foretell_steps
-from opcost.analysis.prediction.speeds import Speeds
-from opcost.analysis.prediction.together import launches, together_ns
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
+from opcost.analysis.prediction.predict import multi_tensor_launches, multi_tensor_ns, predict_report, predict_steps
+from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.core.devices import HOST, device
 from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import Report
@@ -90,8 +89,9 @@ def calibrated(name: str = "h200", **more: Any) -> Speeds:
         Measured("elementwise", "aten::add", {"fn": "add"}, (x, x), (x,), 5_000, 3_000),
         Measured("matmul", "aten::mm", {"depth": 64}, (x, x), (x,), 20_000, 8_000),
     )
-    speeds = Speeds(Calibration(device=name, meta={}, position=2, rows=rows), default_rules(), more.get("device"))
-    speeds.laws = {key: replace(law, spread=SPREAD) for key, law in speeds.laws.items()}
+    fitted = fit_laws(Calibration(device=name, meta={}, position=2, rows=rows), default_rules())
+    speeds = Speeds(fitted, more.get("device"))
+    speeds.laws = {key: law._replace(spread=SPREAD) for key, law in speeds.laws.items()}
     return speeds
 
 
@@ -110,7 +110,7 @@ def model(*ops: str, phase: str = "forward") -> Report:
         for i, (name, (kind, raw, attrs)) in enumerate((name, known[name]) for name in ops)
     )
     graph = Graph(source="", framework="torch", values=values, ops=made, modules=(Module(path="", type="M"),))
-    return price(graph, default_rules())
+    return cost_graph(graph, default_rules())
 
 
 def band(found: Any) -> float:
@@ -126,7 +126,7 @@ ADDS = 3 * 5_000
 
 
 def test_a_product_starts_later_in_a_model_and_kernels_have_gaps() -> None:
-    found = foretell(model("a", "m", "a"), calibrated(), {"device": "h200"}, calibrated=True)
+    found = predict_report(model("a", "m", "a"), calibrated(), {"device": "h200"}, calibrated=True)
     assert found.latency_ns == pytest.approx(2 * 5_000 + 20_000 + 900, abs=2)
     assert found.latency_ns - found.kernel_ns == 3 * 700 + 900
 
@@ -141,31 +141,33 @@ def test_a_product_starts_later_in_a_model_and_kernels_have_gaps() -> None:
     ],
 )
 def test_the_band_has_the_width_that_holds_four_of_five(phase: str, known: bool, share: float) -> None:
-    found = foretell(model("a", phase=phase), calibrated(), {"device": "h200"}, calibrated=known)
+    found = predict_report(model("a", phase=phase), calibrated(), {"device": "h200"}, calibrated=known)
     assert found.latency_ns == pytest.approx(5_000, abs=1)
     assert band(found) == pytest.approx(sqrt((share * 5_000) ** 2 + VARIANCE * 5_000**2), abs=2)
 
 
 def test_what_a_compiler_merges_is_less_sure() -> None:
-    found = foretell(model("m"), calibrated(), {"device": "h200"}, calibrated=True, execution="compiled")
+    found = predict_report(model("m"), calibrated(), {"device": "h200"}, calibrated=True, execution="compiled")
     assert found.latency_ns == pytest.approx(20_900, abs=1)
     assert band(found) == pytest.approx(sqrt((0.115**2 + 0.2**2) * 20_900**2 + VARIANCE * 20_000**2), abs=2)
 
 
 def test_misses_of_single_operators_add_up_by_their_squares() -> None:
-    found = foretell(model("a", "a", "a"), calibrated(), {"device": "h200"}, calibrated=True)
+    found = predict_report(model("a", "a", "a"), calibrated(), {"device": "h200"}, calibrated=True)
     assert band(found) == pytest.approx(sqrt((0.115 * ADDS) ** 2 + VARIANCE * 3 * 5_000**2), abs=2)
 
 
 def test_the_host_starts_every_operator_and_its_own_time_is_less_sure() -> None:
     """2.1 times what each call alone needs, 1 µs for a view; the device waits."""
-    found = foretell(model("a", "v", "a"), calibrated(), {"device": "h200"}, calibrated=True, execution="eager")
+    found = predict_report(model("a", "v", "a"), calibrated(), {"device": "h200"}, calibrated=True, execution="eager")
     host = 2.1 * 3_000
     assert found.latency_ns == pytest.approx(2 * host + 1_000 + 5_000, abs=3)
     assert found.bounds["host"] == pytest.approx(2 * host + 1_000 + 5_000 - 2 * 5_000, abs=3)
     expected = sqrt((0.115 * 10_000) ** 2 + VARIANCE * 2 * 5_000**2 + (0.75 * found.bounds["host"]) ** 2)
     assert band(found) == pytest.approx(expected, abs=2)
-    busy = foretell(model("a", "m", "m", "m"), calibrated(), {"device": "h200"}, calibrated=True, execution="eager")
+    busy = predict_report(
+        model("a", "m", "m", "m"), calibrated(), {"device": "h200"}, calibrated=True, execution="eager"
+    )
     # The first product is started after 6.3 + 16.8 µs; from there on the device is never idle.
     assert busy.latency_ns == 6_300 + 16_800 + 3 * 20_900
     assert [row.host_ns for row in busy.profile.rows] == [6_300, 16_800, 16_800, 16_800]
@@ -174,7 +176,7 @@ def test_the_host_starts_every_operator_and_its_own_time_is_less_sure() -> None:
 def test_an_operator_that_was_never_timed_needs_the_usual_time_of_the_host() -> None:
     x = TensorSpec((64, 64), "bfloat16")
     alone = Measured("elementwise", "aten::add", {"fn": "add"}, (x, x), (x,), 5_000)
-    untimed = Speeds(Calibration(device="h200", meta={}, position=1, rows=(alone,)), default_rules(), None)
+    untimed = Speeds(fit_laws(Calibration(device="h200", meta={}, position=1, rows=(alone,)), default_rules()))
     assert untimed.host_ns("elementwise", "aten::add") == 2.1 * 7_000
     assert calibrated().host_ns("elementwise", "aten::mul") == 2.1 * 3_000  # of its kind
     assert calibrated().host_ns("sort", "aten::sort") == 2.1 * (3_000 + 8_000) / 2  # of any
@@ -182,7 +184,7 @@ def test_an_operator_that_was_never_timed_needs_the_usual_time_of_the_host() -> 
 
 
 def test_a_processor_starts_nothing_and_is_less_sure() -> None:
-    found = foretell(model("a", "m"), calibrated(HOST), {"device": HOST}, calibrated=True)
+    found = predict_report(model("a", "m"), calibrated(HOST), {"device": HOST}, calibrated=True)
     assert found.latency_ns == pytest.approx(25_000, abs=2)
     expected = sqrt(((0.115 + 0.1) * 25_000) ** 2 + VARIANCE * (5_000**2 + 20_000**2))
     assert band(found) == pytest.approx(expected, abs=2)
@@ -190,13 +192,13 @@ def test_a_processor_starts_nothing_and_is_less_sure() -> None:
 
 def test_what_was_never_timed_is_half_as_sure() -> None:
     speeds = calibrated()
-    found = foretell(model("s"), speeds, {"device": "h200"}, calibrated=True)
+    found = predict_report(model("s"), speeds, {"device": "h200"}, calibrated=True)
     taken = found.latency_ns
     assert band(found) == pytest.approx(sqrt((0.115**2 + 1.6 * 0.5**2) * taken**2), abs=3)
 
 
 def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
-    found = foretell(model("a", phase="update"), calibrated(), {"device": "h200"}, calibrated=True)
+    found = predict_report(model("a", phase="update"), calibrated(), {"device": "h200"}, calibrated=True)
     taken = 2_500 + 15_000 * 64 * 64 / 65_536  # a kernel starts, and goes through a sixteenth of a chunk
     assert found.latency_ns == round(taken)
     assert band(found) == pytest.approx(sqrt((0.16**2 + 1.6 * 0.1**2) * taken**2), abs=3)
@@ -204,7 +206,7 @@ def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
 
 
 def test_a_model_without_operators_takes_nothing() -> None:
-    found = foretell(model(), calibrated(), {"device": "h200"}, calibrated=True)
+    found = predict_report(model(), calibrated(), {"device": "h200"}, calibrated=True)
     assert found[1:] == (0, 0, (0, 0), 0, {"compute": 0, "memory": 0, "launch": 0, "host": 0})
     assert found.profile.meta["device"] == "h200"
 
@@ -212,7 +214,7 @@ def test_a_model_without_operators_takes_nothing() -> None:
 def test_the_peaks_that_an_estimate_lacks_are_those_of_products() -> None:
     """A V100 has none for bfloat16."""
     for ops, said in (("a", ["estimate"]), ("am", ["estimate", "estimate"])):
-        found = foretell(model(*ops), calibrated(device=device("v100")), {"device": "v100"}, calibrated=False)
+        found = predict_report(model(*ops), calibrated(device=device("v100")), {"device": "v100"}, calibrated=False)
         assert [note.code for note in found.profile.notes if note.code == "estimate"] == said
 
 
@@ -241,10 +243,10 @@ TWO, NUMBER, OPEN = TensorSpec((2,)), TensorSpec(()), TensorSpec(None)
 def test_an_update_has_as_many_kernels_as_its_lists_are_cut_into(
     raw: str, ins: tuple[TensorSpec, ...], kernels: int
 ) -> None:
-    found = foretell(updates(raw, ins, (TWO,), 109), calibrated(), {"device": "h200"}, calibrated=True)
+    found = predict_report(updates(raw, ins, (TWO,), 109), calibrated(), {"device": "h200"}, calibrated=True)
     assert found.latency_ns == pytest.approx(kernels * (2_500 + 15_000 * 2 / 65_536), abs=109)  # each row is rounded
     bitsandbytes = updates("bitsandbytes::optimizer_update_32bit", ins, (TWO,), 3)
-    single = foretell(bitsandbytes, calibrated(), {"device": "h200"}, calibrated=True)
+    single = predict_report(bitsandbytes, calibrated(), {"device": "h200"}, calibrated=True)
     assert single.latency_ns > 3 * 4_000  # each starts on its own, as an addition of 5 µs
 
 
@@ -256,7 +258,7 @@ def test_an_update_reaches_what_its_largest_elements_reach(dtypes: tuple[str, ..
     given = TensorSpec((count,), dtypes[0])
     rows = [updates("aten::mul_", (given,), (TensorSpec((count,), dtype),), 1).rows[0] for dtype in dtypes]
     report = replace(model("a", phase="update"), rows=tuple(rows))
-    found = foretell(report, calibrated(), {"device": "h200"}, calibrated=True)
+    found = predict_report(report, calibrated(), {"device": "h200"}, calibrated=True)
     moved = sum(spec.nbytes for row in rows for spec in (*row.ins, *row.outs))
     assert found.latency_ns == pytest.approx(moved / (reached * H200.bandwidth) * 1e9, rel=0.001)
 
@@ -276,9 +278,9 @@ class Steps:
 
 @pytest.mark.parametrize("execution", ["graph", "eager"])
 def test_many_steps_are_the_sum_of_what_was_told(execution: Any) -> None:
-    found = foretell_steps([Steps()], calibrated(), {"device": "h200"}, calibrated=True, execution=execution)  # type: ignore[list-item]
+    found = predict_steps([Steps()], calibrated(), {"device": "h200"}, calibrated=True, execution=execution)  # type: ignore[list-item]
     parts = [
-        foretell(Steps().at(tokens), calibrated(), {"device": "h200"}, calibrated=True, execution=execution)
+        predict_report(Steps().at(tokens), calibrated(), {"device": "h200"}, calibrated=True, execution=execution)
         for tokens in (1, 5)
     ]
     assert found.latency_ns == (4 * parts[0].latency_ns + 6 * parts[1].latency_ns) // 2
@@ -322,14 +324,14 @@ CHUNK = 65_536
 def test_a_kernel_over_many_tensors_takes_a_block_or_its_bytes(
     raw: str, itemsize: int, block: int, reached: float
 ) -> None:
-    assert together_ns(raw, [CHUNK // 2], 1, 8, itemsize, 4.8e12) == 2_500 + block / 2
+    assert multi_tensor_ns(raw, [CHUNK // 2], 1, 8, itemsize, 4.8e12) == 2_500 + block / 2
     whole = 320 * CHUNK
-    assert together_ns(raw, [whole], 1, 12 * whole, itemsize, 4.8e12) == pytest.approx(
+    assert multi_tensor_ns(raw, [whole], 1, 12 * whole, itemsize, 4.8e12) == pytest.approx(
         12 * whole / (reached * 4.8e12) * 1e9
     )
 
 
 @pytest.mark.parametrize(("lists", "room"), [(1, 110), (2, 64), (3, 48), (4, 36), (5, 30), (6, 30)])
 def test_a_kernel_has_room_for_this_many_tensors(lists: int, room: int) -> None:
-    assert list(launches([2] * room, lists)) == [(2 * room, 2)]
-    assert list(launches([2] * room + [3], lists)) == [(2 * room, 2), (3, 3)]
+    assert list(multi_tensor_launches([2] * room, lists)) == [(2 * room, 2)]
+    assert list(multi_tensor_launches([2] * room + [3], lists)) == [(2 * room, 2), (3, 3)]

@@ -57,8 +57,8 @@ def test_a_device_tells_of_its_launches() -> None:
 
 
 def test_lines_sort_and_are_chosen_by_their_delay() -> None:
-    assert [line.labels["name"] for line in query(PROFILE, order_by="delay")] == ["n2", "n0", "n1"]
-    assert [line.labels["name"] for line in query(PROFILE, where="delay > 25ns", order_by="+delay")] == ["n0", "n2"]
+    assert [line.labels["name"] for line in query(PROFILE, sort="delay")] == ["n2", "n0", "n1"]
+    assert [line.labels["name"] for line in query(PROFILE, where="delay > 25ns", sort="+delay")] == ["n0", "n2"]
 
 
 def test_device_work_without_an_operator_has_a_line_for_each_reason() -> None:

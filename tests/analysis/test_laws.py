@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from work import calls
 
+from opcost.analysis.costing import cost_graph
 from opcost.analysis.memory import memory, storage_bytes
-from opcost.analysis.price import price
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Attrs, Graph, Module, Op, Phase, TensorSpec, Value
 from opcost.core.report import Report, Stats, cost_of
@@ -85,7 +85,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def priced(graph: Graph) -> Report:
-    return price(graph, default_rules())
+    return cost_graph(graph, default_rules())
 
 
 def total(costs: list[Cost]) -> Cost:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from opcost.analysis.prediction.predict import GAP_NS, foretell
-from opcost.analysis.prediction.speeds import Speeds
+from opcost.analysis.prediction.predict import GAP_NS, predict_report
+from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.analysis.prediction.work import work_of
 from opcost.core.cost import Cost
 from opcost.core.devices import device
@@ -40,7 +40,7 @@ def calibration(*rows: Measured) -> Calibration:
 
 MOVED = [moved(2**power) for power in range(8, 28)]
 PRODUCTS = [product(2**a, 2**b, 1024) for a in range(7, 14) for b in range(7, 14)]
-SPEEDS = Speeds(calibration(*MOVED, *PRODUCTS), default_rules(), H200)
+SPEEDS = Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), H200)
 
 
 def told(row: Measured, speeds: Speeds = SPEEDS) -> float:
@@ -66,14 +66,14 @@ def test_an_operator_that_was_timed_is_told_as_it_was_timed() -> None:
     slow = Measured(
         "softmax", "aten::_softmax", {"fn": "softmax"}, (tensor(4096, 4096),), (tensor(4096, 4096),), 90_000
     )
-    speeds = Speeds(calibration(*MOVED, odd, slow), default_rules(), H200)
+    speeds = Speeds(fit_laws(calibration(*MOVED, odd, slow), default_rules()), H200)
     assert told(odd, speeds) == pytest.approx(9_000, rel=0.05)
     assert told(slow, speeds) == pytest.approx(90_000, rel=0.05)
 
 
 def test_a_device_that_nobody_timed_reaches_the_same_shares_of_its_own_peaks() -> None:
     other = device("a100")
-    speeds = Speeds(calibration(*MOVED, *PRODUCTS), default_rules(), other)
+    speeds = Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), other)
     large = moved(2**27)
     assert told(large, speeds) == pytest.approx(START_NS + 4 * 2**27 / (other.bandwidth / 2) * 1e9, rel=0.05)
 
@@ -119,7 +119,7 @@ def test_convolutions_are_told_apart_by_their_groups(
 
 def report(*ops: tuple[str, str, str, dict[str, object]], elements: int = 2**20) -> Report:
     """A model of operators of one tensor each."""
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
 
     spec = tensor(elements)
     values = tuple(Value(i, f"v{i}", spec, "input" if i == 0 else "activation", i) for i in range(len(ops) + 1))
@@ -128,14 +128,14 @@ def report(*ops: tuple[str, str, str, dict[str, object]], elements: int = 2**20)
         for i, (phase, kind, raw, attrs) in enumerate(ops)
     )
     graph = Graph(source="made", framework="torch", values=values, ops=made, modules=(Module(path="", type="Made"),))
-    return price(graph, default_rules())
+    return cost_graph(graph, default_rules())
 
 
 RELU = ("forward", "elementwise", "aten::relu", {"fn": "relu"})
 
 
 def test_the_rows_add_up_to_the_latency_and_the_gaps_are_left_out_of_the_kernels() -> None:
-    found = foretell(report(RELU, RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    found = predict_report(report(RELU, RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
     assert len(found.profile.rows) == 3
     assert sum(row.device_ns or 0 for row in found.profile.rows) == found.latency_ns == sum(found.bounds.values())
     assert found.kernel_ns == found.latency_ns - 3 * GAP_NS
@@ -145,16 +145,16 @@ def test_the_rows_add_up_to_the_latency_and_the_gaps_are_left_out_of_the_kernels
 
 
 def test_the_band_holds_the_latency_and_is_wider_for_a_device_that_was_not_timed() -> None:
-    sure = foretell(report(RELU), SPEEDS, {"device": "h200"}, calibrated=True)
-    unsure = foretell(report(RELU), SPEEDS, {"device": "h200"}, calibrated=False)
+    sure = predict_report(report(RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    unsure = predict_report(report(RELU), SPEEDS, {"device": "h200"}, calibrated=False)
     assert sure.band_ns[0] < sure.latency_ns < sure.band_ns[1]
     assert unsure.band_ns[1] > sure.band_ns[1]
 
 
 def test_an_operator_that_was_never_timed_is_named_and_widens_the_band() -> None:
     sort = ("forward", "sort", "aten::sort", {"length": 2**20})
-    known = foretell(report(RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
-    guessed = foretell(report(RELU, sort), SPEEDS, {"device": "h200"}, calibrated=True)
+    known = predict_report(report(RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    guessed = predict_report(report(RELU, sort), SPEEDS, {"device": "h200"}, calibrated=True)
     assert not known.profile.notes
     assert [note.text for note in guessed.profile.notes if "aten::sort (1x) was not timed" in note.text]
     width = lambda found: (found.band_ns[1] - found.band_ns[0]) / found.latency_ns
@@ -162,21 +162,23 @@ def test_an_operator_that_was_never_timed_is_named_and_widens_the_band() -> None
 
 
 def test_views_take_no_time_and_are_no_rows() -> None:
-    found = foretell(report(RELU, ("forward", "view", "aten::view", {})), SPEEDS, {"device": "h200"}, calibrated=True)
+    found = predict_report(
+        report(RELU, ("forward", "view", "aten::view", {})), SPEEDS, {"device": "h200"}, calibrated=True
+    )
     assert [row.type for row in found.profile.rows] == ["aten::relu"]
 
 
 def test_an_optimizer_starts_once_for_all_parameters() -> None:
     step = ("update", "elementwise", "aten::mul_", {"fn": "mul"})
-    few = foretell(report(RELU, *[step] * 2, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
-    many = foretell(report(RELU, *[step] * 100, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
+    few = predict_report(report(RELU, *[step] * 2, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
+    many = predict_report(report(RELU, *[step] * 100, elements=256), SPEEDS, {"device": "h200"}, calibrated=True)
     # A kernel has room for 110 tensors, and each one's few elements for a block of their own.
     assert many.latency_ns == pytest.approx(few.latency_ns, abs=100)
 
 
 def test_the_state_that_an_optimizer_makes_in_its_first_step_is_not_made_again() -> None:
     first = ("update", "create", "aten::zeros_like", {})
-    with_state = foretell(report(RELU, first), SPEEDS, {"device": "h200"}, calibrated=True)
+    with_state = predict_report(report(RELU, first), SPEEDS, {"device": "h200"}, calibrated=True)
     assert [row.phase for row in with_state.profile.rows] == ["forward"]
 
 
@@ -186,6 +188,6 @@ def test_how_memory_lies_is_a_family_where_it_was_timed_and_else_none() -> None:
     apart = Measured("copy", "aten::cat", {"strided": True}, given, (joined,), 30_000)
     work = work_of("copy", "aten::cat", apart.attrs, given, (joined,), None)
     for rows, taken in (((alike,), 10_000), ((alike, apart), 30_000)):
-        found = Speeds(calibration(*rows), default_rules(), H200).time(work)
+        found = Speeds(fit_laws(calibration(*rows), default_rules()), H200).time(work)
         assert found.known
         assert found.device_ns == pytest.approx(taken)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import Report, Uncounted
@@ -28,7 +28,7 @@ def graph(values: list[Value], ops: list[Op], modules: tuple[Module, ...] = (Mod
 
 
 def priced(values: list[Value], ops: list[Op], modules: tuple[Module, ...] = (Module(path="", type="Net"),)) -> Report:
-    return price(graph(values, ops, modules), default_rules())
+    return cost_graph(graph(values, ops, modules), default_rules())
 
 
 def op(number: int, kind: str, inputs: tuple[int, ...], output: int, attrs: Attrs = NO_ATTRS, **more: object) -> Op:
@@ -128,7 +128,7 @@ class TestUnknown:
             return view.cost(macs=view.outs[0].numel * 7)
 
         ops = [Op(0, "unknown", "lib::odd", (0,), (1,), NO_ATTRS)]
-        report = price(graph(list(self.VALUES), ops), default_rules().with_rules({"lib::odd": odd}))
+        report = cost_graph(graph(list(self.VALUES), ops), default_rules().with_rules({"lib::odd": odd}))
         assert report.coverage.complete
         assert (report.rows[0].rule, report.totals.macs) == ("lib::odd", N * M * 7)
 
@@ -143,7 +143,7 @@ def test_a_misspelt_attribute_is_refused_and_not_priced_without_it() -> None:
     with pytest.raises(
         GraphError, match="conv operator lib::conv: unknown attribute 'transposd'; did you mean 'transposed'"
     ):
-        price(unchecked, default_rules())
+        cost_graph(unchecked, default_rules())
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_only_a_rule_for_the_very_operator_sees_the_frameworks_own_parameters(
 
     native: Attrs = {"fn": 7, "mode": "ADD", "elements": 0}
     ops = [Op(0, kind, "lib::odd", (0,), (1,), attrs, native=native)]
-    price(graph([value(0, "input"), value(1)], ops), default_rules().with_rules({rule: spy}))
+    cost_graph(graph([value(0, "input"), value(1)], ops), default_rules().with_rules({rule: spy}))
     assert views == [seen]
 
 
@@ -188,7 +188,7 @@ def forgets(view: OpView) -> Cost:
 def test_a_wrong_rule_is_named_with_the_operator_it_failed_on(rule: Rule, message: str) -> None:
     ops = [Op(0, "unknown", "lib::odd", (0,), (1,), NO_ATTRS)]
     with pytest.raises(RuleError, match=message):
-        price(graph([value(0, "input"), value(1)], ops), default_rules().with_rules({"lib::odd": rule}))
+        cost_graph(graph([value(0, "input"), value(1)], ops), default_rules().with_rules({"lib::odd": rule}))
 
 
 def test_the_convention_changes_the_number_and_is_written_down() -> None:
@@ -197,7 +197,7 @@ def test_the_convention_changes_the_number_and_is_written_down() -> None:
     made = graph(
         [value(0, "input", spec=spec), value(1, spec=spec)], [op(0, "attention", (0, 0, 0), 1, {"causal": True})]
     )
-    full, half = (price(made, default_rules(), Convention(causal)) for causal in ("full", "half"))
+    full, half = (cost_graph(made, default_rules(), Convention(causal)) for causal in ("full", "half"))
     assert (full.meta["causal"], half.meta["causal"]) == ("full", "half")
     assert full.totals.macs == heads * length**2 * 2 * features
     assert half.totals.macs == heads * (length * (length + 1) // 2) * 2 * features
@@ -235,7 +235,7 @@ class TestParameters:
         made = Graph(
             source="", framework="", values=(value(0, "param"),), ops=(), modules=self.MODULES[:1], outputs=(0,)
         )
-        assert price(made, default_rules()).unused == ()
+        assert cost_graph(made, default_rules()).unused == ()
 
     def test_weights_of_a_source_without_modules_belong_to_the_root(self) -> None:
         report = priced([value(0, "input"), value(1, "param"), value(2)], [op(0, "elementwise", (0, 1), 2, ADD)])

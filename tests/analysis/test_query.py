@@ -56,7 +56,7 @@ def test_unattributed_time_is_always_a_line_and_a_part_of_the_total(profile: Pro
 
 
 def test_shares_are_of_the_whole_profile_and_the_running_sum_follows_the_printed_order(profile: Profile) -> None:
-    answer = query(profile, order_by="+time", kind="conv")
+    answer = query(profile, sort="+time", kind="conv")
     assert [line.share for line in answer] == [10 * US / DEVICE_TOTAL, 30 * US / DEVICE_TOTAL]
     assert [line.cumulative_ns for line in answer] == [10 * US, 40 * US]
 
@@ -167,7 +167,7 @@ def test_executions_are_counted_once_however_many_kernels_they_launch(profile: P
 
 
 def test_modules_are_cut_to_a_depth_and_groups_hold_their_lines(profile: Profile) -> None:
-    answer = query(profile, group_by="module", depth=1, aggregate_by="kind", order_by="-time")
+    answer = query(profile, group_by="module", depth=1, aggregate_by="kind", sort="-time")
     shown = [(line.role, tuple(line.labels.values()), line.time_ns) for line in answer.lines[:-2]]
     assert shown == [
         ("group", ("b",), 80 * US),
@@ -182,14 +182,14 @@ def test_modules_are_cut_to_a_depth_and_groups_hold_their_lines(profile: Profile
 @pytest.mark.parametrize("column", ["FLOPS", "computation", "Memory", "bandwidth", "intensity"])
 @pytest.mark.parametrize("sign", ["", "-", "+"])
 def test_what_is_missing_comes_last_in_every_direction(column: str, sign: str, profile: Profile) -> None:
-    assert names(query(profile, order_by=sign + column))[-1] == "b.custom"
+    assert names(query(profile, sort=sign + column))[-1] == "b.custom"
 
 
 def test_order_falls_unless_a_plus_stands_before_it(profile: Profile) -> None:
-    falling = names(query(profile, order_by="time"))
-    assert names(query(profile, order_by="-time")) == falling
-    assert names(query(profile, order_by="+time")) == falling[::-1]
-    assert names(query(profile, order_by="+name")) == sorted(falling)
+    falling = names(query(profile, sort="time"))
+    assert names(query(profile, sort="-time")) == falling
+    assert names(query(profile, sort="+time")) == falling[::-1]
+    assert names(query(profile, sort="+name")) == sorted(falling)
 
 
 def test_percentiles_lie_between_the_nearest_two_executions(profile: Profile) -> None:
@@ -216,7 +216,7 @@ def test_lines_sort_by_any_percentile_that_was_asked_for() -> None:
     profile = Profile(meta={}, rows=tuple(rows))
 
     def order(column: str) -> list[str]:
-        answer = query(profile, aggregate_by="type", percentiles=(50, 100), order_by=column)
+        answer = query(profile, aggregate_by="type", percentiles=(50, 100), sort=column)
         return [line.labels["type"] for line in answer]
 
     assert order("p50") == order("+P100") == ["steady", "jumpy"]
@@ -231,8 +231,8 @@ def test_every_printed_column_sorts_by_its_title(profile: Profile) -> None:
     for wishes in ({}, {"aggregate_by": "type", "aggregate": "mean"}, {"side": "host"}, {"percentiles": (50,)}):
         for column in answer_columns(query(profile, device="h200", **wishes)).values():
             for title in filter(None, (column.name, column.title, column.title.upper())):
-                up = query(profile, device="h200", order_by=f"+{title}", **wishes).rows
-                down = query(profile, device="h200", order_by=title, **wishes).rows
+                up = query(profile, device="h200", sort=f"+{title}", **wishes).rows
+                down = query(profile, device="h200", sort=title, **wishes).rows
                 assert Counter(map(repr, map(_bare, up))) == Counter(map(repr, map(_bare, down)))
 
 
@@ -245,7 +245,7 @@ def test_shapes_with_unknown_extents_sort() -> None:
     rows = tuple(
         ProfileRow(id=number, name=str(spec), type="t", device_ns=1, ins=(spec,)) for number, spec in enumerate(specs)
     )
-    answer = query(Profile(meta={}, rows=rows), order_by="in_shapes")
+    answer = query(Profile(meta={}, rows=rows), sort="in_shapes")
     assert [line.ins[0] for line in answer] == [specs[1], specs[0], specs[2]]
 
 
@@ -296,7 +296,7 @@ def test_every_device_has_a_source_and_plausible_peaks() -> None:
 @pytest.mark.parametrize(
     "wishes",
     [
-        {"order_by": "nothing"},
+        {"sort": "nothing"},
         {"aggregate_by": "colour"},
         {"aggregate_by": "type", "aggregate": "product"},
         {"aggregate_by": "type,type"},
@@ -314,7 +314,7 @@ def test_what_is_not_understood_is_refused(wishes: dict[str, object], profile: P
 
 
 def test_the_profile_itself_can_be_asked(profile: Profile) -> None:
-    wishes = {"kind": "conv", "order_by": "-time", "top": 5, "aggregate_by": "type", "aggregate": "sum"}
+    wishes = {"kind": "conv", "sort": "-time", "top": 5, "aggregate_by": "type", "aggregate": "sum"}
     assert profile.query(**wishes) == opcost.query(profile, **wishes)
 
 
@@ -417,7 +417,7 @@ def test_operators_below_a_group_say_what_they_are(profile: Profile) -> None:
 
 @pytest.mark.parametrize("side", ["device", "host"])
 def test_every_header_is_a_name_that_columns_and_order_take(profile: Profile, side: str) -> None:
-    from opcost.analysis.order import sort_key
+    from opcost.analysis.aggregate import sort_key
     from opcost.views.answer_listing import answer_columns, list_answer
 
     answer = query(profile, side=side, percentiles=(50,), device="h200")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from opcost.analysis.costing import cost_graph
 from opcost.analysis.join import with_costs, with_modules
-from opcost.analysis.price import price
 from opcost.analysis.profile_diff import By, diff_profiles
 from opcost.analysis.query import query
 from opcost.core.answer import Busy
@@ -47,7 +47,7 @@ def report() -> Report:
         inputs=(0,),
         outputs=(4,),
     )
-    return price(graph, default_rules())
+    return cost_graph(graph, default_rules())
 
 
 def conv(number: int, **more: object) -> ProfileRow:

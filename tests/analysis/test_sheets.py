@@ -370,7 +370,6 @@ def test_a_sheet_on_the_command_line(view: str, tmp_path: Path, capsys: pytest.C
 
 def test_an_option_about_operators_has_no_place_beside_a_sheet(tmp_path: Path) -> None:
     from opcost.cli.analyze import analyze
-    from opcost.cli.analyze_options import AnalyzeChoice
 
     with pytest.raises(OpcostError, match="--kind"):
-        analyze(tmp_path, choice=AnalyzeChoice(view="breakdown", kind=("conv",)))
+        analyze(tmp_path, flags={"view": "breakdown", "kind": ("conv",)})

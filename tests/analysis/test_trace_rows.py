@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from opcost.analysis.aggregate import combine, delays_of, percentile, top_kernels, union
-from opcost.analysis.bound import computes
+from opcost.analysis.bounds import computes, devices
 from opcost.analysis.breakdown import breakdown
-from opcost.analysis.busy import devices
 from opcost.analysis.communication import communication
 from opcost.analysis.gains import gains_of
 from opcost.analysis.launches import Work, _queued, launches

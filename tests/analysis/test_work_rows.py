@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from opcost.analysis.prediction.merging import merged
-from opcost.analysis.prediction.speeds import Speeds, _Law, _Near, _spread
+from opcost.analysis.prediction.fusion import merged
+from opcost.analysis.prediction.speeds import Speeds, _base_ns, _ratio, _spread, fit_laws
 from opcost.analysis.prediction.work import Work, families, work_of
 from opcost.core.cost import Cost
 from opcost.core.devices import HOST, device
 from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Measured
+from opcost.devices.laws import Law, Near
 from opcost.rules import default_rules
 
 H200 = device("h200")
@@ -202,8 +203,8 @@ def test_a_family_that_was_not_timed_is_taken_for_the_nearest(family: str, tried
 # -- laws ----------------------------------------------------------------------------------------------------------------
 
 
-def law(*near: tuple[float, float], start: float = 1_000) -> _Law:
-    return _Law(start, 0.5, 0.25, 0.0, tuple(_Near((place,), ratio) for place, ratio in near))
+def law(*near: tuple[float, float], start: float = 1_000) -> Law:
+    return Law(start, 0.5, 0.25, 0.0, tuple(Near((place,), ratio) for place, ratio in near))
 
 
 @pytest.mark.parametrize(
@@ -218,18 +219,18 @@ def law(*near: tuple[float, float], start: float = 1_000) -> _Law:
     ],
 )  # fmt: skip
 def test_a_law_takes_the_longer_of_two_after_its_start(flops: float, nbytes: float, longer: float, bound: str) -> None:
-    taken, seen = law().base_ns(Work("", "", round(flops), round(nbytes), ()), H200, 1e12)
+    taken, seen = _base_ns(law(), Work("", "", round(flops), round(nbytes), ()), H200, 1e12)
     assert (taken, seen) == (pytest.approx(1_000 + longer), bound)
 
 
 def test_the_nearest_three_tell_by_how_much_a_law_is_missed() -> None:
-    found = law((0.0, 2.0), (1.0, 3.0), (-2.0, 5.0), (9.0, 100.0)).ratio((0.0,))
+    found = _ratio(law((0.0, 2.0), (1.0, 3.0), (-2.0, 5.0), (9.0, 100.0)), (0.0,))
     weights = [1 / 0.1**2, 1 / 1.1**2, 1 / 2.1**2]
     assert found == pytest.approx((2 * weights[0] + 3 * weights[1] + 5 * weights[2]) / sum(weights))
 
 
 def timed(*rows: Measured, name: str = "h200", other: Any = None, **meta: str) -> Speeds:
-    return Speeds(Calibration(device=name, meta=meta, position=0, rows=rows), default_rules(), other)
+    return Speeds(fit_laws(Calibration(device=name, meta=meta, position=0, rows=rows), default_rules()), other)
 
 
 def relu(elements: int, taken: int, dtype: str = "bfloat16") -> Measured:
@@ -277,7 +278,7 @@ def test_what_takes_no_time_takes_a_nanosecond() -> None:
 def test_a_spread_is_the_usual_miss_of_the_nearest_of_a_sample() -> None:
     # Threes: the first has a neighbour that misses by another tenth; the others have each other, who miss alike.
     near = [
-        _Near((100.0 * i + place,), ratio)
+        Near((100.0 * i + place,), ratio)
         for i in range(16)
         for place, ratio in ((0.0, 1.0), (2.0, exp(0.1)), (2.5, exp(0.1)))
     ]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.analysis.prediction.workspaces import Workspaces
+from opcost.analysis.prediction.speeds import Workspaces, fit_laws
 from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Measured
@@ -16,7 +16,7 @@ from opcost.frontends.torch.recording import recorder
 from opcost.rules import default_rules
 
 WEIGHT, SMALL = TensorSpec((64, 64, 3, 3), "bfloat16"), TensorSpec((64, 64, 1, 1), "bfloat16")
-ATTRS = {"spatial": 2, "groups": 1}
+ATTRS: dict[str, int] = {}
 
 
 def image(extent: int) -> TensorSpec:
@@ -37,13 +37,13 @@ def test_the_nearest_operator_tells_the_share_of_its_tensors() -> None:
     # A window of three by three is brought into another order first, one of one by one is not.
     whole = 2 * image(28).nbytes + WEIGHT.nbytes
     rows = (measured(WEIGHT, 28, whole), measured(SMALL, 28, 0))
-    found = Workspaces(Calibration(device="h200", meta={}, position=2, rows=rows), default_rules())
+    found = Workspaces(fit_laws(Calibration(device="h200", meta={}, position=2, rows=rows), default_rules()).workspaces)
     assert found.of(convolution(WEIGHT, 56)) == 2 * image(56).nbytes + WEIGHT.nbytes
     assert found.of(convolution(SMALL, 56)) == 0
 
 
 def test_an_operator_of_which_nothing_was_measured_takes_none() -> None:
-    empty = Workspaces(Calibration(device="h200", meta={}, position=0, rows=()), default_rules())
+    empty = Workspaces({})
     assert empty.of(convolution(WEIGHT, 28)) == 0
 
 

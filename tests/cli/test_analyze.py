@@ -69,7 +69,7 @@ KINETO = DATA.parents[1] / "traces" / "kineto" / "cuda_fwd_stack.json.gz"
 def test_operators_without_names_are_one_line_per_type_unless_executions_are_asked_for(
     asked: Callable[..., dict[str, Any]], opcost_command: Callable[..., Any]
 ) -> None:
-    by_operator, by_execution = asked(KINETO, "-t", "0"), asked(KINETO, "-t", "0", "--by", "execution")
+    by_operator, by_execution = asked(KINETO, "-t", "0"), asked(KINETO, "-t", "0", "--executions")
     assert by_operator["keys"] == ["type"]
     assert by_execution["keys"] == []
     assert len(rows(by_operator)) < len(rows(by_execution))
@@ -155,7 +155,7 @@ def test_a_saved_report_gives_its_modules(
     )
     report = tmp_path / "report.json"
     assert opcost_command("count", f"{source}:net", "-i", "1x3x224x224", "-o", report, "-q").code == 0
-    for words in (("--report", str(report)), ("--model", f"{source}:net", "-i", "1x3x224x224")):
+    for words in (("--model", str(report)), ("--model", f"{source}:net", "-i", "1x3x224x224")):
         data = asked(TIMELINE, "--aggregate-by", "module", "--kind", "conv", "-t", "0", *words)
         # The first convolution of the trace has the shapes of the model's only one.
         assert "0" in {line["module"] for line in rows(data)}
@@ -197,11 +197,11 @@ def test_without_a_file_or_with_a_missing_one_there_is_one_message(
 
 
 def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
-    same = opcost_command("diff", RESNET, RESNET)
+    same = opcost_command("compare", "--changes", RESNET, RESNET)
     assert same.code == 0
     assert same.out.endswith("\nno difference\n")
     both = (DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz")
-    found = opcost_command("diff", *both, "--top", "2", "--width", "100", "--by", "shape")
+    found = opcost_command("compare", "--changes", *both, "--top", "2", "--width", "100", "--by", "shape")
     assert found.code == 0
     lines = found.out.splitlines()
     (total,) = [line for line in lines if line.startswith("device time")]
@@ -215,7 +215,7 @@ def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
 
 def test_a_diff_of_profiles_fails_only_where_it_is_told_to(opcost_command: Callable[..., Any]) -> None:
     both = (DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz")
-    found = opcost_command("diff", *both, "--view", "json")
+    found = opcost_command("compare", "--changes", *both, "--format", "json")
     assert found.code == 0
     total, *_ = [line for line in json.loads(found.out)["lines"] if line["part"] == "total"]
     before, after = total["amounts"]
@@ -223,9 +223,9 @@ def test_a_diff_of_profiles_fails_only_where_it_is_told_to(opcost_command: Calla
     assert sum(line["difference"] for line in json.loads(found.out)["lines"] if line["quantity"] == "time") == (
         2 * (after - before)  # the whole, and the sum of all changes
     )
-    assert opcost_command("diff", *both, "--fail-if", f"time>{after - 1}ns").code == 1
-    assert opcost_command("diff", *both, "--fail-if", f"time>{after}ns").code == 0
-    wrong = opcost_command("diff", *both, "--fail-if", "tiem>1ns")
+    assert opcost_command("compare", "--changes", *both, "--fail-if", f"time>{after - 1}ns").code == 1
+    assert opcost_command("compare", "--changes", *both, "--fail-if", f"time>{after}ns").code == 0
+    wrong = opcost_command("compare", "--changes", *both, "--fail-if", "tiem>1ns")
     assert (wrong.code, "did you mean 'time'" in wrong.err) == (2, True)
 
 
@@ -296,13 +296,13 @@ def test_what_stands_before_the_damage_is_told_beside_megengines_text(
 
 
 def test_a_profile_is_not_compared_with_a_model(opcost_command: Callable[..., Any]) -> None:
-    found = opcost_command("diff", RESNET, "timm:resnet18")
+    found = opcost_command("compare", "--changes", RESNET, "timm:resnet18")
     assert found.code == 2
-    assert f"only {RESNET} is a profile" in found.err
+    assert f"{RESNET} is a profile, which is compared with one other profile" in found.err
 
 
 def test_an_unknown_column_is_told_with_those_that_there_are(opcost_command: Callable[..., Any]) -> None:
-    done = opcost_command("analyze", RESNET, "--columns", "shar", "--by", "execution")
+    done = opcost_command("analyze", RESNET, "--columns", "shar", "--executions")
     assert done.code == 2
     assert "did you mean 'share'?" in done.err
     assert "columns: " in done.err

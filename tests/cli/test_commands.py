@@ -1,4 +1,4 @@
-"""`rules`, `doctor`, `check` and `diff`."""
+"""`rules`, `doctor`, `check` and `compare`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_doctor_tells_which_libraries_cannot_be_imported_and_what_pytorch_sees(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     names = ("whole", "broken", "ending", "after", "absent", "torch")
-    monkeypatch.setattr("opcost.cli.doctor.LIBRARIES", names)
+    monkeypatch.setattr("opcost.cli.about.LIBRARIES", names)
     done = opcost_command("doctor")
     told = done.out.partition("libraries\n")[2].partition("extras")[0].splitlines()
     assert told == [
@@ -101,7 +101,7 @@ def test_doctor_names_a_plug_in_that_cannot_be_loaded(
     opcost_command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = metadata.EntryPoint("broken", "no_such_module_at_all:VIEW", VIEWS)
-    monkeypatch.setattr("opcost.cli.doctor.find", lambda group: {"broken": broken})
+    monkeypatch.setattr("opcost.cli.about.find", lambda group: {"broken": broken})
     done = opcost_command("doctor")
     assert done.code == 2
     assert "CANNOT BE LOADED" in done.out
@@ -130,7 +130,7 @@ def test_every_exceeded_limit_is_named(opcost_command: Callable, linear: str) ->
         "--max-param-bytes",
         f"{param_bytes - 1}B",
     )
-    done = opcost_command(*words, "--view", "csv")
+    done = opcost_command(*words, "--format", "csv")
     verdicts = {line["quantity"]: line["verdict"] for line in csv.DictReader(StringIO(done.out))}
     assert (done.code, verdicts) == (1, {"params": "EXCEEDED", "flops": "ok", "param_bytes": "EXCEEDED"})
 
@@ -159,14 +159,14 @@ def test_a_budget_is_not_kept_where_an_operator_has_no_price(opcost_command: Cal
 def test_a_model_does_not_differ_from_its_saved_report(opcost_command: Callable, linear: str, tmp_path: Path) -> None:
     saved = tmp_path / "saved.json"
     opcost_command("count", linear, "-i", "1x8", "-o", saved)
-    assert opcost_command("diff", saved, saved).code == 0
+    assert opcost_command("compare", "--changes", saved, saved).code == 0
 
 
 def test_a_difference_is_told_by_quantity_and_by_module(opcost_command: Callable, linear: str, tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     opcost_command("count", linear, "-i", "1x8", "-o", old)
     opcost_command("count", linear, "-i", "1x8", "--set", "bias=True", "-o", new)
-    done = opcost_command("diff", old, new)
+    done = opcost_command("compare", "--changes", old, new, "--fail-if", "changed")
     assert done.code == 1
     lines = [line.split() for line in done.out.splitlines() if line]
     assert ["params", str(8 * 5), str(8 * 5 + 5), "+5", f"{5 / (8 * 5):+.2%}"] in lines
@@ -175,12 +175,12 @@ def test_a_difference_is_told_by_quantity_and_by_module(opcost_command: Callable
 
 
 def test_no_option_of_a_front_end_can_take_the_name_of_a_flag(opcost_command: Callable) -> None:
-    from opcost.cli.options import RESERVED
+    from opcost.cli.flags import RESERVED
     from opcost.frontends.registry import frontends
     from opcost.recorders.registry import recorders
 
     declared = {option.name for part in (*frontends(), *recorders()) for option in part.options}
-    for command in ("count", "check", "compare", "diff", "visualize", "profile", "fit", "sweep"):
+    for command in ("count", "check", "compare", "visualize", "profile", "fit", "sweep"):
         told = opcost_command(command, "--help").out
         flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z_\d-]+)", told)}
         assert len(flags) > 10

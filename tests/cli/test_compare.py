@@ -42,7 +42,7 @@ def test_a_model_a_file_and_a_report_stand_side_by_side(
     )
     file = tmp_path / "net.onnx"
     file.write_bytes(helper.make_model(graph).SerializeToString())
-    done = opcost_command("compare", linear, saved, file, "-i", f"{ROWS}x{WIDTH}", "--view", "json", "-q")
+    done = opcost_command("compare", linear, saved, file, "-i", f"{ROWS}x{WIDTH}", "--format", "json", "-q")
     assert done.code == 0, done.err
     data = json.loads(done.out)
     assert [source["label"] for source in data["sources"]] == [linear, str(saved), str(file)]
@@ -92,7 +92,7 @@ def test_every_form_has_the_same_numbers(opcost_command: Callable, linear: str, 
     [
         ((), "name two or more"),
         (("a.json",), "name two or more"),
-        (("SAVED", "SAVED", "--view", "pdf"), "known: columns, csv, html, json, md, notebook, table"),
+        (("SAVED", "SAVED", "--format", "pdf"), "known: columns, csv, html, json, md, notebook, table"),
         (("SAVED", "SAVED", "--format", "tabel"), "did you mean 'table'"),
         (("SAVED", "SAVED", "-o", "x.pdf"), ".csv, .html, .json, .md, .txt"),
         (("SAVED", "SAVED", "--by", "kinds"), "did you mean 'kind'"),
@@ -151,17 +151,20 @@ def test_a_diff_fails_only_where_a_condition_holds(
     opcost_command: Callable, saved: Path, larger: Path, conditions: tuple[str, ...], code: int
 ) -> None:
     words = [word for condition in conditions for word in ("--fail-if", condition)]
-    done = opcost_command("diff", saved, larger, *words, "-q")
+    done = opcost_command("compare", "--changes", saved, larger, *words, "-q")
     assert done.code == code, done.err
     assert ("→" in done.err) == bool(code)
-    assert opcost_command("diff", saved, larger, "-q").code == 1
+    assert opcost_command("compare", saved, larger, "--fail-if", "changed", "-q").code == 1
+    assert opcost_command("compare", saved, saved, "--fail-if", "changed", "-q").code == 0
 
 
 def test_the_offending_totals_are_named(opcost_command: Callable, saved: Path, larger: Path) -> None:
-    done = opcost_command("diff", saved, larger, "--fail-if", "params>+1%", "--fail-if", "flops<1", "-q")
+    done = opcost_command(
+        "compare", "--changes", saved, larger, "--fail-if", "params>+1%", "--fail-if", "flops<1", "-q"
+    )
     assert "params>+1%: 40 → 48 (+20.00%)" in done.err
     assert "flops<1" not in done.err
-    wrong = opcost_command("diff", saved, larger, "--fail-if", "parms>+1%")
+    wrong = opcost_command("compare", "--changes", saved, larger, "--fail-if", "parms>+1%")
     assert (wrong.code, "did you mean 'params'" in wrong.err) == (2, True)
 
 
@@ -172,10 +175,10 @@ def test_a_condition_on_a_lower_bound_is_not_known(opcost_command: Callable, tmp
             nodes, "g", [tensor("x", ROWS, WIDTH)], [tensor("z", ROWS, CLASSES)], [weight("w", WIDTH, CLASSES)]
         )
         (tmp_path / f"{name}.onnx").write_bytes(helper.make_model(graph).SerializeToString())
-    words = ("diff", tmp_path / "known.onnx", tmp_path / "unknown.onnx", "--fail-if", "macs>+1%", "-q")
+    words = ("compare", "--changes", tmp_path / "known.onnx", tmp_path / "unknown.onnx", "--fail-if", "macs>+1%", "-q")
     done = opcost_command(*words)
     assert done.code == 1
-    assert "not known" in done.err
+    assert "unknown" in done.err
     assert opcost_command(*words, "--allow-uncounted").code == 0
     assert opcost_command(*words[:3], "--fail-if", "params>+1%", "-q").code == 0  # parameters need no price
 
@@ -190,7 +193,7 @@ def test_the_terminal_gets_some_lines_and_a_file_all(opcost_command: Callable, t
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     opcost_command("count", f"{path}:Net", "-i", "1x8", "-q", "-o", old)
     opcost_command("count", f"{path}:Net", "--set", "width=9", "-i", "1x8", "-q", "-o", new)
-    done = opcost_command("diff", old, new, "--top", "4", "-o", tmp_path / "all.md")
+    done = opcost_command("compare", "--changes", old, new, "--top", "4", "-o", tmp_path / "all.md")
     assert f"and {30 - 4} more lines" in done.out
     assert sum("| changed |" in line for line in (tmp_path / "all.md").read_text().splitlines()) == 30 + len(
         ("matmul",)

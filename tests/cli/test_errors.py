@@ -28,7 +28,7 @@ def resnet(root: Path) -> str:
         (["count", "x", "--bakward"], "--backward"),
         (["count", "x", "--causal", "hlaf"], "half"),
         (["count", "x", "--depth", "deep"], "--depth"),
-        (["count", "RESNET", "-i", "1x3x64x64", "--view", "tabel"], "'table'"),
+        (["count", "RESNET", "-i", "1x3x64x64", "--format", "tabel"], "'table'"),
         (["count", "RESNET", "-i", "1x3x64x64", "--columns", "parms"], "'params'"),
         (["count", "RESNET", "-i", "1x3x64x64", "--sort", "mac"], "'macs'"),
         (["count", "RESNET", "-i", "1x3x64x64", "-o", "x.jsno"], "'.json'"),
@@ -39,7 +39,7 @@ def resnet(root: Path) -> str:
         (["count", "torch.nn:Identity"], "--input"),
         (["count", "RESNET", "--set", "classes"], "name=value"),
         (["rules", "cnov"], "'conv'"),
-        (["show", "no-such-report.json"], "no file"),
+        (["count", "no-such-report.json"], "no file"),
         (["check", "RESNET", "-i", "1x3x64x64"], "--max-macs"),
         (["check", "RESNET", "-i", "1x3x64x64", "--max-macs", "much"], "4.2G"),
     ],
@@ -168,10 +168,10 @@ def test_pytorch_without_numpy_counts_without_a_warning(tmp_path: Path, resnet: 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("show - <&-", 2, "cannot be read"),
-        ("show - <&- >&-", 2, "cannot be read"),
-        ("show nothing.json 2>/dev/full", 2, ""),
-        ("show nothing.json 2>&-", 2, ""),
+        ("count - <&-", 2, "cannot be read"),
+        ("count - <&- >&-", 2, "cannot be read"),
+        ("count nothing.json 2>/dev/full", 2, ""),
+        ("count nothing.json 2>&-", 2, ""),
     ],
 )
 def test_streams_that_are_closed_or_full(words: str, code: int, told: str) -> None:

@@ -175,7 +175,7 @@ def test_a_model_that_needs_two_begins_there() -> None:
     found = opcost.fit(norm, shapes=(4, 8), memory="100KiB", mode="train", advise=False)
     assert found.counted[0].peak_bytes is None
     assert found.counted[1].size == 2
-    assert found.notes[0].startswith("it does not run at 1: ")
+    assert found.notes[0].startswith("the model does not run at 1: ")
 
 
 class OfOneSize(nn.Module):
@@ -190,7 +190,7 @@ class OfOneSize(nn.Module):
 def test_a_model_that_runs_only_as_it_was_given_begins_there() -> None:
     found = opcost.fit(OfOneSize(), shapes=(16, 3), memory="1MiB", advise=False)
     assert (found.largest, found.peak_bytes, found.next_peak_bytes) == (16, 2 * 4 * 16 * 3, None)
-    assert "smaller ones than 16 were not tried" in found.notes[0]
+    assert "sizes below 16 were not tried" in found.notes[0]
     with pytest.raises(ForwardError, match="sixteen"):
         opcost.fit(OfOneSize(), shapes=(2, 3), memory="1MiB")
 
@@ -210,7 +210,7 @@ def test_where_nothing_can_vary_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "said"),
     [
-        ({}, InputError, "how much memory"),
+        ({}, InputError, "no memory limit"),
         ({"memory": "24G"}, opcost.OpcostError, "unit"),
         ({"memory": "24"}, opcost.OpcostError, "24 GiB or 24 bytes"),
         ({"memory": -1}, InputError, "above zero"),
@@ -253,7 +253,7 @@ def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
             nn.Linear(1, 1, bias=False), shapes=(1, 9 * MIB // 4, 1), device="t4", memory=None if alone else limit,
             vary="input=0", advise=False,
         )  # fmt: skip
-    where = "on t4 (54.00 MiB usable)" if alone else "into 54.00 MiB as t4 holds it"
+    where = "on t4 (54.00 MiB usable)" if alone else "into 54.00 MiB with the allocator of t4"
     assert f"Linear does not fit {where}: input=0 1 needs 56.00 MiB reserved, of which allocated " in str(caught.value)
 
 

@@ -250,7 +250,7 @@ def test_no_usual_configuration_of_transformers_is_refused() -> None:
 
 def test_weights_that_are_not_wanted_change_no_number(count: Command) -> None:
     plain, trained = ({**DETR, "use_pretrained_backbone": wanted} for wanted in (False, True))
-    words = ("-i", "pixel_values:1x3x64x64", "--view", "csv")
+    words = ("-i", "pixel_values:1x3x64x64", "--format", "csv")
     assert count(plain, *words).out == count(trained, *words).out
 
 

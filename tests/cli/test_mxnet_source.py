@@ -63,7 +63,7 @@ def test_a_missing_shape_is_told_in_one_message(prefix: Path, opcost_command: Ca
 
 
 def test_two_checkpoints_are_compared(prefix: Path, opcost_command: Callable[..., Any]) -> None:
-    done = opcost_command("diff", prefix, f"{prefix}-symbol.json", "--input", "1x3x32x32")
+    done = opcost_command("compare", "--changes", prefix, f"{prefix}-symbol.json", "--input", "1x3x32x32")
     assert done.code == 0, done.err
     assert "no difference" in done.out
 

@@ -147,7 +147,7 @@ def test_a_prediction_is_held_against_a_measured_profile_by_module_and_kind(
         row._replace(type=by_author.get(row.type, row.type), device_ns=3 * (row.device_ns or 0)) for row in found.rows
     ]
     replace(found, rows=tuple(slower), meta={**found.meta, "format": "opcost"}).save(measured)
-    assert run(["diff", str(predicted), str(measured), "--top", "5"]) == 0
+    assert run(["compare", "--changes", str(predicted), str(measured), "--top", "5"]) == 0
     out = capsys.readouterr().out
     assert "by module and kind" in out
     assert "added" not in out

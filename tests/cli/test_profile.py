@@ -54,7 +54,7 @@ def test_the_table_is_of_one_run_and_has_the_cost_of_the_model(
     opcost_command: Callable[..., Any], root: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(root)
-    counted = json.loads(opcost_command("count", *NET, "-i", "tokens:1x4:int64", "--view", "json").out)["totals"][
+    counted = json.loads(opcost_command("count", *NET, "-i", "tokens:1x4:int64", "--format", "json").out)["totals"][
         "flops"
     ]
     outcome = opcost_command("profile", *SMALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.cli.settings import parse_settings
+from opcost.cli.flags import parse_settings
 from opcost.errors import InputError
 
 

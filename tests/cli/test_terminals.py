@@ -14,7 +14,7 @@ import pytest
 
 import opcost
 from opcost.cli.main import COMMANDS, run
-from opcost.cli.saying import escape_unknown, wants_color
+from opcost.cli.printing import escape_unknown, use_color
 from opcost.core.spelling import ASCII, shows_unicode
 
 ENCODINGS = ["cp1252", "latin-1", "cp932", "ascii"]
@@ -24,15 +24,15 @@ ROOT = DATA.parents[1]
 TRACE = str(DATA / "traces/kineto/cuda_fwd_stack.json.gz")
 CASES = {
     "count": ["count", "examples/resnet18.py:ResNet18", "--input", "1x3x64x64"],
-    "arch": ["show", "REPORT", "--view", "arch"],
-    "memory": ["show", "REPORT", "--memory"],
-    "md": ["show", "REPORT", "--view", "md"],
-    "op": ["show", "REPORT", "--by", "op", "--width", "200"],
-    "show": ["show", "REPORT"],
+    "arch": ["count", "REPORT", "--view", "arch"],
+    "memory": ["count", "REPORT", "--view", "memory"],
+    "md": ["count", "REPORT", "--format", "md"],
+    "op": ["count", "REPORT", "--by", "op", "--width", "200"],
+    "show": ["count", "REPORT"],
     "scan": ["scan", "WEIGHTS"],
     "check": ["check", "REPORT", "--max-macs", "1"],
     "compare": ["compare", "REPORT", "REPORT"],
-    "diff": ["diff", "REPORT", "REPORT"],
+    "diff": ["compare", "--changes", "REPORT", "REPORT"],
     "predict": ["predict", "REPORT"],
     "mfu": ["mfu", "REPORT", "--step-time", "3ms", "--device", "h200", "--inference"],
     "profile": ["profile", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--repeat", "1", "--warmup", "0"],
@@ -42,10 +42,10 @@ CASES = {
     "memory of a trace": ["analyze", TRACE, "--view", "memory"],
     "critical path": ["analyze", TRACE, "--view", "critical-path"],
     "launches": ["analyze", TRACE, "--view", "launches"],
-    "diff of traces": ["diff", TRACE, TRACE, "--by", "kind"],
-    "diff of modules": ["diff", "REPORT", "OTHER", "--by", "module"],
+    "diff of traces": ["compare", "--changes", TRACE, TRACE, "--by", "kind"],
+    "diff of modules": ["compare", "--changes", "REPORT", "OTHER", "--by", "module"],
     "visualize": ["visualize", "REPORT"],
-    "badge": ["badge", "REPORT"],
+    "badge": ["count", "REPORT", "--view", "badge"],
     "what fits onto a device": ["fit", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--device", "h200"],
     "sweep of a device": [
         "sweep",
@@ -119,8 +119,8 @@ def test_help_is_shown_anywhere(monkeypatch: pytest.MonkeyPatch, words: list[str
 
 
 def test_columns_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
-    _, unicode, _ = said(monkeypatch, "utf-8", ["show", files["REPORT"]])
-    _, ascii_, _ = said(monkeypatch, "ascii", ["show", files["REPORT"]])
+    _, unicode, _ = said(monkeypatch, "utf-8", ["count", files["REPORT"]])
+    _, ascii_, _ = said(monkeypatch, "ascii", ["count", files["REPORT"]])
     assert [len(line) for line in unicode.splitlines()] == [len(line) for line in ascii_.splitlines()]
     assert "├─" in unicode
     assert "|-" in ascii_
@@ -133,7 +133,7 @@ def test_json_comes_back_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch, 
     report = opcost.count(torch.nn.Linear(2, 2), shapes=(1, 2))
     name = "é…×卷\U0001f600"
     replace(report, meta={**report.meta, "source": name}).save(tmp_path / "net.json")
-    code, out, _ = said(monkeypatch, encoding, ["show", str(tmp_path / "net.json"), "--view", "json"])
+    code, out, _ = said(monkeypatch, encoding, ["count", str(tmp_path / "net.json"), "--format", "json"])
     assert code == 0
     assert json.loads(out)["meta"]["source"] == name
 
@@ -171,13 +171,13 @@ def test_colour(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], te
         monkeypatch.setenv(name, value)
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
-    assert wants_color(stream) is wanted
+    assert use_color(stream) is wanted
 
 
 def test_forced_colour_reaches_a_pipe(files: dict[str, str]) -> None:
     for forced in ("1", "0"):
         done = subprocess.run(
-            [sys.executable, "-m", "opcost", "show", files["REPORT"]],
+            [sys.executable, "-m", "opcost", "count", files["REPORT"]],
             capture_output=True,
             text=True,
             check=True,

@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 from html_page import HtmlPage
 
-from opcost.cli import serving
-from opcost.cli.serving import Watched, _handler, files_of, stamp_of
+from opcost.cli import view as serving
+from opcost.cli.view import Watched, _handler, files_of, stamp_of
 
 LINEAR = "from torch import nn\ndef net(width=8):\n    return nn.Sequential(nn.Linear(width, 5, bias=False))\n"
 MEGENGINE = Path(__file__).resolve().parents[1] / "data/megengine/mge/mlp.v2.mge"

@@ -148,7 +148,7 @@ MISSPELT_WISHES = {
     "kind": ("cnov", "conv"),
     "side": ("hots", "host"),
     "measure": ("wiat", "wait"),
-    "order_by": ("tmie", "time"),
+    "sort": ("tmie", "time"),
     "aggregate_by": ("kidn", "kind"),
     "group_by": ("modul", "module"),
     "aggregate": ("meam", "mean"),
@@ -241,7 +241,7 @@ def test_a_trace_is_sniffed_once(profile: Profile, tmp_path: Path, opcost_comman
         type(READER).sniff = lambda self, head: asked.append(head) or usual(self, head)  # type: ignore[method-assign,func-returns-value]
         assert opcost_command("analyze", tmp_path / "p.json").code == 0
         assert len(asked) == 1
-        assert opcost_command("diff", tmp_path / "p.json", tmp_path / "p.json").code == 0
+        assert opcost_command("compare", "--changes", tmp_path / "p.json", tmp_path / "p.json").code == 0
         assert len(asked) == 3
     finally:
         type(READER).sniff = usual  # type: ignore[method-assign]
@@ -252,7 +252,7 @@ def test_a_trace_is_sniffed_once(profile: Profile, tmp_path: Path, opcost_comman
 TYPED = """
 import opcost
 profile = opcost.read_profile("x.json")
-profile.query(kind="conv", order_by="-time", top=5, aggregate_by=["type"], percentiles=(10, 90))
+profile.query(kind="conv", sort="-time", top=5, aggregate_by=["type"], percentiles=(10, 90))
 opcost.query(profile, tpo=5)
 opcost.query(profile, top="5")
 profile.query(side="hots")

@@ -310,7 +310,7 @@ def test_ranks_of_hostile_names_are_read_and_kept(
     traces.mkdir()
     for rank in range(2):
         evil_profile.save(traces / f"rank{rank}.json")
-    first, again = (opcost_command("analyze", traces, "--cache", kept) for _ in range(2))
+    first, again = (opcost_command("analyze", traces, "--rank-cache", kept) for _ in range(2))
     assert first.code == 0, first.err
     assert_harmless(first.out)
     assert first == again
@@ -356,14 +356,14 @@ def files(evil: Report, evil_profile: Profile, saved: dict[str, Any], tmp_path: 
 @pytest.mark.parametrize(
     "line",
     [
-        *(f"show REPORT --view {view}" for view in ("table", "text", "arch", "json", "csv", "md", "tensorboard")),
-        *(f"show REPORT --by {by}" for by in ("op", "kind", "type")),
+        *(f"count REPORT --format {view}" for view in ("table", "text", "arch", "json", "csv", "md", "tensorboard")),
+        *(f"count REPORT --by {by}" for by in ("op", "kind", "type")),
         "count REPORT --top 2",
-        *(f"check REPORT PLAIN --max-macs 1K --view {view}" for view in ("table", "md", "csv", "json", "html")),
-        *(f"diff REPORT PLAIN --view {view}" for view in ("table", "md", "csv", "json", "html")),
-        *(f"diff PROFILE OTHER --view {view}" for view in ("table", "md", "csv", "json", "html")),
+        *(f"check REPORT PLAIN --max-macs 1K --format {view}" for view in ("table", "md", "csv", "json", "html")),
+        *(f"compare --changes REPORT PLAIN --format {view}" for view in ("table", "md", "csv", "json", "html")),
+        *(f"compare PROFILE OTHER --format {view}" for view in ("table", "md", "csv", "json", "html")),
         *(f"compare REPORT PLAIN --by {by} --depth all" for by in ("kind", "module")),
-        *(f"compare REPORT PLAIN --by module --view {view}" for view in ("md", "csv", "json", "html")),
+        *(f"compare REPORT PLAIN --by module --format {view}" for view in ("md", "csv", "json", "html")),
         "visualize REPORT --all --log_path LOG",
         "analyze PROFILE",
         *(f"analyze PROFILE --format {name}" for name in ("table", "json", "csv", "md", "megengine")),
@@ -372,7 +372,7 @@ def files(evil: Report, evil_profile: Profile, saved: dict[str, Any], tmp_path: 
         "analyze PROFILE --format megengine --confluence",
         "analyze PROFILE --format megengine --dump-only-opr",
         "analyze PROFILE --format megengine --aggregate-by type",
-        "analyze PROFILE --report REPORT",
+        "analyze PROFILE --model REPORT",
         "doctor",
         "rules",
     ],
@@ -399,12 +399,10 @@ def test_a_table_for_a_wiki_keeps_its_cells(
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in rows}) == 1
 
 
-@pytest.mark.parametrize(
-    "command", ["count", "show", "analyze", "diff", "check", "profile", "visualize", "rules", "bad"]
-)
+@pytest.mark.parametrize("command", ["count", "analyze", "compare", "check", "profile", "visualize", "rules", "bad"])
 def test_no_message_steers_a_terminal(command: str, tmp_path: Path, opcost_command: Callable[..., Any]) -> None:
     name = EVIL.replace("\x00", "").replace("/", "").replace("\ud800", "")
-    words = {"diff": (name, name), "check": (name, "--max-macs", "1"), "profile": (name, "-o", tmp_path / "x.json")}
+    words = {"compare": (name, name), "check": (name, "--max-macs", "1"), "profile": (name, "-o", tmp_path / "x.json")}
     done = opcost_command(command, *words.get(command, (name,)))
     assert done.code == 2, done.err
     assert_harmless(done.err)
@@ -412,7 +410,7 @@ def test_no_message_steers_a_terminal(command: str, tmp_path: Path, opcost_comma
     done = opcost_command(command, *(tmp_path / word if word == name else word for word in words.get(command, (name,))))
     assert done.code == 2, done.err
     assert_harmless(done.err)
-    done = opcost_command("show", tmp_path / name, "-o", tmp_path / f"{name}.{name}")
+    done = opcost_command("count", tmp_path / name, "-o", tmp_path / f"{name}.{name}")
     assert done.code == 2
     assert_harmless(done.err)
 

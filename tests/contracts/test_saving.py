@@ -94,7 +94,7 @@ def command(
     def call(door: str, output: Path | str) -> Any:
         kind, _, *words = COMMANDS[door]
         start = {
-            "REPORT": ("show", tmp_path / "report.json"),
+            "REPORT": ("count", tmp_path / "report.json"),
             "PROFILE": ("analyze", tmp_path / "profile.json"),
             "RUN": ("profile", "net.py:Net"),
             "CHECKPOINT": ("scan", DUMP),
@@ -309,7 +309,7 @@ def test_what_was_written_is_read_back(
     assert command("profile --layout opcost", target / "p.json").code == 0
     assert opcost.load_report(target / "r.json") == report
     assert opcost.read_profile(target / "p.json") == profile
-    assert opcost_command("show", target / "r.json", "-o", target / "r.json").code == 0
+    assert opcost_command("count", target / "r.json", "-o", target / "r.json").code == 0
     assert opcost.load_report(target / "r.json") == report
     assert json.loads((target / "p.json").read_text())["schema"] == "opcost.profile/1"
 
@@ -324,7 +324,7 @@ def opcost_process(*words: str | Path, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("words", [("show", "REPORT", "--view", "json"), ("analyze", "PROFILE"), ("rules",)])
+@pytest.mark.parametrize("words", [("count", "REPORT", "--format", "json"), ("analyze", "PROFILE"), ("rules",)])
 def test_a_full_disk_behind_standard_output_is_told(
     words: tuple[str, ...], report: Report, profile: Profile, tmp_path: Path
 ) -> None:
@@ -352,7 +352,7 @@ def test_without_a_standard_output_nothing_fails(report: Report, tmp_path: Path)
 def test_a_terminal_of_few_letters_is_no_error(report: Report, tmp_path: Path) -> None:
     report.save(tmp_path / "report.json")
     process = opcost_process(
-        "show", tmp_path / "report.json", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+        "count", tmp_path / "report.json", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     out, err = process.communicate()
     assert process.returncode == 0, err
@@ -365,7 +365,7 @@ def test_a_process_that_is_asked_to_end_leaves_nothing_unfinished(report: Report
     report.save(target / "report.json")
     ending = "import os, signal; os.fsync = lambda number: (os.kill(os.getpid(), signal.SIGTERM), None)[1]; "
     code = ending + "from opcost.cli.main import main; main()"
-    words = [sys.executable, "-c", code, "show", target / "report.json", "-o", target / "report.json"]
+    words = [sys.executable, "-c", code, "count", target / "report.json", "-o", target / "report.json"]
     before = (target / "report.json").read_bytes()
     done = subprocess.run(words, capture_output=True, check=False)
     assert done.returncode == 143

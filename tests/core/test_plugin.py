@@ -106,7 +106,7 @@ def test_a_broken_plug_in_is_told_once_and_left_out(install: Install, group: str
 @pytest.fixture
 def no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor imports every library in a process of its own, which takes seconds and has nothing to do with plug-ins."""
-    monkeypatch.setattr("opcost.cli.doctor.LIBRARIES", ())
+    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
 
 
 @pytest.mark.usefixtures("no_libraries")
@@ -129,7 +129,7 @@ def test_a_model_is_counted_beside_a_broken_plug_in_and_doctor_says_why(
     assert group in doctor.out
 
 
-@pytest.mark.parametrize("words", [("--style", "evil"), ("-o", "report.evil")])
+@pytest.mark.parametrize("words", [("--view", "evil"), ("-o", "report.evil")])
 def test_whoever_asks_for_the_broken_view_hears_why(
     install: Install, opcost_command: Command, model: str, words: tuple[str, str]
 ) -> None:
@@ -146,8 +146,8 @@ def test_a_view_that_works_is_used_and_one_that_fails_at_drawing_is_named(
 ) -> None:
     install("good-parts", VIEWS, "good", GOOD_VIEW, value="good_parts:VIEW")
     install("evil-parts", VIEWS, "evil", GOOD_VIEW.replace("return", "raise SystemExit"), value="evil_parts:VIEW")
-    assert opcost_command("count", model, "-i", "1x8", "--style", "good").out == "a good picture\n"
-    done = opcost_command("count", model, "-i", "1x8", "--style", "evil")
+    assert opcost_command("count", model, "-i", "1x8", "--view", "good").out == "a good picture\n"
+    done = opcost_command("count", model, "-i", "1x8", "--view", "evil")
     assert done.code == 2
     assert "evil_parts" in done.err
     assert "should not happen" not in done.err
@@ -234,7 +234,7 @@ def test_of_two_foreign_plug_ins_of_one_name_neither_is_used_and_both_are_told(
         install(package, VIEWS, "good", GOOD_VIEW, value=f"{package.replace('-', '_')}:VIEW")
     with pytest.warns(PluginWarning, match="two plug-ins .* 'good'"):
         assert "good" not in usable(VIEWS)
-    done = opcost_command("count", model, "-i", "1x8", "--style", "good")
+    done = opcost_command("count", model, "-i", "1x8", "--view", "good")
     assert done.code == 2
     assert "first-parts 1.0" in done.err
     assert "second-parts 1.0" in done.err

@@ -25,7 +25,7 @@ DUMP = DATA / "megengine" / "mge" / "mlp.v2.mge"
 SYMBOL = DATA / "mxnet" / "versions" / "v1.9.1" / "model-symbol.json"
 TRACE = DATA / "traces" / "kineto" / "cuda_cudagraph.json.gz"
 
-COMMANDS = (("count",), ("show",), ("analyze",), ("diff", str(DUMP)), ("check", "--max-macs", "1"), ("visualize",))
+COMMANDS = (("count",), ("analyze",), ("compare", str(DUMP)), ("check", "--max-macs", "1"), ("visualize",))
 
 
 def a_directory(folder: Path) -> Path:
@@ -156,7 +156,7 @@ def test_a_pipe_is_read_as_often_as_needed(pipe: Callable[..., str]) -> None:
 
 
 def test_of_a_pipe_that_is_not_understood_no_more_than_its_beginning_is_taken(tmp_path: Path) -> None:
-    script = f"yes nonsense | head -c 3000000000 | {sys.executable} -m opcost show -"
+    script = f"yes nonsense | head -c 3000000000 | {sys.executable} -m opcost count -"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     assert "/dev/stdin is a text file" in done.stderr
@@ -194,18 +194,14 @@ def test_a_dump_a_report_a_symbol_and_a_trace_come_through_pipes(pipe: Callable[
 
 
 @pytest.mark.parametrize("line", [
-    "show <(cat $REPORT)", "show - < $REPORT", "show /dev/stdin < $REPORT", "count <(cat $DUMP)", "count - < $DUMP",
+    "count <(cat $REPORT)", "count - < $REPORT", "count /dev/stdin < $REPORT", "count <(cat $DUMP)", "count - < $DUMP",
     "analyze <(zcat $TRACE)", "analyze - < $TRACE", "analyze /dev/stdin < $TRACE", "check <(cat $DUMP) --max-macs 1G",
-    "diff <(cat $REPORT) $REPORT", "visualize <(cat $DUMP)",
+    "compare <(cat $REPORT) $REPORT", "visualize <(cat $DUMP)",
 ])  # fmt: skip
 def test_a_command_reads_what_is_piped_in(line: str, tmp_path: Path) -> None:
     opcost.count(DUMP).save(str(tmp_path / "r.json"))
     paths = {"REPORT": str(tmp_path / "r.json"), "DUMP": str(DUMP), "TRACE": str(TRACE)}
-    script = (
-        f"{sys.executable} -m opcost {line} --quiet"
-        if not line.startswith("show")
-        else f"{sys.executable} -m opcost {line}"
-    )
+    script = f"{sys.executable} -m opcost {line} --quiet"
     done = subprocess.run(
         ["bash", "-c", script], env=os.environ | paths, capture_output=True, text=True, timeout=60, check=False
     )

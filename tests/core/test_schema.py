@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.graph import NO_ATTRS, Attrs, Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.report import Report
 from opcost.core.schema import SCHEMA, dumps, from_dict, load, loads, to_dict
@@ -65,7 +65,7 @@ def small_report(native: tuple[Attrs, ...] = (NO_ATTRS,), notes: tuple[Note, ...
         notes=notes,
         meta={"mode": "eval"},
     )
-    return price(graph, rules())
+    return cost_graph(graph, rules())
 
 
 ATTRS = st.recursive(

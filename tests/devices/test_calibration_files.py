@@ -1,5 +1,6 @@
 """Calibrations as files: what was written is read back, and anything else is one clear error."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +9,13 @@ from typing import Any
 import pytest
 
 import opcost
+from opcost.analysis.prediction.speeds import fit_laws
 from opcost.core.graph import TensorSpec
-from opcost.devices.calibration import DOCUMENT, SHIPPED, Calibration, Measured, dumps, shipped
+from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
+from opcost.devices.laws import SHIPPED, loads, shipped
+from opcost.devices.laws import dumps as laws_dumps
 from opcost.errors import InputError, SourceError
+from opcost.rules import default_rules
 
 X = TensorSpec((2, 3), "bfloat16")
 ROWS = (
@@ -24,9 +29,25 @@ def test_what_was_written_is_read_back() -> None:
     assert DOCUMENT.loads(dumps(MADE)) == MADE
 
 
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def calibration(device: str) -> Calibration:
+    return DOCUMENT.loads(gzip.decompress((BENCHMARKS / f"{device}_calibration.json.gz").read_bytes()).decode())
+
+
 @pytest.mark.parametrize("device", SHIPPED)
-def test_what_comes_with_the_package_is_whole(device: str) -> None:
-    found = shipped(device)
+def test_the_laws_that_come_with_the_package_are_those_of_the_calibration(device: str) -> None:
+    found, fitted = shipped(device), fit_laws(calibration(device), default_rules())
+    for name in ("home", "operators", "host_ns", "laws", "workspaces"):
+        assert getattr(found, name) == getattr(fitted, name), f"{name} differs: run python benchmarks/fit_laws.py"
+    assert dict(found.meta) == dict(fitted.meta)
+    assert loads(laws_dumps(found)) == found
+
+
+@pytest.mark.parametrize("device", SHIPPED)
+def test_the_calibration_of_the_shipped_laws_is_whole(device: str) -> None:
+    found = calibration(device)
     assert found.device == device
     assert len(found.rows) > 5_000
     assert (
@@ -58,17 +79,17 @@ def test_a_damaged_file_is_refused(change: Callable[[Any], None], told: str, tmp
 def test_a_calibration_of_another_device_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text(dumps(MADE))
-    with pytest.raises(InputError, match="is of 'h200', and 'a100' was asked for"):
+    with pytest.raises(InputError, match="is of 'h200', not of 'a100'"):
         opcost.predict("timm:resnet18", device="a100", calibration=path)
 
 
 def test_a_calibration_of_a_few_operators_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text(dumps(MADE))
-    with pytest.raises(InputError, match="holds 2 operators, and 100 are needed"):
+    with pytest.raises(InputError, match="has 2 operators, and 100 are needed"):
         opcost.predict("timm:resnet18", device="h200", calibration=path)
 
 
 def test_a_processor_is_told_only_from_its_own_calibration() -> None:
-    with pytest.raises(InputError, match="each processor is another"):
+    with pytest.raises(InputError, match="no calibration of a CPU is shipped"):
         opcost.predict("timm:resnet18", device="cpu")

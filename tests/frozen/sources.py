@@ -586,7 +586,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "by kernel": {"aggregate_by": "kernel"}, "by shape": {"aggregate_by": ("type", "shape")},
     "host": {"side": "host", "top": 20}, "waits": {"measure": "wait", "top": 20}, "groups": {"group_by": "kind", "top": 30},
     "where": {"where": 'time > 5us and kind == "matmul"'}, "percentiles": {"aggregate_by": "type", "percentiles": (10, 50, 90)},
-    "a100 peaks": {"aggregate_by": "type", "device": "a100"}, "order": {"order_by": "+flops", "top": 10, "causal": "half"},
+    "a100 peaks": {"aggregate_by": "type", "device": "a100"}, "order": {"sort": "+flops", "top": 10, "causal": "half"},
 }  # fmt: skip
 
 
@@ -615,15 +615,15 @@ def traces_room() -> Sources:
         sources[f"view {view}"] = partial(analyzed, EXAMPLE, "--view", view)
     cpu = TRACES / "kineto" / "cpu_gpt_fwd_shapes_flops_mem_modules.json.gz"
     sources["view memory cpu"] = partial(analyzed, cpu, "--view", "memory")
-    sources["view executions"] = partial(analyzed, EXAMPLE, "--by", "execution", "--top", 15)
-    sources["view ranks"] = lambda: analyzed(_ranks(), "--view", "communication", "--cache", "none")
-    sources["view ranks by rank"] = lambda: analyzed(_ranks(), "--aggregate-by", "rank", "--cache", "none")
+    sources["view executions"] = partial(analyzed, EXAMPLE, "--executions", "--top", 15)
+    sources["view ranks"] = lambda: analyzed(_ranks(), "--view", "communication", "--rank-cache", "none")
+    sources["view ranks by rank"] = lambda: analyzed(_ranks(), "--aggregate-by", "rank", "--rank-cache", "none")
     sources["view critical path nsight"] = lambda: analyzed(
         _unpacked(TRACES / "nsight" / "steps.sqlite.gz"), "--view", "critical-path"
     )
     other = TRACES / "kineto" / "cuda_fwd_stack.json.gz"
     for by in "operator kind module kernel shape".split():
-        sources[f"diff by {by}"] = partial(command, "diff", EXAMPLE, other, "--by", by, "--width", 120)
+        sources[f"diff by {by}"] = partial(command, "compare", EXAMPLE, other, "--by", by, "--width", 120)
     return sources
 
 
@@ -889,7 +889,7 @@ def views_room() -> Sources:
         sources[f"{name} svg"] = partial(file, name, "svg")
     sources["profile svg"] = partial(file, "profile", "svg")
     example = ROOT / "examples" / "resnet18.py:ResNet18"
-    sources["badge"] = lambda: command("badge", example, "--input", "1x3x64x64")
+    sources["badge"] = lambda: command("count", example, "--input", "1x3x64x64", "--view", "badge")
     sources["command count"] = lambda: command("count", example, "--input", "1x3x64x64", "--depth", 2, "--width", 100)
     sources["command rules"] = lambda: command("rules")
     return sources

@@ -127,7 +127,7 @@ def profile(path: Path, _given: Any, *, halves: bool = False) -> None:
         if not halves:
             raise
     found = found or opcost.read_profile(path, partial=True)
-    answer = query(found, aggregate_by=found.usual_keys, order_by="-time", top=10)
+    answer = query(found, aggregate_by=found.usual_keys, sort="-time", top=10)
     shown(answer.render("table"))
     shown(answer.render("json"))
     if "megengine" in found.extra:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.dtype import bits
 from opcost.core.graph import Module
 from opcost.errors import InputError, SourceError
@@ -137,7 +137,7 @@ def check(row: Row, table: Table, *, typed: bool = False) -> None:
     assert all(each.content is None or each.content.shape == each.shape for each in made)
     last = {"kind": maker.ops[-1].kind, **maker.ops[-1].attrs}
     assert {name: last[name] for name in row.says} == row.says
-    totals = price(
+    totals = cost_graph(
         maker.graph("row", "row", {}, modules=[Module(path="", type="row", calls=1)], inputs=[], outputs=[]),
         default_rules(),
     ).totals

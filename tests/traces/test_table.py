@@ -59,7 +59,7 @@ def test_above_many_executions_rows_stand_for_all_that_are_alike_unless_each_is_
     grouped = opcost.read_profile(path)
     assert len(grouped.rows) < len(whole.rows) == sum(row.count for row in grouped.rows)
     assert opcost.read_profile(path, executions=True).rows == whole.rows
-    for options in (["--by", "execution"], ["--min-time", "0"], ["--where", "time >= 0"], ["--view", "launches"]):
+    for options in (["--executions"], ["--min-time", "0"], ["--where", "time >= 0"], ["--view", "launches"]):
         assert run(["analyze", str(path), *options]) == 0
         assert "stands for all executions" not in capsys.readouterr().out
     assert run(["analyze", str(path)]) == 0

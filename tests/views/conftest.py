@@ -7,7 +7,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.graph import Attrs, Graph, Module, Note, Op, Phase, TensorSpec, Value
 from opcost.core.report import Report
 from opcost.rules.registry import Rules
@@ -144,7 +144,7 @@ class Model:
             meta={"version": "2.13.0", "device": "cpu", "mode": "eval"} | meta,
         )
         graph.check()
-        return price(graph, tiny_rules())
+        return cost_graph(graph, tiny_rules())
 
 
 def plain_model(blocks: int = BLOCKS) -> Report:

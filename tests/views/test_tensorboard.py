@@ -169,7 +169,7 @@ def test_unknown_and_repeated_operators_and_the_backward_pass_are_told(odd: Repo
 
 def two_outputs(names: tuple[str, str], raw: str = "lib::split/a:b", module: str = "") -> Report:
     """An operator with two outputs, of which the second is read, in modules of strange names."""
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
 
     spec = TensorSpec((2, 3))
     values = [Value(0, "x y/z", spec, "input", 0), *(Value(i, "", spec, "activation", i) for i in (1, 2, 3))]
@@ -178,7 +178,7 @@ def two_outputs(names: tuple[str, str], raw: str = "lib::split/a:b", module: str
     graph = Graph(
         source="", framework="", values=tuple(values), ops=ops, modules=tuple(modules), inputs=(0,), outputs=(3,)
     )
-    return price(graph, Rules())
+    return cost_graph(graph, Rules())
 
 
 def test_slashes_and_colons_in_names_open_no_scope(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_it_is_written_without_any_framework(plain: Report, tmp_path: Path) -> N
 
 
 def test_numbers_beyond_what_tensorboard_holds_are_cut_or_text(tmp_path: Path) -> None:
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
 
     huge = TensorSpec((2**70, 3))
     values = (Value(0, "x", huge, "input", 0), Value(1, "", huge, "activation", 1))
@@ -281,7 +281,7 @@ def test_numbers_beyond_what_tensorboard_holds_are_cut_or_text(tmp_path: Path) -
     )
     rules = Rules()
     rules.add("copy", lambda op: op.cost(flops=op.outs[0].numel))
-    events = log(price(graph, rules), tmp_path)
+    events = log(cost_graph(graph, rules), tmp_path)
     attr = nodes(events.Graph())["huge"].attr
     assert attr["flops"].s.decode() == str(3 * 2**70)
     assert [dim.size for dim in attr["_output_shapes"].list.shape[0].dim] == [2**63 - 1, 3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from opcost.analysis import busy
+from opcost.analysis import bounds
 from opcost.core.answer import SECOND_NS, Busy
 from opcost.core.profile import Profile
 from opcost.core.sheet import Cell, Field, Sheet, Table
@@ -18,11 +18,11 @@ LONG_GAPS = "long gaps"
 
 def breakdown(profile: Profile) -> Sheet:
     """The time of each device from its first kernel to its last, by what it was spent on."""
-    uses = busy.devices(profile)
+    uses = bounds.devices(profile)
     return Sheet(
         name="breakdown",
         meta=profile.meta,
-        tables=(_times(uses, busy.in_steps(profile)), _beside(uses), _copies(told(profile.extra, "copies", Copied))),
+        tables=(_times(uses, bounds.in_steps(profile)), _beside(uses), _copies(told(profile.extra, "copies", Copied))),
         notes=profile.notes,
     )
 

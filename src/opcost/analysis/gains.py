@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from opcost.analysis.bound import NEAR, computes
+from opcost.analysis.bounds import NEAR, computes
 from opcost.analysis.part import Part
 from opcost.core.answer import IDLE_IN_CALL, Busy, Gain
 from opcost.core.told import Waited

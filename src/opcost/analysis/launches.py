@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from opcost.analysis.aggregate import percentile
-from opcost.analysis.dependencies import check_single
+from opcost.analysis.critical_path import check_single
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.sheet import Cell, Field, Sheet, Table
 

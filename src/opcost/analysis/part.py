@@ -11,7 +11,7 @@ from opcost.core.answer import SECOND_NS, AnswerLine
 from opcost.core.graph import TensorSpec
 from opcost.core.kernel_names import is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.wishes import Measure, Side
+from opcost.options import Measure, Side
 
 UNATTRIBUTED = "(unattributed)"
 _REASONS = {"graph": "(unattributed: captured graph)", "outside": "(unattributed: launch not in the trace)"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.analysis import busy
+from opcost.analysis import bounds
 from opcost.analysis.layers import folded
 from opcost.analysis.part import LABELS, NOWHERE, Part, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.answer import Busy
@@ -17,7 +17,7 @@ from opcost.core.comparison import Compared, Comparison, Entry
 from opcost.core.comparison import Part as PartName
 from opcost.core.profile import Profile
 from opcost.core.quantity import Quantity
-from opcost.core.wishes import Side
+from opcost.options import Side
 
 By: TypeAlias = Literal["operator", "kind", "module", "kernel", "shape"]
 """What makes a line: the type of an operator, ... or its module, type and shapes together."""
@@ -56,7 +56,7 @@ def diff_profiles(
     side: Side = "device" if usual_side(before) == usual_side(after) == "device" else "host"
     time = TIME._replace(title=f"{side} time")
     foretold = by is None and _is_foretold(before) != _is_foretold(after)
-    uses = [busy.devices(profile) for profile in (before, after)]
+    uses = [bounds.devices(profile) for profile in (before, after)]
     parts = _divisors((before, after), uses)
     layers = folded(*([row.module for row in profile.rows] for profile in (before, after)))
     old, new = (

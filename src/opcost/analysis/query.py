@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from opcost.analysis import busy
-from opcost.analysis.aggregate import check_how, check_keys, combine, group
-from opcost.analysis.bound import Judge
+from opcost.analysis import bounds
+from opcost.analysis.aggregate import check_how, check_keys, combine, group, sort_key, sort_lines
+from opcost.analysis.bounds import Judge
 from opcost.analysis.gains import gains_of
 from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
-from opcost.analysis.order import sort_key, sort_lines
 from opcost.analysis.part import (
     LABELS,
     Part,
@@ -30,10 +29,11 @@ from opcost.core.devices import Device, named_by_driver
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note
 from opcost.core.kinds import KINDS
+from opcost.core.option import takes
 from opcost.core.profile import Profile
 from opcost.core.told import Waited, told
-from opcost.core.wishes import Causal, Measure, Side, Wishes
 from opcost.errors import OpcostError, UnknownName, nearest
+from opcost.options import Causal, Measure, Querying, Side
 from opcost.rules.registry import Convention
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Question:
     aggregate: str | None = None
     depth: int | None = None
     percentiles: tuple[float, ...] = ()
-    order_by: str = "time"
+    sort: str = "time"
     top: int = 0
     """So many lines; 0 shows all, and a negative number all but the last ones."""
     device: Device | None = None
@@ -80,7 +80,7 @@ class Question:
         check_keys((*self.group_by, *self.aggregate_by))
         if self.aggregate is not None:
             check_how(self.aggregate)
-        sort_key(self.order_by, self.percentiles)
+        sort_key(self.sort, self.percentiles)
         for percent in self.percentiles:
             if not 0 <= percent <= 100:
                 raise OpcostError(f"{percent:g} is not a percentile; they go from 0 to 100")
@@ -96,15 +96,13 @@ class Question:
         return any(chosen) or (self.min_time_ns, self.max_time_ns) != (-math.inf, math.inf)
 
 
-def query(profile: Profile, **wishes: Unpack[Wishes]) -> Answer:
-    """Ask a profile: `query(profile, kind="conv", order_by="-time", top=5, aggregate_by="type", aggregate="sum")`.
+@takes(Querying)
+def query(profile: Profile, **options: Unpack[Querying]) -> Answer:
+    """Ask a profile: `query(profile, kind="conv", sort="time", top=5, aggregate_by="type", aggregate="sum")`.
 
-    Every wish is explained in `opcost.core.wishes.Wishes`.
+    `opcost.options.Querying` explains each option.
     """
-    given: dict[str, Any] = {name: value for name, value in wishes.items() if value is not None}
-    for name in given:
-        if name not in Wishes.__annotations__:
-            raise UnknownName("wish", name, Wishes.__annotations__)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in ("type", "kind", "group_by", "aggregate_by"):
         if name in given:
             given[name] = tuple(given[name].split(",") if isinstance(given[name], str) else given[name])
@@ -134,13 +132,13 @@ def ask(profile: Profile, question: Question) -> Answer:
     total = device_total if side == "device" else host_total
     keys = (*question.group_by, *question.aggregate_by)
     parts = parts_of(profile, side, question.measure, keys=keys)
-    devices = busy.devices(profile)
+    devices = bounds.devices(profile)
     tf32 = profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
     if side == "device" and question.measure == "time":
         judge = Judge(question.device, devices, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
     waited = tuple(told(profile.extra, "ranks", Waited))
-    gains = () if question.filters or side == "host" else gains_of(busy.in_steps(profile), parts, waited, devices)
+    gains = () if question.filters or side == "host" else gains_of(bounds.in_steps(profile), parts, waited, devices)
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
@@ -251,7 +249,7 @@ class _Asker:
         return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=())
 
     def _sorted(self, pairs: Sequence[tuple[AnswerLine, Sequence[Part]]]) -> list[tuple[AnswerLine, Sequence[Part]]]:
-        return sort_lines(pairs, self.question.order_by, self.question.percentiles)
+        return sort_lines(pairs, self.question.sort, self.question.percentiles)
 
     def _lines(self, parts: Sequence[Part]) -> list[tuple[AnswerLine, Sequence[Part]]]:
         question = self.question

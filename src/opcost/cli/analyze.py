@@ -1,220 +1,402 @@
-"""`opcost analyze PROFILE`: where the time goes."""
+"""`opcost analyze PROFILE`: where the time of a profile or trace goes."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from opcost.cli.analyze_options import AnalyzeChoice, Profiles, ReadChoice
-from opcost.cli.options import Quiet
-from opcost.cli.question import question_of, split
-from opcost.cli.reading import read_profiles, reduced
-from opcost.cli.saying import put, warn
+from opcost.cli.flags import SOURCE, flags, parameter, split
+from opcost.cli.models import report_of
+from opcost.cli.printing import put, warn
 from opcost.core.graph import note_texts
 from opcost.core.harmless import printable
+from opcost.core.option import Option, declared
+from opcost.core.progress import working
 from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, UnknownName
+from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
 from opcost.profiles import more_for
 from opcost.wording import some
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
+    from opcost.core.devices import Device
     from opcost.core.profile import Profile
+    from opcost.traces.ranks.reduce import Ranks
 
-SHORTEST = 3
-"""Lines of MegEngine's own table when nobody says."""
-USUAL = 10
-"""Lines of ours."""
-PAGE = 5_000
-"""Lines of a page, which can be sorted and filtered; more make a browser slow."""
-
+ROWS = {"megengine": 3, "table": 10, "html": 5_000}
+"""Rows without --top: of MegEngine's own table, of ours, and of a page, which a browser can sort and filter."""
 PARQUET = ".parquet"
-"""The suffix of a file that is no answer, but all that can be asked."""
+"""The suffix of a file that holds all that was read, and no answer."""
+FORMATS = Literal["table", "json", "csv", "md", "html", "megengine"]
+
+
+class MegEngine(TypedDict, total=False):
+    """Flags of MegEngine's profile_analyze that Python has no keyword for, and ours about the output."""
+
+    view: Annotated[
+        Literal["operators", "breakdown", "communication", "memory", "critical-path", "launches"],
+        Option(
+            "operators; breakdown: where each device's time went, and copies; communication: collectives, rates and stragglers; "
+            "memory: the peak, its owners, and over time; critical-path, and what halving a part of it would save; launches: "
+            "queues and delays over time",
+            ADDING,
+            default="operators",
+        ),
+    ]
+    executions: Annotated[bool, Option("One line for each execution instead of one per operator.", ADDING)]
+    top_end_key: Annotated[
+        Literal["end", "kern"], Option("end is the whole time, kern the wait before the kernel", ADDING, default="end")
+    ]
+    peak_flops: Annotated[str, Option("Compare with a measured peak instead: 600T (FLOP/s).", DEVICE, "N")]
+    peak_bandwidth: Annotated[str, Option("The same for the memory: 4.1TB (per second).", DEVICE, "N")]
+    show_host: Annotated[bool, Option("Add a table of the times on the host.", SHOWING)]
+    copy_time: Annotated[bool, Option("Add the time of copies to the summary.", SHOWING)]
+    print_only: Annotated[Literal["summary", "device", "host"], Option("Print only this part.", SHOWING)]
+    dump_only_opr: Annotated[bool, Option("Print only the operators: name, type, id.", SHOWING)]
+    confluence: Annotated[bool, Option("MegEngine's tables for a wiki.", SHOWING, flags=("--confluence", "--wiki"))]
+    format: Annotated[
+        FORMATS,
+        Option("Format of the output. By default MegEngine's own text for its profiles, else a table.", SHOWING),
+    ]
+    output: Annotated[
+        Path,
+        Option(
+            "Write to this file; .json, .csv, .md, .html, .svg, .png select the format, .parquet holds all that was read.",
+            SHOWING,
+            "FILE",
+            flags=("--output", "-o"),
+        ),
+    ]
+    scheduler: Annotated[
+        str,
+        Option(
+            "Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.",
+            READING,
+            "ADDRESS",
+            flags=("--scheduler", "--cluster"),
+        ),
+    ]
+    rank_cache: Annotated[
+        str,
+        Option(
+            "Folder where parsed ranks are kept for the next time; none: nowhere. Without it: the user's cache folder.",
+            READING,
+            "FOLDER",
+        ),
+    ]
+    model: Annotated[
+        str, Option("Join the rows to the modules of this model, or of a saved report.", READING, "SOURCE")
+    ]
+    shapes: Annotated[
+        tuple[str, ...],
+        Option("An input of --model, as [name:]1x3x224x224[:type].", READING, "SHAPE", flags=("--input", "-i")),
+    ]
+
+
+AnalyzeFlags: Any = flags(Querying, MegEngine, Reading, Showing, only=("columns", "exact", "width", "quiet"))
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
-    "exact", "width", "causal", "by",
+    "exact", "width", "causal", "executions",
 )  # fmt: skip
 """Options that MegEngine's text has no place for."""
-_OF_SHEETS = ("view", "format", "columns", "order_by", "top", "exact", "width", "output")
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
+_OF_SHEETS = ("view", "format", "columns", "sort", "top", "exact", "width", "output")
+_OF_READING = (*declared(Reading), "scheduler", "rank_cache", "model", "shapes", "quiet")
 
 
 def analyze(
-    *profiles: Profiles,
-    read: ReadChoice | None = None,
-    choice: AnalyzeChoice | None = None,
-    quiet: Quiet = False,
+    *profiles: Annotated[
+        Path,
+        parameter(
+            group=SOURCE,
+            help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT, Nsight Systems or rocprof "
+            "(experimental), or a profile of opcost, plain or gzipped; several files, or a folder, are ranks.",
+        ),
+    ],
+    flags: AnalyzeFlags = None,
 ) -> int:
     """Ask a profile or a trace where the time goes: which operators, modules, kinds, kernels or ranks."""
-    choice = choice or AnalyzeChoice()
-    if not profiles:
+    given = flags or {}
+    paths = [str(path) for path in profiles]
+    if not paths:
         raise OpcostError("no profile is named", hint="opcost analyze PROFILE; see `opcost analyze --help`")
-    if choice.output is not None and choice.output.suffix == PARQUET:
-        return _write_parquet([str(path) for path in profiles], read or ReadChoice(), choice, quiet=quiet)
-    if choice.view != "operators":
-        _check_sheet(choice)
+    output: Path | None = given.get("output")
+    view = given.get("view", "operators")
+    if output is not None and output.suffix == PARQUET:
+        return _write_parquet(paths, given, output)
+    if view != "operators":
+        _check_sheet(given, view)
+    form = _format_of(given)
     # The columns of the tables about the whole are only known when these are made.
-    asked = choice if choice.view == "operators" else replace(choice, order_by=AnalyzeChoice().order_by)
-    question = question_of(asked, top=PAGE if _wanted(choice) == "html" else USUAL)
-    if choice.output is not None:
-        check_writable(choice.output)
-    _wanted(choice)
-    wants_memory = choice.view == "memory"
-    profile = read_profiles(
-        [str(path) for path in profiles], read or ReadChoice(), quiet=quiet, memory=wants_memory,
-        timeline=_wanted(choice) == "html", each=_asks_executions(choice),
-    )  # fmt: skip
+    asked = given if view == "operators" else {name: value for name, value in given.items() if name != "sort"}
+    question = question_of(asked, top=ROWS["html" if form == "html" else "table"])
+    if output is not None:
+        check_writable(output)
+    each = view in ("critical-path", "launches") or any(
+        given.get(name) for name in ("executions", "min_time", "max_time", "where")
+    )
+    profile = read_profiles(paths, given, memory=view == "memory" or None, timeline=form == "html", executions=each)
     text: str | bytes
-    if choice.view != "operators":
-        written = _wanted(choice) or "table"
-        text = _sheet(profile, choice, written)
+    if view != "operators":
+        written = form or "table"
+        text = _sheet(profile, given, view, written)
     else:
-        written = _format(choice, profile)
-        text = _theirs(profile, choice) if written == "megengine" else _ours(profile, question, choice, written)
-    if choice.output is None:
+        written = _final_format(given, form, profile)
+        text = _theirs(profile, given) if written == "megengine" else _ours(profile, question, given, written)
+    if output is None:
         put(str(text), written)
     elif isinstance(text, bytes):
-        write_bytes(choice.output, text)
+        write_bytes(output, text)
     else:
-        write_text(choice.output, text)
+        write_text(output, text)
     return 0
 
 
-def _write_parquet(paths: list[str], read: ReadChoice, choice: AnalyzeChoice, *, quiet: bool) -> int:
-    """Everything that was read, of one file or many ranks, to be asked by others."""
-    assert choice.output is not None
-    if beyond := [name for name in _changed(choice) if name != "output"]:
-        option = f"--{beyond[0].replace('_', '-')}"
-        raise OpcostError(
-            f"a {PARQUET} file holds all that was read, and has no place for {option}",
-            hint="leave it out; DuckDB, Polars and others ask the file",
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+def read_profiles(paths: list[str], given: Mapping[str, Any], **more: Any) -> Profile:
+    """The profile of one file, or of many ranks, joined to a model if one is named."""
+    from opcost.api import read_profile
+
+    if len(paths) == 1 and not Path(paths[0]).is_dir():
+        chosen = {name: given[name] for name in declared(Reading) if name in given}
+        with working(f"reading {paths[0]}", quiet=given.get("quiet", False)):
+            profile: Profile = read_profile(paths[0], **{**chosen, **more})
+    elif given.get("capture") is not None:
+        raise OpcostError("--capture is for one trace, and several are named", hint="analyze them one by one")
+    else:
+        profile = _ranks(paths, given).profile()
+    if (source := given.get("model")) is None:
+        return profile
+    from opcost.analysis.join import with_costs, with_modules
+    from opcost.rules import default_rules
+
+    # Costs come from what was recorded of each operator; the model fills in where the trace has no shapes.
+    profile = with_costs(profile, default_rules())
+    options = {"shapes": list(given["shapes"])} if "shapes" in given else {}
+    return with_modules(profile, report_of(source, options, quiet=given.get("quiet", False)))
+
+
+def _ranks(paths: list[str], given: Mapping[str, Any]) -> Ranks:
+    """Many files as ranks, each reduced on its own; also a single one."""
+    from opcost.traces.ranks import reduce_ranks
+
+    read = (0, 0)
+
+    def progress(done: int, total: int) -> None:
+        nonlocal read
+        read = (done, total)
+
+    with working("reading ranks", share=lambda: read, quiet=given.get("quiet", False)):
+        return reduce_ranks(
+            paths,
+            scheduler=given.get("scheduler"),
+            progress=progress,
+            partial=given.get("partial", False),
+            reader=given.get("reader"),
+            cache=given.get("rank_cache"),
         )
-    check_writable(choice.output)
-    ranks = reduced(paths, read, quiet=quiet)
-    write_bytes(choice.output, ranks.parquet())
+
+
+def _write_parquet(paths: list[str], given: Mapping[str, Any], output: Path) -> int:
+    """All that was read, of one file or many ranks, for other tools."""
+    if beyond := [name for name in given if name not in ("output", *_OF_READING)]:
+        raise OpcostError(
+            f"a {PARQUET} file holds all that was read, and has no place for {_flag(beyond[0])}",
+            hint="leave it out; DuckDB, Polars and others query the file",
+        )
+    check_writable(output)
+    ranks = _ranks(paths, given)
+    write_bytes(output, ranks.parquet())
     for note in ranks.notes:
         warn(note.text)
     return 0
 
 
-def _asks_executions(choice: AnalyzeChoice) -> bool:
-    """Whether sums of many executions would answer something else, or nothing."""
-    in_time = choice.view in ("critical-path", "launches")
-    return in_time or choice.by == "execution" or any((choice.min_time, choice.max_time, choice.where))
+def _flag(name: str) -> str:
+    for each in (Querying, MegEngine, Showing):
+        if name in declared(each) and declared(each)[name][1].flags:
+            return declared(each)[name][1].flags[0]
+    return f"--{name.replace('_', '-')}"
 
 
-def _changed(choice: AnalyzeChoice) -> list[str]:
-    """The options that are not as usual."""
-    usual = AnalyzeChoice()
-    return [field.name for field in fields(choice) if getattr(choice, field.name) != getattr(usual, field.name)]
+# -- asking ----------------------------------------------------------------------------------------------------------------
 
 
-def _check_sheet(choice: AnalyzeChoice) -> None:
+def question_of(given: Mapping[str, Any], *, top: int) -> Question:
+    """The query that the flags ask; wrong names are found before a long file is read."""
+    from opcost.analysis.part import fields as known_fields
+    from opcost.analysis.query import Question
+    from opcost.analysis.where import compile_where
+    from opcost.traces.megengine.meaning import dtype_of
+
+    asked = {name: value for name, value in given.items() if name in declared(Querying)}
+    if "where" in asked:
+        compile_where(asked["where"], known_fields(None))
+    for name, missing in (("min_time", float("-inf")), ("max_time", float("inf"))):
+        text = asked.pop(name, None)
+        asked[f"{name}_ns"] = missing if text is None else _time(text)
+    for name in ("group_by", "aggregate_by"):
+        asked[name] = split(asked.get(name, ()))
+    if "input_dtype" in asked:
+        asked["input_dtype"] = dtype_of(asked["input_dtype"]) or asked["input_dtype"]
+    asked["percentiles"] = _percentiles(asked.get("percentiles"))
+    asked["measure"] = "wait" if given.get("top_end_key") == "kern" else "time"
+    asked["device"] = _device(given)
+    return Question(**{"top": top, **asked})
+
+
+def _time(text: str) -> float:
+    """Nanoseconds; a bare number is in seconds, as for MegEngine."""
+    from opcost.core.units import parse_time
+
+    try:
+        return float(text) * 1e9
+    except ValueError:
+        return parse_time(text)
+
+
+def _percentiles(text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    try:
+        return tuple(float(word.strip().lstrip("p")) for word in text.split(","))
+    except ValueError:
+        raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
+
+
+def _device(given: Mapping[str, Any]) -> Device | None:
+    from opcost.core.devices import device, measured
+    from opcost.core.units import parse_bytes, parse_count
+
+    name, flops, bandwidth = (given.get(each) for each in ("device", "peak_flops", "peak_bandwidth"))
+    if flops is None and bandwidth is None:
+        try:
+            return device(name) if name else None
+        except UnknownName as exc:
+            exc.hint += "; measured peaks can be given instead: --peak-flops, --peak-bandwidth"
+            raise
+    if name:
+        raise OpcostError("both --device and measured peaks are given", hint="name one of them")
+    return measured(
+        None if flops is None else parse_count(flops), None if bandwidth is None else parse_bytes(bandwidth)
+    )
+
+
+# -- showing -----------------------------------------------------------------------------------------------------------------
+
+
+def _format_of(given: Mapping[str, Any]) -> str | None:
+    """The format that is named, or that the suffix of the file selects; None is the default text of the profile."""
+    from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+
+    output = given.get("output")
+    if given.get("format") is not None or output is None or is_stream(output):
+        return given.get("format")
+    name = str(view_for_suffix(output, PROFILE_VIEWS).name)
+    return None if name == "table" else name
+
+
+def _final_format(given: Mapping[str, Any], form: str | None, profile: Profile) -> str:
+    """The format as requested, else MegEngine's text where the profile and every option are its own."""
+    ours = [name for name in given if name in _OURS]
+    beyond = [key for key in split(given.get("aggregate_by", ())) if key != "type"]
+    if (how := given.get("aggregate")) not in (None, "sum", "mean", "max", "min"):
+        beyond.append(how)
+    if form is None:
+        theirs = any(name in given for name in _THEIRS) or "megengine" in profile.extra
+        return "megengine" if theirs and not (ours or beyond) else "table"
+    if form == "megengine" and (ours or beyond):
+        option = _flag(ours[0]) if ours else f"--aggregate-by or --aggregate {beyond[0]}"
+        raise OpcostError(f"MegEngine's text has no place for {option}", hint="leave --format megengine out")
+    return form
+
+
+def _check_sheet(given: Mapping[str, Any], view: str) -> None:
     """Raise for options that ask about operators, where tables about the whole are wanted."""
-    beyond = [name for name in _changed(choice) if name not in _OF_SHEETS]
-    if beyond or choice.format == "megengine":
-        option = f"--{beyond[0].replace('_', '-')}" if beyond else "--format megengine"
-        raise OpcostError(f"--view {choice.view} has no place for {option}", hint="leave one of them out")
+    beyond = [name for name in given if name not in (*_OF_SHEETS, *_OF_READING)]
+    if beyond or given.get("format") == "megengine":
+        option = _flag(beyond[0]) if beyond else "--format megengine"
+        raise OpcostError(f"--view {view} has no place for {option}", hint="leave one of them out")
 
 
-def _sheet(profile: Profile, choice: AnalyzeChoice, written: str) -> str:
+def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) -> str:
     """Tables about the profile as a whole."""
     from opcost.core.plugin import COMPARISON_VIEWS, load
     from opcost.profiles import askable
     from opcost.views.view import option_names
 
-    told = askable(profile)
+    found = askable(profile)
     sheets = {
-        "breakdown": told.breakdown,
-        "communication": told.communication,
-        "memory": told.allocations,
-        "critical-path": told.critical_path,
-        "launches": told.launches,
+        "breakdown": found.breakdown,
+        "communication": found.communication,
+        "memory": found.allocations,
+        "critical-path": found.critical_path,
+        "launches": found.launches,
     }
-    sheet = sheets[choice.view]()
-    if choice.order_by != AnalyzeChoice().order_by:
-        sheet = sheet.sort(choice.order_by)
-    if choice.columns is not None:
-        sheet = sheet.select(choice.columns.split(","))
-    view = load(COMPARISON_VIEWS, written)
-    # A path holds every operator; the other tables are as long as there are devices, sorts and steps.
-    usual = USUAL if choice.view == "critical-path" and written == "table" else None
-    wishes = {"exact": choice.exact, "width": choice.width, "top": usual if choice.top is None else choice.top or None}
-    return str(view.render(sheet, **{name: wish for name, wish in wishes.items() if name in option_names(view)}))
+    sheet = sheets[view]()
+    if "sort" in given:
+        sheet = sheet.sort(given["sort"])
+    if "columns" in given:
+        sheet = sheet.select(given["columns"].split(","))
+    renderer = load(COMPARISON_VIEWS, written)
+    # A path holds every operator; the other tables are as long as there are devices, collectives and steps.
+    usual = ROWS["table"] if view == "critical-path" and written == "table" else None
+    options = {"exact": given.get("exact", False), "width": given.get("width"), "top": given.get("top", usual) or None}
+    return str(
+        renderer.render(sheet, **{name: value for name, value in options.items() if name in option_names(renderer)})
+    )
 
 
-def _format(choice: AnalyzeChoice, profile: Profile) -> str:
-    """How the answer is written: as wished, else as MegEngine does where the profile and every option are its own."""
-    changed = _changed(choice)
-    ours = [name for name in changed if name in _OURS]
-    beyond = [key for key in split(choice.aggregate_by) if key != "type"]
-    if choice.aggregate not in (None, "sum", "mean", "max", "min"):
-        beyond.append(choice.aggregate)
-    wanted = _wanted(choice)
-    theirs = [name for name in changed if name in _THEIRS]
-    if wanted is None:
-        if theirs and not (ours or beyond):
-            return "megengine"
-        plain = "megengine" in profile.extra and not (ours or beyond)
-        return "megengine" if plain else "table"
-    if wanted == "megengine" and (ours or beyond):
-        option = f"--{ours[0].replace('_', '-')}" if ours else f"--aggregate-by or --aggregate {beyond[0]}"
-        raise OpcostError(f"MegEngine's text has no place for {option}", hint="leave --format megengine out")
-    return wanted
-
-
-def _wanted(choice: AnalyzeChoice) -> str | None:
-    """The format that is named, or that the suffix of the file says; None is the text that is usual for the profile."""
-    from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
-
-    if choice.format is not None or choice.output is None or is_stream(choice.output):
-        return choice.format
-    name = str(view_for_suffix(choice.output, PROFILE_VIEWS).name)
-    return None if name == "table" else name
-
-
-def _ours(profile: Profile, question: Question, choice: AnalyzeChoice, written: str) -> str | bytes:
+def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str | bytes:
     """The answer in one of our views, of which some are not text."""
     from opcost.analysis.query import ask
     from opcost.core.plugin import PROFILE_VIEWS, load
     from opcost.views.answer_page import summary_lines, verdict_lines
     from opcost.views.view import option_names
 
-    if not question.aggregate_by and choice.by == "operator":
+    if not question.aggregate_by and not given.get("executions"):
         question = replace(question, aggregate_by=profile.usual_keys)
-    if choice.print_only == "summary":
+    only = given.get("print_only")
+    if only == "summary":
         answer = ask(profile, question)
         return "\n".join(map(printable, (*verdict_lines(answer), *summary_lines(answer)))) + "\n"
-    if choice.print_only is not None:
-        question = replace(question, side=choice.print_only)
+    if only is not None:
+        question = replace(question, side=only)
     answers = [ask(profile, question)]
-    if choice.show_host and answers[0].side != "host":
+    if given.get("show_host") and answers[0].side != "host":
         answers.append(ask(profile, replace(question, side="host")))
     view = load(PROFILE_VIEWS, written)
     known = option_names(view)
-    wishes: dict[str, Any] = {name: getattr(choice, name) for name in ("columns", "exact", "width") if name in known}
+    options: dict[str, Any] = {
+        name: given[name] for name in ("columns", "exact", "width") if name in known and name in given
+    }
     if "profile" in known:
-        wishes |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
-        shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **wishes)
+        options |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
+        shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **options)
         return shown
-    texts = [view.render(answer, **wishes) for answer in answers]
+    texts = [view.render(answer, **options) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"
     return "\n".join(texts)
 
 
-def _theirs(profile: Profile, choice: AnalyzeChoice) -> str:
+def _theirs(profile: Profile, given: Mapping[str, Any]) -> str:
     """MegEngine's text."""
     from opcost.analysis.join import with_costs
     from opcost.compat.megengine.profile_analyze import Layout
     from opcost.compat.megengine.profile_analyze import analyze as analyze_as_megengine
     from opcost.rules import default_rules
 
-    for text in some(note_texts(profile.notes)):  # It has no place for them.
+    for text in some(note_texts(profile.notes)):  # it has no place for them
         warn(text)
     if "megengine" not in profile.extra:
         profile = with_costs(profile, default_rules())
-    layout = Layout(**{name: getattr(choice, name) for name in Layout._fields})
-    return analyze_as_megengine(profile, question_of(choice, top=SHORTEST), layout) + "\n"
+    layout = Layout(**{name: given[name] for name in Layout._fields if name in given})
+    return analyze_as_megengine(profile, question_of(given, top=ROWS["megengine"]), layout) + "\n"

@@ -1,4 +1,4 @@
-"""What `--help` adds to the options of a command: examples, and the names that can be asked for."""
+"""What `--help` adds to the options of a command: examples, and known names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "count": (
         "opcost count timm:resnet50",
         "opcost count net.py:Net --input 1x3x224x224 --depth 2",
-        "opcost count net.py:Net --input 8x128:int64 --backward --optimizer adamw --memory",
+        "opcost count net.py:Net --input 8x128:int64 --backward --optimizer adamw --view memory",
         "opcost count model.onnx --by op --top 10 --columns op,module,macs,share",
         "opcost count hf:config.json --decode 1 --cache 4096 -o report.json",
+        "opcost count report.json --by op --sort bytes --top 20 -o report.csv",
     ),
     "profile": (
         "opcost profile timm:resnet50 --batch 8 -o profile.json",
@@ -44,10 +45,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "opcost sweep timm:resnet50 --vary batch=1,2,4..256 --device h200",
         "opcost sweep hf:config.json --vary batch=1..64 --vary tokens=128..8192 -o sweep.csv",
     ),
-    "badge": (
-        "opcost badge timm:resnet50",
-        "opcost badge net.py:Net --input 1x3x224x224 -o badge.svg",
-    ),
     "view": (
         "opcost view timm:resnet50",
         "opcost view profile.json -o page.html",
@@ -57,11 +54,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "opcost scan path/to/folder",
         "opcost scan model.gguf --by type",
         "opcost scan model.safetensors --by tensor --sort size --top 20 --columns name,shape,size",
-    ),
-    "show": (
-        "opcost show report.json --by kind",
-        "opcost show report.json --by op --sort bytes --top 20",
-        "opcost show report.json --quiet -o report.csv -o report.md",
     ),
     "check": (
         "opcost check timm:resnet50 --max-macs 4.2G --max-params 26M",
@@ -82,10 +74,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "compare": (
         "opcost compare timm:resnet18 timm:resnet50",
         "opcost compare a.json b.json --by module --quantity macs,params -o table.md",
-    ),
-    "diff": (
-        "opcost diff before.json after.json",
-        "opcost diff before.json net.py:Net --fail-if 'macs>+1%'",
+        "opcost compare before.json net.py:Net --changes --fail-if 'macs>+1%'",
     ),
     "rules": (
         "opcost rules",
@@ -93,8 +82,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "doctor": ("opcost doctor",),
 }
-ON_DEVICES = ("count", "predict", "fit", "sweep", "mfu", "check", "analyze")
-"""Commands that hold a model or a trace against a device, which need not be here."""
+ON_DEVICES = ("count", "predict", "fit", "sweep", "mfu", "check", "compare", "view", "analyze")
+"""Commands about a device, which need not be present."""
 WIDTH = 100
 
 
@@ -110,7 +99,7 @@ def further_help(command: str) -> Iterator[str]:
 
 
 def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
-    if command in ("count", "show"):
+    if command == "count":
         from opcost.views.report_columns import EVERY_BY, columns_of
 
         for by in EVERY_BY:
@@ -124,10 +113,10 @@ def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
         from opcost.core.kinds import KINDS
         from opcost.views.answer_listing import answer_columns
 
-        asked = Answer(meta={}, side="device", keys=(), lines=())
-        yield "Columns, for --columns and --order-by", list(answer_columns(asked))
+        empty = Answer(meta={}, side="device", keys=(), lines=())
+        yield "Columns, for --columns and --sort", list(answer_columns(empty))
         yield "Kinds, for --kind and --where", sorted(KINDS)
-    elif command in ("check", "compare", "diff"):
+    elif command in ("check", "compare"):
         from opcost.core.quantity import QUANTITIES
 
         yield "Quantities", list(QUANTITIES)

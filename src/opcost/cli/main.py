@@ -11,6 +11,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,10 @@ from io import StringIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from opcost.cli.interrupt import Interrupts
-from opcost.cli.saying import escape_unknown, say, warn
-from opcost.core.progress import stopping
+from opcost.cli.printing import escape_unknown, say, warn
+from opcost.core.progress import Teller, stopped, stopping
 from opcost.core.reading import STDIN, pipes_kept
+from opcost.core.spelling import spelled_for
 from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
 
@@ -37,32 +38,59 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())
 """The words of the command that is running."""
 COMMANDS = {
-    "count": "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory.",
-    "profile": "Where a model's time goes: run it and measure every operator.",
-    "predict": "How long a model would take on a device, without running it.",
-    "fit": "The largest batch, or other size, that fits into memory.",
-    "sweep": "Cost, memory and latency at many sizes.",
-    "calibrate": "Time single operators on the device at hand, for predict.",
-    "mfu": "How much of a device's peak a step uses.",
-    "scan": "What a checkpoint holds: its tensors, their parameters and bytes.",
-    "show": "Print or convert a report that was saved as JSON.",
-    "check": "Fail if a model costs more than a budget.",
-    "badge": "Params, MACs and FLOPs in one line, or as a badge.",
-    "view": "Anything as a page in a browser: a model, a profile, a checkpoint, a comparison.",
-    "analyze": "Where the time of a profile or trace goes.",
-    "visualize": "Statistics and a TensorBoard log, with the options of MegEngine's network_visualize.",
-    "compare": "What several models cost, side by side.",
-    "diff": "What differs between two models, saved reports or profiles.",
-    "rules": "The cost rules and their formulas.",
-    "doctor": "Versions, frameworks, plug-ins, and what is missing.",
+    "count": ("models", "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory."),
+    "profile": ("profile", "Where a model's time goes: run it and measure every operator."),
+    "predict": ("models", "How long a model takes on a device, without running it."),
+    "fit": ("models", "The largest batch, or other size, that fits into memory."),
+    "sweep": ("models", "Cost, memory and latency at many sizes."),
+    "calibrate": ("profile", "Time single operators on the device at hand, for predict."),
+    "mfu": ("models", "How much of a device's peak a step uses."),
+    "scan": ("models", "What a checkpoint holds: its tensors, their parameters and bytes."),
+    "compare": ("comparing", "What models cost side by side, what differs, or where two profiles differ."),
+    "check": ("comparing", "Fail if a model costs more than a budget."),
+    "view": ("view", "A page in the browser: of a model, a profile, a checkpoint, a comparison."),
+    "analyze": ("analyze", "Where the time of a profile or trace goes."),
+    "visualize": ("models", "Statistics and a TensorBoard log, with the flags of MegEngine's network_visualize."),
+    "rules": ("about", "The cost rules and their formulas."),
+    "doctor": ("about", "Versions, frameworks, plug-ins, and what is missing."),
 }
-"""Each command lives in `opcost.cli.<name>` as a function of the same name, imported when it is called."""
+"""Each command: its module in `opcost.cli`, where a function has its name, and its help. It is imported when it is called."""
+WIPE = "\r\x1b[K"
+"""Clears a line of progress."""
 
 
-COMPLETION = {
-    "install": "Let bash, zsh or fish complete commands, options and files.",
-    "show": "Print the script that does it.",
-}
+class Interrupts:
+    """Says once what Ctrl-C stops, at once, whatever runs.
+
+    Python handles signals between two of its own steps, and a kernel or a library may take seconds for one. So a thread of its
+    own waits for the signal and prints the message; the exception follows when Python gets to it.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._said = threading.Lock()
+
+    def watch(self) -> None:
+        """From now on a thread answers interrupts."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        Teller(target=self._wait, args=(reader,), name="opcost-interrupts", daemon=True).start()
+
+    def _wait(self, reader: int) -> None:
+        while found := os.read(reader, 1):
+            if found[0] == signal.SIGINT:
+                self.say()
+
+    def say(self, what: str = "") -> None:
+        """Print what was stopped, unless that was printed before."""
+        words = what or stopped() or f"opcost {self._command}".rstrip() + " was stopped"
+        if not self._said.acquire(blocking=False):
+            return
+        stopping.set()
+        wipe = WIPE if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{wipe}opcost: {spelled_for(sys.stderr, f'interrupted: {words}')}\n")
+        sys.stderr.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -79,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Where the caller closed one, nothing is read or written there: else the next file or pipe would take its number."""
+    """Open a stream that the caller closed as /dev/null: else the next file or pipe would take its number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -120,12 +148,12 @@ def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
     except MemoryError:
         if debug:
             raise
-        hint = "a damaged file may ask for any amount; give the process more memory if the file is sound"
+        hint = "a damaged file may need any amount; give the process more memory if the file is sound"
         return _fail(f"there is not enough memory for this\n  hint: {hint}", OpcostError.exit_code)
     except Exception as exc:
         if debug:
             raise
-        if isinstance(exc, OSError) and exc.errno in DISK_FULL:  # files are not meant: for them there is `WriteError`
+        if isinstance(exc, OSError) and exc.errno in DISK_FULL:  # of stdout; a file raises `WriteError`
             _drop_output()
             return _fail(f"the output cannot be written: {exc.strerror or exc}", OpcostError.exit_code)
         message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
@@ -135,7 +163,7 @@ def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
 
 @contextmanager
 def _plugin_warnings() -> Iterator[None]:
-    """Tell of a broken plug-in in one line; other warnings are the frameworks' own and are shown as ever, but for one."""
+    """A broken plug-in is one line; other warnings are the frameworks' own and shown as always, but for one."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # PyTorch's; nothing here needs it
@@ -180,7 +208,7 @@ def _name_stdin(words: list[str]) -> list[str]:
 
 
 def _name_optimizer(words: list[str]) -> list[str]:
-    """`--optimizer` may stand alone; a plain word after it is its name, for a source is never a plain word."""
+    """`--optimizer` may be given without a name; a plain word after it is its name, for a source is never a plain word."""
     named = list(words)
     for place, word in enumerate(words):
         if word == "--optimizer" and not "".join(words[place + 1 : place + 2]).isidentifier():
@@ -201,20 +229,19 @@ def app() -> App:
         default_parameter=Parameter(negative="", show_default=False),
         suppress_keyboard_interrupt=False,
     )
-    for place, (name, summary) in enumerate(COMMANDS.items()):
-        commands.command(f"opcost.cli.{name}:{name}", name=name, help=summary, sort_key=place)
-    for name, summary in COMPLETION.items():
-        commands.command(f"opcost.cli.completion:{name}", name=f"--{name}-completion", help=summary)
+    for place, (name, (module, summary)) in enumerate(COMMANDS.items()):
+        commands.command(f"opcost.cli.{module}:{name}", name=name, help=summary, sort_key=place)
+    commands.register_install_completion_command(help="Let bash, zsh or fish complete commands and options.")
     return commands
 
 
 def _drop_output() -> None:
-    """Python flushes stdout at exit; without somewhere to flush to, it would complain after all."""
+    """Python flushes stdout at exit, which would fail without a reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """When asked to end, clean up what is unfinished first."""
+    """On SIGTERM, clean up what is unfinished first."""
     sys.exit(128 + number)
 
 

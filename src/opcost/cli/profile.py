@@ -1,83 +1,39 @@
-"""`opcost profile SOURCE`."""
+"""Commands that run something: profile, calibrate."""
 
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import cyclopts
-from cyclopts import Group
-
-from opcost.cli.counting import mode_of
-from opcost.cli.options import MODEL, InputChoice, Quiet, flags_of, given_of, parameter
-from opcost.cli.saying import put, say
-from opcost.cli.settings import parse_settings
+from opcost.cli.flags import SOURCE, group, keywords, parameter
+from opcost.cli.flags import flags as flags_of
+from opcost.cli.models import counting
+from opcost.cli.printing import put, say
 from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
 from opcost.core.progress import working
 from opcost.core.units import format_time
 from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import InputError
+from opcost.options import SHOWING, Profiling, Showing
+from opcost.predicting import calibrate as time_operators
 from opcost.profiles import Profile
 from opcost.recorders.registry import recorders
 
-RecorderChoice: Any = flags_of(recorders(), "recorder")
-"""The options that only one recorder has."""
-
-RUNNING = Group("What is run", sort_key=2)
-WRITING = Group("What is written", sort_key=3)
-SHOWN = 10
-"""Lines of the table, the longest first."""
+WRITING = group(SHOWING)
+ProfileFlags: Any = flags_of(Profiling, Showing, only=("quiet",), parts=recorders(), what="recorder")
+ROWS = 10
+"""Rows of the table, the longest first."""
 COLUMNS = "name,count,time,share,computation,flops,memory"
-"""The time beside the cost."""
-
-
-@cyclopts.Parameter(name="*", group=RUNNING)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunChoice:
-    """Which model, on which inputs, and how it is run."""
-
-    model: InputChoice = field(default_factory=InputChoice)
-    recorder: RecorderChoice = field(default_factory=RecorderChoice)
-    device: Annotated[
-        str | None,
-        parameter(metavar="NAME", help="Move the model there first: cpu, cuda, cuda:1."),
-    ] = None
-    train: Annotated[
-        bool | None,
-        parameter(
-            negative="--eval",
-            help="Run as in training or as in inference. Without either: as in training with --backward, else as in "
-            "inference.",
-        ),
-    ] = None
-    backward: Annotated[bool, parameter(help="Run the backward pass too.")] = False
-    host_only: Annotated[
-        bool,
-        parameter(name=["--host-only", "--profile-host"], help="Record only the host, not the device."),
-    ] = False
-    warmup: Annotated[int, parameter(metavar="N", show_default=True, help="Runs before the first timed one.")] = 3
-    repeat: Annotated[
-        int,
-        parameter(metavar="N", show_default=True, help="Timed runs without a profiler, and recorded runs with it."),
-    ] = 10
-    seconds: Annotated[
-        float | None,
-        parameter(metavar="S", help="Instead of --repeat: timed runs for this many seconds."),
-    ] = None
-    cold_l2: Annotated[bool, parameter(name="--cold-l2", help="Empty the device's last cache before every run.")] = (
-        False
-    )
+"""Time and cost side by side."""
 
 
 def profile(
     source: Annotated[
         str,
         parameter(
-            group=MODEL,
+            group=SOURCE,
             help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, or an .onnx file.",
         ),
     ],
@@ -100,8 +56,7 @@ def profile(
             help="opcost's own JSON, that of MegEngine's load_and_run --profile, or a Chrome trace.",
         ),
     ] = "opcost",
-    choice: RunChoice | None = None,
-    quiet: Quiet = False,
+    flags: ProfileFlags = None,
 ) -> int:
     """Run a model, measure every operator, and show where the time of a run goes."""
     if output is None:
@@ -115,45 +70,28 @@ def profile(
                 raise InputError(
                     f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"
                 )
-    found = _recorded(source, choice or RunChoice(), quiet=quiet)
+    quiet = (flags or {}).get("quiet", False)
+    found = _recorded(source, keywords(flags), quiet=quiet)
     if output is not None:
         if layout == "opcost":
             found.save(output)
         else:
             write_text(output, _text(found, layout))
     if output is None or not (quiet or is_stream(output)):
-        answer = found.query(aggregate_by=found.usual_keys, top=SHOWN)
+        answer = found.query(aggregate_by=found.usual_keys, top=ROWS)
         put(answer.render("table", columns=COLUMNS) + "\n")
     if not quiet:
-        _tell(found, output, layout)
+        _summarize(found, output, layout)
     return 0
 
 
-def _recorded(source: str, choice: RunChoice, *, quiet: bool) -> Profile:
+def _recorded(source: str, options: Mapping[str, Any], *, quiet: bool) -> Profile:
     from opcost.api import profile as record
 
     # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    with working(f"profiling {source}", quiet=quiet), redirect_stdout(sys.stderr):
-        return record(
-            source,
-            kwargs=parse_settings(choice.model.arguments, "--arg"),
-            batch=choice.model.batch,
-            tokens=choice.model.tokens,
-            image=choice.model.image,
-            dtype=choice.model.dtype,
-            set=parse_settings(choice.model.settings, "--set"),
-            backward=choice.backward,
-            mode=mode_of(train=choice.train),
-            device=choice.device,
-            host_only=choice.host_only,
-            warmup=choice.warmup,
-            repeat=choice.repeat,
-            seconds=choice.seconds,
-            cold_l2=choice.cold_l2,
-            shapes=list(choice.model.inputs) or None,
-            options=given_of(choice.recorder),
-        )
+    with counting(f"profiling {source}", quiet=quiet):
+        return record(source, **options)
 
 
 def _text(profile: Profile, layout: str) -> str:
@@ -164,7 +102,7 @@ def _text(profile: Profile, layout: str) -> str:
     return dumps(profile)
 
 
-def _tell(profile: Profile, output: Path | None, layout: str) -> None:
+def _summarize(profile: Profile, output: Path | None, layout: str) -> None:
     from opcost.recorders.timing import percentile
 
     p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
@@ -175,5 +113,46 @@ def _tell(profile: Profile, output: Path | None, layout: str) -> None:
     if output is None:
         say("written     nothing; -o FILE.json keeps the profile for opcost analyze")
         return
-    hint = "" if layout == "chrome" or output.suffix not in ("", ".json") else f"; ask it with: opcost analyze {output}"
+    hint = (
+        ""
+        if layout == "chrome" or output.suffix not in ("", ".json")
+        else f"; analyze it with: opcost analyze {output}"
+    )
     say(f"written     {output}{hint}")
+
+
+def calibrate(
+    *,
+    output: Annotated[
+        Path,
+        parameter(name=["--output", "-o"], metavar="FILE", help="The .json to write; an existing one is continued."),
+    ],
+    device: Annotated[
+        str | None,
+        parameter(metavar="NAME", help="Where operators run: cuda, cuda:1, cpu. Without it: the GPU, if any."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        parameter(metavar="NAME", help="Its name in the table of devices, if the product name does not match."),
+    ] = None,
+    seconds: Annotated[
+        float, parameter(metavar="S", show_default=True, help="How long to time operators, about.")
+    ] = 170,
+    quiet: Annotated[bool, parameter(name=["--quiet", "-q"], help="No progress.")] = False,
+) -> int:
+    """Time single operators on the device at hand, for opcost predict."""
+    done = (0, 0.0)
+
+    def progress(timed: int, share: float) -> None:
+        nonlocal done
+        done = (timed, share)
+
+    shown = working(
+        lambda: f"timing operators ({done[0]:,} so far)", share=lambda: (done[1] * seconds, seconds), quiet=quiet
+    )
+    with shown:
+        found = time_operators(output, device=device, name=name, seconds=seconds, progress=progress)
+    if not quiet:
+        say(f"timed    {len(found.rows):,} operators on {found.meta['product']}")
+        say(f"written  {output}; use it with: opcost predict SOURCE --device {found.device} --calibration {output}")
+    return 0

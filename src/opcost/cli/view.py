@@ -1,39 +1,43 @@
-"""`opcost view SOURCE...`: the page of anything, opened in a browser, written to a file, or served while its source changes."""
+"""`opcost view SOURCE...`: the page of any result, opened in a browser, written to a file, or served while its source changes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+import threading
 import webbrowser
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Group
 
-from opcost.cli.counting import report_of, sources_of
-from opcost.cli.options import MODEL, CountChoice, Quiet, parameter
-from opcost.cli.reading import trace_of
-from opcost.cli.saying import say
-from opcost.cli.showing import check_file
+from opcost.cli.flags import SOURCE, frontend_flags, keywords, parameter
+from opcost.cli.models import counting, report_of
+from opcost.cli.output import check_file
+from opcost.cli.printing import say, warn
+from opcost.comparing import compare, results_of, source_or_scan
 from opcost.core.plugin import COMPARISON_VIEWS, PROFILE_VIEWS, SCAN_VIEWS, VIEWS, load
-from opcost.core.progress import working
 from opcost.core.writing import write_text
 from opcost.errors import InputError, OpcostError
-
-if TYPE_CHECKING:
-    from opcost.core.comparison import Comparison
+from opcost.options import Counting, Showing
+from opcost.profiles import find_trace, more_for
 
 VIEWING = Group("Where it is shown", sort_key=0)
 PORT = 8765
-LINES = 5_000
-"""Lines of the table below the views of a profile."""
+ROWS = 5_000
+"""Rows of the table below the views of a profile."""
+ViewFlags: Any = frontend_flags(Counting, Showing, only=("quiet",))
 
 
 def view(
     *sources: Annotated[
         str,
         parameter(
-            group=MODEL,
+            group=SOURCE,
             help="A model or a report as for `opcost count`, a profile or a trace, a checkpoint; several are compared.",
         ),
     ],
@@ -47,21 +51,18 @@ def view(
         ),
     ] = None,
     serve: Annotated[
-        bool, parameter(group=VIEWING, help="Serve the page to this machine, and anew when the source changes.")
+        bool, parameter(group=VIEWING, help="Serve the page to this machine, and again when the source changes.")
     ] = False,
     port: Annotated[
-        int,
-        parameter(group=VIEWING, metavar="N", show_default=True, help="Where it is served; 0 takes any that is free."),
+        int, parameter(group=VIEWING, metavar="N", show_default=True, help="Port to serve at; 0 takes a free one.")
     ] = PORT,
-    choice: CountChoice | None = None,
-    quiet: Quiet = False,
+    flags: ViewFlags = None,
 ) -> int:
-    """Show as a page what a model costs, where the time of a profile goes, what a checkpoint holds, or how models differ."""
+    """Show a page: what a model costs, where the time of a profile goes, what a checkpoint holds, or how models differ."""
     if not sources:
-        raise OpcostError("nothing is named that could be shown", hint="opcost view SOURCE; see `opcost view --help`")
+        raise OpcostError("no source is named", hint="opcost view SOURCE; see `opcost view --help`")
     if serve:
         from opcost.cli.main import TYPED
-        from opcost.cli.serving import serve_page
 
         if output is not None:
             raise InputError("--serve shows the page, and -o writes it", hint="leave one of them out")
@@ -70,7 +71,7 @@ def view(
         if output.suffix.lower() != ".html":
             raise InputError(f"{output} does not end in .html", hint="other formats are written by the other commands")
         check_file(output, VIEWS)
-    text = page_of(sources, choice or CountChoice(), quiet=quiet)
+    text = page_of(sources, keywords(flags), quiet=(flags or {}).get("quiet", False))
     if output is not None:
         write_text(output, text)
         return 0
@@ -79,33 +80,30 @@ def view(
     write_text(path, text)
     say(f"{path}")
     if not webbrowser.open(path.as_uri()):
-        say(
-            "no browser is here; -o FILE.html writes the page where you want it, --serve shows it to a browser elsewhere"
-        )
+        say("no browser was found; -o FILE.html writes the page elsewhere, --serve shows it to a browser elsewhere")
     return 0
 
 
-def page_of(sources: tuple[str, ...], choice: CountChoice, *, quiet: bool) -> str:
+def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -> str:
     """The page of one source, or of a comparison of several."""
-    traces = [trace_of(source) for source in sources]
     if len(sources) > 1:
-        if any(traces):
-            if not all(traces) or len(traces) > 2:
-                raise InputError("of profiles two are compared", hint="name two profiles, or models and reports alone")
-            return _rendered(COMPARISON_VIEWS, _profiles(sources, traces, quiet=quiet))
-        return _rendered(COMPARISON_VIEWS, _models(sources, choice, quiet=quiet))
-    if traces[0] is not None:
-        if choice != CountChoice():
-            raise InputError(f"{sources[0]} is a profile; options about counting do not apply to it")
-        return _profile(sources[0], quiet=quiet)
-    from opcost.cli.settings import parse_settings
-    from opcost.comparing import source_or_scan
+        with counting(f"comparing {' and '.join(sources[:2])}", quiet=quiet):
+            if any(map(find_trace, sources)):
+                return _rendered(COMPARISON_VIEWS, compare(*sources, **options))
+            found = results_of(sources, options)
+        kinds, modules = (compare(*found, labels=sources, by=by, depth=None) for by in ("kind", "module"))
+        return _rendered(COMPARISON_VIEWS, replace(kinds, entries=(*kinds.entries, *modules.of_part("module"))))
+    (source,) = sources
+    if find_trace(source) is not None:
+        if options:
+            raise InputError(f"{source} is a profile; options about counting do not apply to it")
+        return _profile(source, quiet=quiet)
     from opcost.core.scan import Scan
 
-    found = source_or_scan(sources[0], parse_settings(choice.model.settings, "--set"))
-    if isinstance(found, Scan):
-        return _rendered(SCAN_VIEWS, found)
-    return _rendered(VIEWS, report_of(found, choice, quiet=quiet))
+    found_source = source_or_scan(source, options.pop("set", None))
+    if isinstance(found_source, Scan):
+        return _rendered(SCAN_VIEWS, found_source)
+    return _rendered(VIEWS, report_of(found_source, options, quiet=quiet))
 
 
 def _rendered(group: str, subject: Any, **options: Any) -> str:
@@ -114,26 +112,149 @@ def _rendered(group: str, subject: Any, **options: Any) -> str:
 
 def _profile(path: str, *, quiet: bool) -> str:
     from opcost.api import read_profile
-    from opcost.profiles import more_for
 
-    with working(f"reading {path}", quiet=quiet):
+    with counting(f"reading {path}", quiet=quiet):
         profile = read_profile(path, timeline=True)
-    answer = profile.query(aggregate_by=profile.usual_keys, top=LINES)
+    answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS)
     return _rendered(PROFILE_VIEWS, answer, **more_for(load(PROFILE_VIEWS, "html"), profile))
 
 
-def _profiles(paths: tuple[str, ...], traces: list[Any], *, quiet: bool) -> Comparison:
-    from opcost.analysis.profile_diff import diff_profiles
+# -- serving: the page is written by a process of its own whenever a file that it is made of changes ---------------------------
 
-    with working(f"reading {' and '.join(paths)}", quiet=quiet):
-        before, after = (trace.read() for trace in traces)
-    return diff_profiles(before, after, (paths[0], paths[1]))
+HOST = "127.0.0.1"
+PAUSE = 0.5
+"""Seconds between two looks at the files."""
+MOST_CLIENTS = 16
+ANSWERED_WITHIN = 5
+"""Seconds after which an idle client is dropped."""
+Stamp = tuple[tuple[str, int, int], ...]
 
 
-def _models(sources: tuple[str, ...], choice: CountChoice, *, quiet: bool) -> Comparison:
-    """The totals, kinds and modules of all of them."""
-    from opcost.comparing import compare
+class Watched:
+    """The page of some sources, as it was last written without an error."""
 
-    found = sources_of(sources, choice, quiet=quiet)
-    kinds, modules = (compare(*found, labels=sources, by=by, depth=None) for by in ("kind", "module"))
-    return replace(kinds, entries=(*kinds.entries, *modules.of_part("module")))
+    def __init__(self, sources: Sequence[str], words: Sequence[str]) -> None:
+        self.words = words
+        self.files = list(files_of(sources))
+        self.version = 0
+        self.text = ""
+        self.stamp: Stamp = ()
+
+    def refresh(self) -> str:
+        """Write the page anew if a file has changed; what went wrong, if something did, while the old page stays."""
+        stamp = stamp_of(self.files)
+        if self.text and stamp == self.stamp:
+            return ""
+        self.stamp = stamp
+        with tempfile.TemporaryDirectory(prefix="opcost-") as folder:
+            page = Path(folder) / "page.html"
+            # The source may be Python code, which a process imports once.
+            command = [sys.executable, "-m", "opcost", *self.words, "-o", str(page), "--quiet"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this very command
+            if done.returncode:
+                return done.stderr.strip()
+            from opcost.views.html.document import served
+
+            self.text = served(page.read_text(encoding="utf-8"))
+        self.version += 1
+        return ""
+
+
+def files_of(sources: Iterable[str]) -> Iterable[Path]:
+    """The files and folders that sources name, such as `net.py` of `net.py:Net`."""
+    for source in sources:
+        for name in (source, source.rpartition(":")[0]):
+            if name and Path(name).exists():
+                yield Path(name)
+                break
+
+
+def stamp_of(files: Iterable[Path]) -> Stamp:
+    """Names, times and sizes of the files, and of those in folders: another value when one changes."""
+    found = []
+    for path in files:
+        for each in sorted(path.iterdir()) if path.is_dir() else [path]:
+            try:
+                state = each.stat()
+            except OSError:  # gone in this moment, or about to be replaced
+                continue
+            found.append((str(each), state.st_mtime_ns, state.st_size))
+    return tuple(found)
+
+
+def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
+    """Serve until Ctrl-C."""
+    watched = Watched(sources, words)
+    if wrong := watched.refresh():
+        raise OpcostError(wrong.removeprefix("opcost: "))
+    try:
+        server = _Server((HOST, port), _handler(watched))
+    except (OSError, OverflowError) as exc:
+        raise InputError(f"port {port} cannot be used: {exc}", hint="--port 0 takes any that is free") from exc
+    say(f"http://{HOST}:{server.server_port}/  (Ctrl-C ends it)")
+    sys.stdout.flush()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        while True:
+            threading.Event().wait(PAUSE)
+            if wrong := watched.refresh():
+                warn(wrong)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers a limited number of clients at a time; others wait."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._free = threading.BoundedSemaphore(MOST_CLIENTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._free.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
+def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Serves the page and its version."""
+
+        timeout = ANSWERED_WITHIN
+
+        def do_GET(self) -> None:
+            host = self.headers.get("Host", "").partition(":")[0]
+            if host not in (HOST, "localhost"):  # DNS rebinding
+                self.send_error(403)
+            elif self.path == "/":
+                self._answer("text/html; charset=utf-8", watched.text)
+            elif self.path == "/version":
+                self._answer("text/plain", str(watched.version))
+            else:
+                self.send_error(404)
+
+        def _answer(self, kind: str, text: str) -> None:
+            data = text.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the library calls it
+            """No line for every request."""
+
+    return Handler

@@ -11,9 +11,9 @@ from typing import Any
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opcost.api import count
+from opcost.core.option import Mode
 from opcost.core.report import Report
 from opcost.errors import ForwardError
-from opcost.frontends.options import Mode
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.wording import some
 

@@ -1,16 +1,13 @@
 """A calibration: what single operators took on a device, with the versions and switches under which they were timed.
 
-It is a JSON file with a schema, read like any file that a user names; `*.gz` is the same, compressed. Those that come with
-the package lie beside this module, named after their device.
+It is a JSON file with a schema, read like any file that a user names. What predictions need of it is fitted once
+(`opcost.devices.laws`).
 """
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,9 +18,6 @@ from opcost.core.document import Number, entries, entry
 from opcost.core.graph import Attrs, TensorSpec
 
 SCHEMA = "opcost.calibration/1"
-
-SHIPPED = ("h200",)
-"""Devices whose calibration comes with the package."""
 
 
 class Measured(NamedTuple):
@@ -138,10 +132,3 @@ def _read(file: _File) -> Calibration:
 DOCUMENT = document.Document(
     noun="calibration", schema=SCHEMA, again="opcost calibrate -o FILE", form=_File, read=_read
 )
-
-
-@lru_cache(maxsize=4)
-def shipped(device: str) -> Calibration:
-    """The calibration of this device that comes with the package."""
-    packed = (files(__package__) / f"{device}.json.gz").read_bytes()
-    return DOCUMENT.loads(gzip.decompress(packed).decode("utf-8"))

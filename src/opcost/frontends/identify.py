@@ -65,7 +65,7 @@ _JSON_KEYS: tuple[tuple[str, Identity], ...] = (
 )
 
 _OWN: dict[str, Identity] = {
-    "opcost.report": Identity("a report of opcost", "`opcost show` prints it", is_own=True),
+    "opcost.report": Identity("a report of opcost", "`opcost count` prints it", is_own=True),
     "opcost.profile": Identity("a profile of opcost", "`opcost analyze` shows it", is_own=True),
     "opcost.answer": Identity(
         "what `opcost analyze` found in a profile", "`opcost analyze` takes the profile itself", is_own=True

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from opcost.core.dtype import BITS
+from opcost.core.option import Precision, Sizes
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.options import Precision, Sizes
 from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.dtype import INTEGER
+from opcost.core.option import Sizes
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import resized
-from opcost.frontends.options import Option, Sizes
+from opcost.frontends.options import Option
 from opcost.wording import shortened
 
 Open: TypeAlias = "tuple[int | str | None, ...]"

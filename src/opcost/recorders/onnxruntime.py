@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opcost.core.option import Sizes
 from opcost.core.profile import Profile
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.frontends.inputs import arrays_in, asked_of, by_place, check_one
 from opcost.frontends.open_sizes import DIM, filled, parse_dims
-from opcost.frontends.options import Sizes
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.registry import Recorder

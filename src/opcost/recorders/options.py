@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcost.core.option import Mode, Sizes, check_mode
 from opcost.errors import InputError
-from opcost.frontends.options import Mode, Sizes, check_mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.dtype import nbytes
 from opcost.core.graph import Attr
 from opcost.frontends.flatbuffer import Buffer, Table
@@ -93,7 +93,7 @@ def _apply(
     )
     graph = build_graph(model, CountOptions())
     graph.check()
-    (row,) = price(graph, default_rules()).rows
+    (row,) = cost_graph(graph, default_rules()).rows
     return row
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import opcost
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.report import Report
 from opcost.frontends.megengine import infer as inference
 from opcost.frontends.megengine.graph import build_graph
@@ -37,7 +37,7 @@ def model(name: str) -> Model:
 
 
 def report(name: str) -> Report:
-    return price(build_graph(model(name), CountOptions()), default_rules())
+    return cost_graph(build_graph(model(name), CountOptions()), default_rules())
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.graph import TensorSpec
 from opcost.frontends.mxnet.dialect import upgraded
 from opcost.frontends.mxnet.load import Opened, load_graph
@@ -432,7 +432,7 @@ def symbol_of(row: Row) -> Any:
 @pytest.mark.parametrize("row", ROWS, ids=[f"{at}-{row.op}" for at, row in enumerate(ROWS)])
 def test_an_operator_costs_what_it_computes(row: Row) -> None:
     shapes = {f"x{place}": shape for place, shape in enumerate(row.ins)}
-    report = price(load_graph(Opened(symbol_of(row), {}, "one", CountOptions(shapes=shapes))), default_rules())
+    report = cost_graph(load_graph(Opened(symbol_of(row), {}, "one", CountOptions(shapes=shapes))), default_rules())
     assert report.outputs[0].shape == row.out
     assert (report.totals.macs, report.totals.flops, report.totals.uncounted) == (row.macs, 2 * row.macs + row.flops, 0)
     moved = elements(*row.ins, row.out) if row.moved is None else row.moved

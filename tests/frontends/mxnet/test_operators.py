@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.kinds import KINDS
 from opcost.frontends.mxnet.dialect import upgraded
 from opcost.frontends.mxnet.infer import infer
@@ -81,7 +81,7 @@ def test_a_known_operator_has_a_kind_and_a_price(name: str) -> None:
         shapes = {f"x{place}": tuple(shape) for place, shape in enumerate(case["inputs"]) if shape is not None}
         graph = load_graph(Opened(symbol_of(case), {}, "one", CountOptions(shapes=shapes)))
         graph.check()
-        report = price(graph, default_rules())
+        report = cost_graph(graph, default_rules())
         assert report.rows[0].op.kind in KINDS
         assert report.coverage.complete or name in DYNAMIC, case
 
@@ -106,6 +106,6 @@ def test_an_operator_that_nobody_knows_is_unknown_and_said_so() -> None:
         {"op": "relu", "name": "behind", "inputs": [[2, 0, 0]]},
     ]
     symbol = parse_symbol(json.dumps({"nodes": nodes, "heads": [[3, 0, 0]]}))
-    report = price(load_graph(Opened(symbol, {}, "one", CountOptions(shapes={"x": (2, 3)}))), default_rules())
+    report = cost_graph(load_graph(Opened(symbol, {}, "one", CountOptions(shapes={"x": (2, 3)}))), default_rules())
     assert report.coverage.counted == 1
     assert [missed.raw for missed in report.coverage.uncounted] == ["mxnet::_contrib_warp_drive", "mxnet::relu"]

@@ -144,7 +144,7 @@ def test_sizes_are_set_one_by_one_or_with_commas_on_the_command_line(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
     )
     for words in (("--dim", "batch=2", "--dim", "seq=5"), ("--dim", "batch=2,seq=5")):
-        done = opcost_command("count", path, *words, "--view", "json")
+        done = opcost_command("count", path, *words, "--format", "json")
         assert json.loads(done.out)["totals"]["macs"] == 2 * 5 * 4 * 3
 
 

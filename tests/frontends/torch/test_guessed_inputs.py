@@ -556,7 +556,7 @@ def test_speech_and_series_are_as_long_as_the_configuration_says() -> None:
 
 def test_a_model_with_several_main_inputs_is_no_riddle() -> None:
     """OneFormer names two, in a list."""
-    from opcost.frontends.options import Sizes
+    from opcost.core.option import Sizes
     from opcost.frontends.torch.guessing.guess import Maker
     from opcost.frontends.torch.guessing.transformers import _Inputs
 

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 import opcost
-from opcost.analysis.price import price
+from opcost.analysis.costing import cost_graph
 from opcost.core.report import Report
 from opcost.core.schema import to_dict
 from opcost.core.steps import PatternedOps, PatternedValues
@@ -355,7 +355,7 @@ def test_memory_hardly_grows_with_repeated_operators() -> None:
     def peak(turns: int) -> int:
         tracemalloc.start()
         try:
-            price(graph_of_a_loop(turns), default_rules())
+            cost_graph(graph_of_a_loop(turns), default_rules())
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -370,7 +370,7 @@ def test_a_graph_of_patterns_is_priced_as_the_list_of_its_operators_is() -> None
     assert isinstance(graph.values, PatternedValues)
     listed = dataclasses.replace(graph, ops=tuple(graph.ops), values=tuple(graph.values))
     listed.check()
-    assert to_dict(price(graph, default_rules())) == to_dict(price(listed, default_rules()))
+    assert to_dict(cost_graph(graph, default_rules())) == to_dict(cost_graph(listed, default_rules()))
 
 
 # -- what it must not touch ------------------------------------------------------------------------------------------

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from opcost.analysis.aggregate import check_keys
+from opcost.analysis.part import label, parts_of, usual_side
+from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.lengths import Piece
-from opcost.analysis.prediction.merging import merged
-from opcost.analysis.prediction.speeds import Speeds, Told
-from opcost.analysis.prediction.together import together_ns
+from opcost.analysis.prediction.speeds import OperatorTime, Speeds
 from opcost.analysis.prediction.work import work_of
 from opcost.core.cost import ZERO, Cost
 from opcost.core.devices import HOST
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
-
-Execution: TypeAlias = Literal["graph", "eager", "compiled"]
+from opcost.options import Execution
 
 GAP_NS = 700
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
@@ -45,7 +45,7 @@ SAMPLES = 9
 """Steps of a piece whose times are told; between two of them times lie on a line."""
 
 
-class Foretold(NamedTuple):
+class Predicted(NamedTuple):
     """What a model would take."""
 
     profile: Profile
@@ -60,9 +60,9 @@ class Foretold(NamedTuple):
     """The time of what waits for each: compute, memory, launch, host."""
 
 
-def foretell(
+def predict_report(
     report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph"
-) -> Foretold:
+) -> Predicted:
     """What the operators of a report would take, one after another."""
     training = any(row.op.phase != "forward" for row in report.rows)
     given: Iterable[Row] = merged(report.rows, report.output_values) if execution == "compiled" else report.rows
@@ -95,7 +95,7 @@ def foretell(
     unsure += len(unchecked) * (UNCHECKED * work) ** 2
     estimated = () if calibrated else _estimated(report, speeds)
     notes = (*report.notes, *_notes(report, guessed), *unchecked, *estimated)
-    return Foretold(
+    return Predicted(
         Profile(
             meta={**report.meta, **meta, "inputs": report.run_on, "format": "prediction"}, rows=tuple(rows), notes=notes
         ),
@@ -184,23 +184,23 @@ def ideal_of(row: ProfileRow) -> int:
     return found if isinstance(found, int) else 0
 
 
-def foretell_steps(
+def predict_steps(
     pieces: Sequence[Piece], speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution
-) -> Foretold:
+) -> Predicted:
     """What many steps take together, each row standing for all of its executions."""
-    every: list[Foretold] = []
+    every: list[Predicted] = []
     for piece in pieces:
         sums: dict[int, _Sum] = {}
-        parts: list[tuple[Foretold, int]] = []
+        parts: list[tuple[Predicted, int]] = []
         for tokens, weight in piece.samples(SAMPLES):
-            found = foretell(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution)
+            found = predict_report(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution)
             parts.append((found, weight))
             for row in found.profile.rows:
                 sums.setdefault(row.id, _Sum()).add(row, weight)
         last = parts[-1][0].profile
         rows = tuple(sums[row.id].row(row, piece.steps) for row in last.rows)
         every.append(
-            Foretold(
+            Predicted(
                 replace(last, rows=rows),
                 _weighted(parts, lambda found: found.latency_ns),
                 _weighted(parts, lambda found: found.kernel_ns),
@@ -209,18 +209,18 @@ def foretell_steps(
                 {name: _weighted(parts, _bound(name)) for name in parts[0][0].bounds},
             )
         )
-    return together(every)
+    return joined(every)
 
 
-def _bound(name: str) -> Callable[[Foretold], int]:
+def _bound(name: str) -> Callable[[Predicted], int]:
     return lambda found: found.bounds[name]
 
 
-def _weighted(parts: Sequence[tuple[Foretold, int]], read: Callable[[Foretold], int]) -> int:
+def _weighted(parts: Sequence[tuple[Predicted, int]], read: Callable[[Predicted], int]) -> int:
     return sum(weight * read(found) for found, weight in parts) // 2
 
 
-def together(found: Sequence[Foretold]) -> Foretold:
+def joined(found: Sequence[Predicted]) -> Predicted:
     """Several passes one after another as one."""
     rows = [row for each in found for row in each.profile.rows]
     bounds: dict[str, int] = {}
@@ -228,7 +228,7 @@ def together(found: Sequence[Foretold]) -> Foretold:
         for name, taken in each.bounds.items():
             bounds[name] = bounds.get(name, 0) + taken
     notes = tuple(dict.fromkeys(note for each in found for note in each.profile.notes))
-    return Foretold(
+    return Predicted(
         replace(found[-1].profile, rows=tuple(row._replace(id=number) for number, row in enumerate(rows)), notes=notes),
         sum(each.latency_ns for each in found),
         sum(each.kernel_ns for each in found),
@@ -242,7 +242,7 @@ _ONE_EACH = ("optimizer_update_32bit", "optimizer_update_8bit_blockwise")
 """Updates of bitsandbytes, which start a kernel for each parameter."""
 
 
-def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, Told]]:
+def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorTime]]:
     """Every operator that runs, with its time; an optimizer's are started once for all parameters, not once for each."""
     update: dict[tuple[str, str], list[tuple[Row, int]]] = {}
     one_by_one = speeds.device.name == HOST
@@ -264,14 +264,14 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, Told]]:
         moved = sum(nbytes for _, nbytes in found)
         itemsize = max((spec.nbytes // max(1, spec.numel) for spec in outs), default=4)
         sizes = [spec.numel for spec in outs]
-        taken = together_ns(raw, sizes, lists, moved, itemsize, speeds.device.bandwidth)
+        taken = multi_tensor_ns(raw, sizes, lists, moved, itemsize, speeds.device.bandwidth)
         for row, nbytes in found:
             share = nbytes / moved if moved else 1 / len(found)
             ideal = nbytes / speeds.device.bandwidth * 1e9
-            yield row, Told(taken * share, TOGETHER, "memory", ideal, known=True)
+            yield row, OperatorTime(taken * share, TOGETHER, "memory", ideal, known=True)
 
 
-def _row(row: Row, taken: int, told: Told, device: str) -> ProfileRow:
+def _row(row: Row, taken: int, told: OperatorTime, device: str) -> ProfileRow:
     op = row.op
     return ProfileRow(
         id=op.id,
@@ -301,3 +301,90 @@ def _notes(report: Report, guessed: Mapping[str, list[int]]) -> Iterable[Note]:
         yield Note(
             "unpriced", f"{missed.raw} ({missed.count}x) has no price: its time is a guess from the memory it moves"
         )
+
+
+# -- together: One simple operator over many tensors at once, as optimizers update all parameters of a model.
+#
+# PyTorch cuts the tensors into chunks, one for each block of threads, and starts a kernel for so many tensors or chunks as its
+# arguments have room for. A kernel takes at least as long as one block takes for the largest chunk, however few there are.
+
+CHUNK = 65_536
+"""Elements that one block of threads goes through."""
+CHUNKS = 320
+"""Chunks that one kernel takes."""
+TENSORS = (110, 64, 48, 36, 30)
+"""Tensors that one kernel takes, where they come in one list, in two, and so on."""
+START_NS = 2_500
+BLOCK_NS = {"plain": 15_000, "dear": 26_000}
+"""What a block takes for a whole chunk; fitted to Adam of half of the measured models, and held against the others."""
+REACHED = {("plain", 2): 0.6, ("plain", 4): 0.8, ("dear", 2): 0.4, ("dear", 4): 0.7}
+"""The share of the bandwidth that is reached, by the bytes of an element."""
+DEAR = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})
+"""Roots and quotients."""
+
+
+def multi_tensor_ns(raw: str, sizes: Sequence[int], lists: int, moved: int, itemsize: int, bandwidth: float) -> float:
+    """The time of all kernels of an operator over tensors of so many elements, which moves so many bytes."""
+    name = raw.rpartition("::")[2].removeprefix("_foreach_").rstrip("_")
+    price = "dear" if name in DEAR else "plain"
+    rate = bandwidth * REACHED[price, 2 if itemsize <= 2 else 4]
+    each = moved / max(1, sum(sizes))
+    return sum(
+        max(START_NS + BLOCK_NS[price] * largest / CHUNK, elements * each / rate * 1e9)
+        for elements, largest in multi_tensor_launches(sizes, lists)
+    )
+
+
+def multi_tensor_launches(sizes: Iterable[int], lists: int) -> Iterator[tuple[int, int]]:
+    """The elements that each kernel goes through, and those of its largest chunk."""
+    most = TENSORS[min(lists, len(TENSORS)) - 1]
+    tensors = chunks = elements = largest = 0
+    for size in sizes:
+        tensors += 1
+        for begin in range(0, max(1, size), CHUNK):
+            chunk = min(CHUNK, size - begin)
+            chunks += 1
+            elements += chunk
+            largest = max(largest, chunk)
+            ends = begin + CHUNK >= size
+            if chunks == CHUNKS or (ends and tensors == most):
+                yield elements, largest
+                chunks = elements = largest = 0
+                tensors = 0 if ends else 1
+    if chunks:
+        yield elements, largest
+
+
+# -- shares: What the parts of a prediction wait for, and how far each is from what its device could do.
+
+
+@dataclass(slots=True)
+class Share:
+    """All operators of one module, type, kind or name."""
+
+    key: str
+    time_ns: int = 0
+    ideal_ns: int = 0
+    """At the printed peaks of the device."""
+    bounds: dict[str, int] = field(default_factory=dict)
+    """Its time by what the operators wait for."""
+
+    @property
+    def told(self) -> Mapping[str, float]:
+        """The same as shares of its time."""
+        return {name: taken / self.time_ns for name, taken in self.bounds.items() if self.time_ns}
+
+
+def shares(profile: Profile, by: str, depth: int | None) -> tuple[Share, ...]:
+    """The rows added up by a key, the longest first."""
+    check_keys((by,))
+    found: dict[str, Share] = {}
+    for part in parts_of(profile, usual_side(profile), "time"):
+        key = label(part, by, depth)
+        share = found.setdefault(key, Share(key))
+        if part.row is not None:
+            bound = str(part.row.attrs.get("bound", ""))
+            share.time_ns += part.time_ns
+            share.ideal_ns += ideal_of(part.row)
+            share.bounds[bound] = share.bounds.get(bound, 0) + part.time_ns
+    return tuple(sorted(found.values(), key=lambda share: -share.time_ns))

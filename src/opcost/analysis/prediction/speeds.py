@@ -1,25 +1,27 @@
 """How fast a device runs operators of each family: a law fitted to what was timed, corrected by the nearest ones timed.
 
-The law is t = start + max(FLOPs / (share * peak), bytes / (share * bandwidth)), with what the device reaches at its best. By how
-much an operator misses it is taken from its nearest neighbours, weighted by their distance. Their ratios are averaged and not
-the logarithms: what is wanted is a sum of times.
+The law is t = start + max(FLOPs / (share * peak), bytes / (share * bandwidth)), with the best shares that the device reaches. By
+how much an operator misses it is taken from its nearest neighbours, weighted by their distance. Their ratios are averaged and not
+the logarithms: the result is a sum of times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from heapq import nsmallest
 from math import dist, log, sqrt
 from statistics import median
 from typing import NamedTuple
 
-from opcost.analysis.prediction.work import Work, families, work_of
-from opcost.analysis.price import apply_rule
+from opcost.analysis.costing import apply_rule
+from opcost.analysis.prediction.work import Work, families, scaled, work_of
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
+from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Measured
+from opcost.devices.laws import Law, Laws, Near, nearest
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
 
@@ -36,17 +38,17 @@ IN_A_MODEL = 2.1
 """By how much an operator takes more of the host in a model than called again and again: modules that are called, arguments
 that are looked at, caches that are cold. The median of measured models, half of which lie within a quarter of it."""
 USUAL_HOST_NS = 7_000
-"""What the host needs for an operator where the calibration does not say: published are 4 to 10 microseconds."""
+"""What the host needs for an operator that the calibration has not: published are 4 to 10 microseconds."""
 
 
-class Told(NamedTuple):
+class OperatorTime(NamedTuple):
     """The time of one operator."""
 
     device_ns: float
     spread: float
     """About how far off it may be, as a share."""
     bound: str
-    """What it waits for: compute, memory, or launch, if its start takes most of it."""
+    """What bounds it: compute, memory, or launch, if its start takes most of it."""
     ideal_ns: float
     """What the device would need at its printed peaks."""
     known: bool
@@ -57,34 +59,20 @@ _AS_FAST_AS = {"float16": "bfloat16"}
 """Types that are as large as another and run on the same units."""
 
 
-class _Near(NamedTuple):
-    place: tuple[float, ...]
-    ratio: float
+def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, str]:
+    """The time by the law alone, and what bounds it."""
+    compute = work.flops / (law.compute * peak) * 1e9 if work.flops else 0.0
+    memory = work.nbytes / (law.memory * device.bandwidth) * 1e9
+    longer = max(compute, memory)
+    bound = "launch" if longer < law.start_ns else "compute" if compute > memory else "memory"
+    return law.start_ns + longer, bound
 
 
-@dataclass(frozen=True, slots=True)
-class _Law:
-    """One family of operators on elements of one type."""
-
-    start_ns: float
-    compute: float
-    """The share of the peak that it reaches."""
-    memory: float
-    spread: float
-    near: tuple[_Near, ...]
-
-    def base_ns(self, work: Work, device: Device, peak: float) -> tuple[float, str]:
-        compute = work.flops / (self.compute * peak) * 1e9 if work.flops else 0.0
-        memory = work.nbytes / (self.memory * device.bandwidth) * 1e9
-        longer = max(compute, memory)
-        bound = "launch" if longer < self.start_ns else "compute" if compute > memory else "memory"
-        return self.start_ns + longer, bound
-
-    def ratio(self, place: tuple[float, ...]) -> float:
-        """By how much it misses the law here."""
-        found = nsmallest(NEIGHBOURS, ((dist(near.place, place), near.ratio) for near in self.near))
-        weights = [(distance + CLOSE) ** -2 for distance, _ in found]
-        return sum(weight * ratio for weight, (_, ratio) in zip(weights, found, strict=True)) / sum(weights)
+def _ratio(law: Law, place: tuple[float, ...]) -> float:
+    """By how much operators near this place miss the law."""
+    found = nsmallest(NEIGHBOURS, ((dist(near.place, place), near.ratio) for near in law.near))
+    weights = [(distance + CLOSE) ** -2 for distance, _ in found]
+    return sum(weight * ratio for weight, (_, ratio) in zip(weights, found, strict=True)) / sum(weights)
 
 
 def _work(row: Measured, rules: Rules) -> Work:
@@ -99,34 +87,49 @@ def _work(row: Measured, rules: Rules) -> Work:
 
 
 def _fastest(rows: list[tuple[Work, int]]) -> Device:
-    """A processor, whose peaks nobody prints: the best that was seen of it."""
+    """A processor, which has no printed peaks: its best timed rates."""
     flops = max((work.flops / taken for work, taken in rows), default=1.0) * 1e9
     bandwidth = max((work.nbytes / taken for work, taken in rows), default=1.0) * 1e9
     return replace(measured(round(flops), round(bandwidth)), name=HOST)
 
 
+def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
+    """The laws of a calibrated device."""
+    rows = [(_work(row, rules), row) for row in calibration.rows]
+    times = [(work, max(1, row.device_ns)) for work, row in rows]
+    home = _fastest(times) if calibration.device == HOST else find_device(calibration.device)
+    timed: dict[tuple[str, str], list[tuple[Work, int]]] = {}
+    for work, taken in times:
+        timed.setdefault((work.family, work.dtype), []).append((work, taken))
+    laws = Laws(
+        home=home,
+        meta=calibration.meta,
+        operators=len(rows),
+        host_ns=_host_times(calibration.rows),
+        workspaces=workspaces_of(rows),
+    )
+    speeds = Speeds(laws, home)
+    for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own
+        laws.laws[key] = speeds.fit([(work, speeds.without_bias(work, taken)) for work, taken in timed[key]])
+    return laws
+
+
 class Speeds:
-    """The laws of a calibrated device, and by its shares of the peaks those of another `device`."""
+    """The times of operators on a device: the calibrated one, or another by its shares of the peaks."""
 
-    def __init__(self, calibration: Calibration, rules: Rules, device: Device | None) -> None:
+    def __init__(self, laws: Laws, device: Device | None = None) -> None:
         self.tf32 = {
-            "conv": calibration.meta.get("tf32_convolutions") == "on",
-            "product": calibration.meta.get("tf32_products") == "on",
+            "conv": laws.meta.get("tf32_convolutions") == "on",
+            "product": laws.meta.get("tf32_products") == "on",
         }
-        rows = [(_work(row, rules), max(1, row.device_ns)) for row in calibration.rows]
-        self._home = _fastest(rows) if calibration.device == HOST else find_device(calibration.device)
+        self.laws = laws.laws
+        self._home = laws.home
         self.device = device or self._home
-        timed: dict[tuple[str, str], list[tuple[Work, int]]] = {}
-        for work, taken in rows:
-            timed.setdefault((work.family, work.dtype), []).append((work, taken))
-        self._told: dict[Work, Told] = {}
-        self.laws: dict[tuple[str, str], _Law] = {}
-        for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # with a bias they ask for what adds it
-            self.laws[key] = self._law([(work, self._without_bias(work, taken)) for work, taken in timed[key]])
-        self._hosts = _host_times(calibration.rows)
+        self._times: dict[Work, OperatorTime] = {}
+        self._hosts = laws.host_ns
 
-    def _without_bias(self, work: Work, taken: int) -> int:
-        """The convolution alone of what was timed with its bias; a kernel that has it within leaves at least a quarter."""
+    def without_bias(self, work: Work, taken: int) -> int:
+        """The time of a convolution without its bias; a kernel that fuses the bias leaves at least a quarter."""
         added = 0.0 if work.bias is None else self._time(work.bias, self._home).device_ns
         return max(taken // 4, round(taken - added))
 
@@ -135,40 +138,41 @@ class Speeds:
         tf32 = self.tf32["conv" if work.family.startswith("conv") else "product"]
         return float(device.peak_flops(work.dtype, tf32=tf32) or device.peak_flops("float32") or TERA)
 
-    def _law(self, rows: list[tuple[Work, int]]) -> _Law:
+    def fit(self, rows: list[tuple[Work, int]]) -> Law:
+        """The law of one family from its timed operators."""
         home = self._home
         times = sorted(ns for _, ns in rows)
         start = 0.9 * times[len(times) // 50]
         compute = _high([w.flops / max(1.0, ns - start / 2) * 1e9 / self._peak(w, home) for w, ns in rows], 0.95)
         memory = _high([w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
-        bare = _Law(start, compute or 1.0, memory or 1.0, 0.0, ())
-        near = tuple(_Near(work.place, ns / bare.base_ns(work, home, self._peak(work, home))[0]) for work, ns in rows)
-        return replace(bare, spread=_spread(near), near=near)
+        bare = Law(start, compute or 1.0, memory or 1.0, 0.0, ())
+        near = tuple(Near(work.place, ns / _base_ns(bare, work, home, self._peak(work, home))[0]) for work, ns in rows)
+        return bare._replace(spread=_spread(near), near=near)
 
-    def time(self, work: Work) -> Told:
+    def time(self, work: Work) -> OperatorTime:
         """The time of one operator on its own, in the middle of others."""
-        told = self._told.get(work)
-        if told is None:
-            told = self._time(work, self.device)
+        found = self._times.get(work)
+        if found is None:
+            found = self._time(work, self.device)
             if work.bias is not None:
-                told = told._replace(device_ns=told.device_ns + self.time(work.bias).device_ns)
-            self._told[work] = told
-        return told
+                found = found._replace(device_ns=found.device_ns + self.time(work.bias).device_ns)
+            self._times[work] = found
+        return found
 
-    def _time(self, work: Work, device: Device) -> Told:
+    def _time(self, work: Work, device: Device) -> OperatorTime:
         peak = self._peak(work, device)
         ideal = max(work.flops / peak, work.nbytes / device.bandwidth) * 1e9
         types = (work.dtype, _AS_FAST_AS.get(work.dtype, work.dtype))
         known = (self.laws.get((family, dtype)) for family in families(work) for dtype in types)
         law = next(filter(None, known), None)
         if law is not None:
-            base, bound = law.base_ns(work, device, peak)
-            return Told(base * law.ratio(work.place), law.spread, bound, ideal, known=True)
+            base, bound = _base_ns(law, work, device, peak)
+            return OperatorTime(base * _ratio(law, work.place), law.spread, bound, ideal, known=True)
         alike = self._alike(work)
         if alike is None:
-            return Told(ideal, GUESS, "memory", ideal, known=False)
-        base, bound = alike.base_ns(work, device, peak)
-        return Told(base, GUESS, bound, ideal, known=False)
+            return OperatorTime(ideal, GUESS, "memory", ideal, known=False)
+        base, bound = _base_ns(alike, work, device, peak)
+        return OperatorTime(base, GUESS, bound, ideal, known=False)
 
     def host_ns(self, kind: str, raw: str) -> float:
         """What the host needs to run an operator in a model: what its call alone takes, and what is around it."""
@@ -176,7 +180,7 @@ class Speeds:
             return VIEW_NS
         return IN_A_MODEL * (self._hosts.get(raw) or self._hosts.get(kind) or self._hosts.get("") or USUAL_HOST_NS)
 
-    def _alike(self, work: Work) -> _Law | None:
+    def _alike(self, work: Work) -> Law | None:
         """The nearest family: in the same type, the one with the most words in common; else what only moves memory."""
         words = work.family.split()
         best, most = None, 0
@@ -202,7 +206,7 @@ def _high(values: list[float], share: float) -> float:
     return sorted(values)[int(share * (len(values) - 1))]
 
 
-def _spread(near: tuple[_Near, ...]) -> float:
+def _spread(near: tuple[Near, ...]) -> float:
     """The usual miss of a prediction from the nearest neighbour but oneself, of a sample of them."""
     step = max(1, len(near) // 16)
     misses = []
@@ -212,3 +216,61 @@ def _spread(near: tuple[_Near, ...]) -> float:
         if found is not None:
             misses.append(log(found.ratio / one.ratio) ** 2)
     return sqrt(median(misses)) * 1.5 if misses else GUESS
+
+
+# -- workspaces: What kernels take for themselves while they run, by the nearest operators of which that was measured.
+#
+# A library of convolutions brings images and weights into another order first, in memory as large as all of them together, or
+# does not, depending on sizes; so the share of an operator's own tensors is what neighbours have in common.
+
+MEASURED = frozenset(
+    {
+        "aten::convolution", "aten::convolution_backward", "aten::roll", "aten::_softmax_backward_data",
+        "aten::embedding_dense_backward",
+    }
+)  # fmt: skip
+"""Operators that take memory beside what they hand back. Of others it is what a calibration does not ask back from them, as the
+means of a normalisation, which a count has among the results."""
+
+SAFE_SOFTMAX = "aten::_safe_softmax"
+"""A softmax that asks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
+CONVOLUTION = (2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.1)
+"""How much more than for its time each number of the place of a convolution tells: a bias takes none, sizes more."""
+
+
+def workspaces_of(rows: Iterable[tuple[Work, Measured]]) -> dict[tuple[str, str], tuple[Near, ...]]:
+    """The timed operators that took such memory, as shares of what they move, by family and element type."""
+    found: dict[tuple[str, str], list[Near]] = {}
+    for work, row in rows:
+        if row.raw in MEASURED:
+            share = row.workspace / max(1, work.nbytes)
+            found.setdefault((work.family, work.dtype), []).append(Near(_place(work), share))
+    return {key: tuple(near) for key, near in found.items()}
+
+
+class Workspaces:
+    """The memory beside their results that operators take on a calibrated device."""
+
+    def __init__(self, near: Mapping[tuple[str, str], tuple[Near, ...]]) -> None:
+        self._near = near
+        self._known: dict[Work, float] = {}
+
+    def of(self, row: Row) -> int:
+        """Bytes that an operator takes while it runs."""
+        if row.op.raw == SAFE_SOFTMAX:
+            return sum(spec.numel for spec in row.ins[:1] if spec.known)
+        work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
+        known = (self._near.get((family, work.dtype)) for family in families(work))
+        near = next(filter(None, known), None)
+        if near is None or row.op.kind == "view":
+            return 0
+        share = self._known.get(work)
+        if share is None:
+            share = self._known[work] = nearest(near, _place(work)).ratio
+        return round(share * work.nbytes)
+
+
+def _place(work: Work) -> tuple[float, ...]:
+    if not work.family.startswith("conv"):
+        return work.place
+    return scaled(work.place, CONVOLUTION)

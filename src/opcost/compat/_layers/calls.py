@@ -13,8 +13,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from opcost.compat._recording import count_a_run, current_recorder
 from opcost.core.graph import TensorSpec
+from opcost.core.option import Mode
 from opcost.core.report import Report, Row
-from opcost.frontends.options import Mode
 from opcost.frontends.torch.models.unwrap import unwrap
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.scope import Paths

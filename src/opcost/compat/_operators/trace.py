@@ -13,8 +13,8 @@ from opcost.compat._operators.listener import PYTHON_OPERATOR, Called, Listener
 from opcost.compat._operators.node import Node
 from opcost.compat._operators.rows import nodes_of_rows
 from opcost.compat._recording import count_a_run
+from opcost.core.option import Mode
 from opcost.core.report import Report
-from opcost.frontends.options import Mode
 
 
 class Trace(NamedTuple):

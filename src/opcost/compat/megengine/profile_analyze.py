@@ -107,7 +107,7 @@ def _details(chosen: Sequence[Operator], side: str, total: float | None, questio
     if question.aggregate or question.aggregate_by:
         by = question.aggregate_by[0] if question.aggregate_by else None
         records = aggregate(records, by, question.aggregate or "sum")
-    records = sort(records, question.order_by)[: question.top or None]
+    records = sort(records, question.sort)[: question.top or None]
     if layout.dump_only_opr:
         return names_text(records)
     return details_text(records, side, total, wiki=layout.confluence)

@@ -50,12 +50,12 @@ def count_flops(symbol: Any, data_shapes: Any = None) -> FlopCount:
     `symbol` is a symbol, a gluon block, a path to `*-symbol.json`, or a checkpoint's prefix. `data_shapes` is
     {name: shape}, a list of (name, shape) as `Module.bind` takes it, or the shape of the first input.
     """
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
     from opcost.rules import default_rules
 
     found_source = opened(symbol, data_shapes)
     graph, origins = build_opened(found_source)
-    report = price(graph, default_rules())
+    report = cost_graph(graph, default_rules())
     found: dict[int, list[Row]] = {}
     for row, node in zip(report.rows, origins, strict=True):
         found.setdefault(node, []).append(row)

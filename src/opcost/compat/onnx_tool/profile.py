@@ -159,7 +159,7 @@ def loadmodel(f: Any, mcfg: Mapping[str, Any] | None = None) -> Model:
 
 def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> list[Profiled]:
     """Every node of the model's own graph; what graphs inside of it do stands in the node that runs them."""
-    from opcost.analysis.price import price
+    from opcost.analysis.costing import cost_graph
     from opcost.core.checked import Bad
     from opcost.frontends.onnx.load import graph_of
     from opcost.frontends.onnx.model import read_model
@@ -189,7 +189,7 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
         graph = graph_of(model, options, name, Watched)
     except (Bad, RecursionError) as exc:
         raise SourceError(f"{name} is not an ONNX model that can be read: {exc}") from exc
-    report = price(graph, default_rules(), Convention())
+    report = cost_graph(graph, default_rules(), Convention())
     specs: dict[str, Any] = {}
     for value in graph.values:
         specs.setdefault(value.name, value.spec)

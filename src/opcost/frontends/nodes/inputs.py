@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
+from opcost.core.option import Sizes
 from opcost.core.shapes import Shape
 from opcost.errors import InputError
 from opcost.frontends.building import GraphBuilder
@@ -15,7 +16,7 @@ from opcost.frontends.inputs import Asked, arrays_in, asked_of, by_place, check_
 from opcost.frontends.nodes.call import Made
 from opcost.frontends.nodes.model import MOST_CONTENT, Content, Declared, plain
 from opcost.frontends.open_sizes import Usual, filled, is_batch, parse_dims
-from opcost.frontends.options import CountOptions, Sizes
+from opcost.frontends.options import CountOptions
 from opcost.wording import some
 
 _CACHED = re.compile("past|cache", re.IGNORECASE)

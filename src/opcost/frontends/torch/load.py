@@ -13,10 +13,11 @@ from torch import nn
 
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import held_back
+from opcost.core.option import Precision
 from opcost.core.progress import sharing, working
 from opcost.core.shapes import text
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError
-from opcost.frontends.options import CountOptions, Precision
+from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.guessing.guess import features_in, signature, takes_any
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.models.exported import by_position

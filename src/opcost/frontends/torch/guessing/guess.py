@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from opcost.core.option import Sizes
 from opcost.errors import InputError
-from opcost.frontends.options import Sizes
 
 TOKENS = 2048
 """Of a language model, unless it reads fewer."""

@@ -16,8 +16,9 @@ from torch import nn
 
 from opcost.core.dtype import nbytes
 from opcost.core.graph import Graph, Note
+from opcost.core.option import Text
 from opcost.errors import InputError
-from opcost.frontends.options import CountOptions, Text
+from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.guessing.configuration import Configuration
 from opcost.frontends.torch.guessing.guess import comes_from
 from opcost.frontends.torch.models.inputs import Inputs, argument_names, input_names
@@ -209,7 +210,7 @@ def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
     new = text.prefill or text.decode or 1
     held = passes.held((text.cache or 0) + new, text.cache_dtype)
     told = {
-        "text": text.told,
+        "text": text.described,
         "text_tokens": new,
         "batch": passes.batch,
         "cache_tokens": held.tokens,

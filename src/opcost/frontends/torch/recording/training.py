@@ -13,8 +13,8 @@ import torch
 from opcost.core.graph import Op
 from opcost.core.interrupts import is_delivered
 from opcost.core.memory import Lifetimes
+from opcost.core.option import Step
 from opcost.errors import ForwardError, OpcostError
-from opcost.frontends.options import Step
 from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.subclass import parts
 from opcost.frontends.torch.recording.recorder import Recorder

@@ -1,4 +1,4 @@
-"""Graph + rules -> Report: each operator priced once per distinct shape, then rolled up the module tree in linear time."""
+"""Graph + rules -> Report: the cost of each distinct operator, rolled up the module tree in linear time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from opcost.analysis.choice import decided
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import Priced, walk
 from opcost.core.collector import without_collector
@@ -36,13 +35,13 @@ from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 from opcost.wording import shortened
 
 
-def price(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
-    """Price every operator of a graph and roll the result up; memory as a device holds it, where one is named."""
+def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
+    """The cost of every operator of a graph, rolled up; memory as a device allocates it, where one is named."""
     with without_collector():
-        return _price(graph, rules, convention, on)
+        return _cost_graph(graph, rules, convention, on)
 
 
-def _price(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> Report:
+def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> Report:
     if isinstance(graph.ops, PatternedOps):
         found = _by_pattern(graph, rules, convention, on)
     else:
@@ -101,7 +100,7 @@ class _Found(NamedTuple):
 
 def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> _Found:
     sizes = storage_bytes(graph)
-    rows, reasons = _price_rows(graph, rules, convention, sizes)
+    rows, reasons = _cost_rows(graph, rules, convention, sizes)
     if graph.choices:
         rows = decided(graph, rows)
         graph = replace(graph, ops=tuple(row.op for row in rows))
@@ -126,11 +125,11 @@ def _by_pattern(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
     """The same of a run that is stored as patterns, all of it forward."""
     reasons: dict[int, str] = {}
 
-    def price(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
+    def cost_op(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
         cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         return cost, rule
 
-    rows, sums, missed, read, account = walk(graph, price)
+    rows, sums, missed, read, account = walk(graph, cost_op)
     memory = _accounted(account, on)
     del account  # it has large arrays
     own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
@@ -148,7 +147,7 @@ class _Sizes(dict[int, "tuple[int, int] | None"]):
         return found  # type: ignore[return-value]
 
 
-def _price_rows(
+def _cost_rows(
     graph: Graph, rules: Rules, convention: Convention, storage_sizes: dict[int, int]
 ) -> tuple[tuple[Row, ...], dict[int, str]]:
     values = graph.values
@@ -346,3 +345,24 @@ def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[i
         modules.setdefault(key, {})[module] = None
     uncounted = tuple(Uncounted(raw, count, tuple(modules[raw, why]), why) for (raw, why), count in counts.items())
     return Coverage(rows - sum(counts.values()), uncounted)
+
+
+# -- choice: Branches of which data takes one: the dearest counts, and the others are shown as run no times.
+
+
+def decided(graph: Graph, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """The rows, of which those of all but the dearest branches have no repetition. Choices inside of branches come first."""
+    found = list(rows)
+    for branches in graph.choices:
+        prices = [_work_of_rows(found[begin:end]) for begin, end in branches]
+        dearest = prices.index(max(prices))
+        for place, (begin, end) in enumerate(branches):
+            if place != dearest:
+                found[begin:end] = [row._replace(op=row.op._replace(repeat=0)) for row in found[begin:end]]
+    return tuple(found)
+
+
+def _work_of_rows(rows: Iterable[Row]) -> tuple[int, int, int]:
+    """By arithmetic, then by bytes moved."""
+    sums = stats_of(rows)
+    return sums.macs, sums.flops, sums.bytes_read + sums.bytes_written

@@ -1,0 +1,452 @@
+"""Commands that compare models with each other and with budgets: compare, check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+from opcost.cli.flags import SOURCE, depth_of, frontend_flags, group, keywords, parameter, split
+from opcost.cli.models import TABLE, counting
+from opcost.cli.output import Output
+from opcost.cli.printing import warn
+from opcost.comparing import Place, check_place, results_of, with_latency
+from opcost.core.limit import Limit, parse_condition, parse_limit
+from opcost.core.option import declared
+from opcost.core.plugin import COMPARISON_VIEWS
+from opcost.core.quantity import LIMITED
+from opcost.core.reading import whole
+from opcost.core.writing import check_writable
+from opcost.errors import OpcostError, SourceError, UnknownName
+from opcost.options import BUDGET, Checking, Comparing, Pairs, Showing
+from opcost.wording import shortened
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from opcost.core.comparison import Comparison
+
+CompareFlags: Any = frontend_flags(Comparing, Showing, only=TABLE)
+CheckFlags: Any = frontend_flags(Checking, Showing, only=TABLE)
+FAILING = group(BUDGET)
+
+
+def compare(
+    *sources: Annotated[
+        str,
+        parameter(group=SOURCE, help="Models, files and reports as for `opcost count`, checkpoints, or two profiles."),
+    ],
+    fail_if: Annotated[
+        tuple[str, ...],
+        parameter(
+            group=FAILING,
+            metavar="CONDITION",
+            help="Exit with 1 if the second source satisfies this against the first: 'macs>+1%', 'params>+10M', "
+            "'peak_bytes>512MiB', of profiles 'time>+5%', or 'changed'. May be repeated.",
+        ),
+    ] = (),
+    allow_uncounted: Annotated[
+        bool, parameter(group=FAILING, help="Judge by lower bounds where some operators have no cost model.")
+    ] = False,
+    flags: CompareFlags = None,
+) -> int:
+    """Compare what models cost, side by side, or where the time of two profiles goes."""
+    from opcost.comparing import compare as compare_sources
+
+    output = Output(
+        {name: value for name, value in (flags or {}).items() if name not in ("by", "depth")}, COMPARISON_VIEWS
+    )
+    if len(sources) < 2:
+        raise OpcostError(
+            "there is nothing to compare", hint="name two or more: opcost compare A B; see `opcost compare --help`"
+        )
+    if fail_if and len(sources) != 2:
+        raise OpcostError(f"--fail-if compares two sources, and {len(sources)} are named", hint="name two")
+    options = keywords(flags, also=("by", "depth"))
+    if "quantities" in options:
+        options["quantities"] = split(options["quantities"])
+    if "depth" in options:
+        options["depth"] = depth_of(options["depth"])
+    conditions = [parse_condition(text, {**LIMITED, **_time()}) for text in fail_if if text != "changed"]
+    with counting(f"comparing {' and '.join(sources[:2])}", quiet=output.quiet):
+        found = compare_sources(*sources, labels=sources, **options)
+    output.show(found)
+    failed = [condition for condition in conditions if _holds(condition, found, allow_uncounted=allow_uncounted)]
+    return 1 if failed or ("changed" in fail_if and found.changed()) else 0
+
+
+def _time() -> dict[str, Any]:
+    from opcost.analysis.profile_diff import TIME
+
+    return {"time": TIME}
+
+
+def _holds(condition: Limit, found: Comparison, *, allow_uncounted: bool) -> bool:
+    """Whether a condition holds, with a message; where a total is a lower bound, that is unknown and does not pass."""
+    from opcost.core.units import format_time
+
+    total = found.total(condition.quantity.name)
+    old, new = (None, None) if total is None else (total.amounts[0], total.amounts[-1])
+    if old is None or new is None:
+        raise OpcostError(f"{condition}: not known of these sources", hint="of checkpoints, name params or param_bytes")
+    if condition.holds(new, old):
+        percent = f"{(new - old) / old:+.2%}" if old else "new"
+        amounts = (
+            (format_time(old), format_time(new)) if condition.quantity.unit == "time" else (f"{old:,}", f"{new:,}")
+        )
+        warn(f"{condition}: {' → '.join(amounts)} ({percent})")
+        return True
+    if total is not None and any(total.partial) and not allow_uncounted:
+        warn(f"{condition}: unknown, because some operators have no cost model (--allow-uncounted judges without them)")
+        return True
+    return False
+
+
+# -- budgets -------------------------------------------------------------------------------------------------------------
+
+COUNT = parameter(group=FAILING, metavar="COUNT")
+SIZE = parameter(group=FAILING, metavar="SIZE")
+
+
+def check(
+    *sources: Annotated[
+        str,
+        parameter(
+            group=SOURCE,
+            help="What is checked, as for `opcost count`; without a limit, names of models in the budget file, by default all.",
+        ),
+    ],
+    max_params: Annotated[str | None, COUNT, parameter(help="Parameters, as 25.6M or 25,557,032.")] = None,
+    max_macs: Annotated[str | None, COUNT, parameter(help="Multiply-accumulates, as 4.2G.")] = None,
+    max_flops: Annotated[str | None, COUNT, parameter(help="Floating-point operations.")] = None,
+    max_activations: Annotated[str | None, COUNT, parameter(help="Elements that the forward pass writes.")] = None,
+    max_param_bytes: Annotated[str | None, SIZE, parameter(help="Bytes of the parameters, as 512MiB or 1.5GB.")] = None,
+    max_activation_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that the forward pass writes.")] = None,
+    max_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that operators read and write.")] = None,
+    max_peak_bytes: Annotated[str | None, SIZE, parameter(help="Peak memory.")] = None,
+    max_latency: Annotated[
+        str | None, parameter(group=FAILING, metavar="TIME", help="Predicted time of one pass on --device, as 5ms.")
+    ] = None,
+    limit: Annotated[
+        tuple[str, ...],
+        parameter(
+            group=FAILING, metavar="CONDITION", help="Any other limit, as 'ops<=500' or 'macs<+1%'. May be repeated."
+        ),
+    ] = (),
+    config: Annotated[
+        Path | None,
+        parameter(
+            group=FAILING, metavar="FILE", help="The budget file. Without it opcost.toml or pyproject.toml here."
+        ),
+    ] = None,
+    save_baseline: Annotated[
+        Path | None, parameter(group=FAILING, metavar="FILE", help="Write the counts, to compare with later.")
+    ] = None,
+    flags: CheckFlags = None,
+) -> int:
+    """Check models against budgets. The exit code is 1 if one is exceeded; `--format md` is a summary for a pull request."""
+    from opcost.analysis.budget import judge
+    from opcost.analysis.compare import costs_of
+    from opcost.core.baseline import load_baseline
+    from opcost.core.baseline import save_baseline as write_baseline
+    from opcost.core.budget import Judged, Verdict
+
+    flags = flags or {}
+    output = Output(flags, COMPARISON_VIEWS)
+    most = {
+        "params": max_params,
+        "macs": max_macs,
+        "flops": max_flops,
+        "activations": max_activations,
+        "param_bytes": max_param_bytes,
+        "activation_bytes": max_activation_bytes,
+        "bytes": max_bytes,
+        "peak_bytes": max_peak_bytes,
+        "latency": max_latency,
+    }
+    limits = [parse_limit(name, text, LIMITED) for name, text in most.items() if text is not None]
+    limits += [parse_condition(text, LIMITED) for text in limit]
+    options = {name: value for name, value in keywords(flags).items() if name not in _OF_CHECK}
+    allowed = flags.get("allow_uncounted", False)
+    baseline = flags.get("baseline")
+    if save_baseline is not None:
+        check_writable(save_baseline)
+    if limits:
+        if config is not None:
+            raise OpcostError("limits are given, and a budget file too", hint="leave one of them out")
+        if not sources:
+            raise OpcostError("there is nothing to check", hint="name a model: opcost check SOURCE --max-macs 4.2G")
+        place = Place(*(flags.get(name) for name in Place._fields))
+        check_place(place, limits)
+        models = [
+            Budgeted(name=each, source=each, options=options, limits=tuple(limits), place=place)
+            for each in dict.fromkeys(sources)
+        ]
+    else:
+        file = _found(config, sources)
+        if options or any(flags.get(name) is not None for name in Place._fields):
+            raise OpcostError(f"how models are counted is set in {file.path}", hint="write the option there")
+        models = _chosen(file, sources)
+        baseline = baseline or file.baseline
+    if allowed:
+        models = [replace(model, allow_uncounted=True) for model in models]
+    if baseline is not None and save_baseline is not None and not baseline.exists():
+        baseline = None  # this run writes it
+    if baseline is None and save_baseline is None:
+        _refuse_changes(models)
+    before = {} if baseline is None else load_baseline(baseline, tuple(model.name for model in models))
+    judged: list[Judged] = []
+    counted = {}
+    with counting("counting models", share=lambda: (len(judged), len(models)), quiet=output.quiet):
+        for model in models:
+            (result,) = results_of([model.source], model.counting())
+            costs, limited = with_latency(costs_of(result, model.name), result, model.limits, model.place)
+            counted[model.name] = (model.source, costs.totals)
+            judged.append(
+                judge(
+                    costs,
+                    limited,
+                    source="" if model.source == model.name else model.source,
+                    before=before.get(model.name),
+                    allow_uncounted=model.allow_uncounted,
+                )
+            )
+    verdict = Verdict(models=tuple(judged), baseline="" if baseline is None else str(baseline))
+    if save_baseline is not None:
+        write_baseline(save_baseline, counted)
+    output.show(verdict)
+    return 0 if verdict else 1
+
+
+_OF_CHECK = (*Place._fields, "baseline", "allow_uncounted")
+
+
+def _found(config: Path | None, sources: tuple[str, ...]) -> BudgetFile:
+    file = find_budgets(config)
+    if file is None:
+        which = f" for {sources[0]}" if sources else ""
+        raise OpcostError(
+            f"no budget was given{which}, and there is neither an opcost.toml nor a [tool.opcost] in a pyproject.toml here",
+            hint="write, for example, --max-macs 4.2G",
+        )
+    return file
+
+
+def _chosen(file: BudgetFile, names: tuple[str, ...]) -> list[Budgeted]:
+    known = {model.name: model for model in file.models}
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"model of {file.path}", name, known, hint="or give a limit, such as --max-macs 4.2G")
+    return [known[name] for name in dict.fromkeys(names)] or list(file.models)
+
+
+def _refuse_changes(models: list[Budgeted]) -> None:
+    """A limit on a change needs a baseline."""
+    for model in models:
+        for limit in model.limits:
+            if limit.relative:
+                raise OpcostError(
+                    f"{limit} of {model.name} is about a change, and there is no baseline",
+                    hint="make one by --save-baseline FILE, and name it by --baseline FILE",
+                )
+
+
+# -- budget files: [tool.opcost] of pyproject.toml, or an opcost.toml --------------------------------------------------------
+
+NAMES = ("opcost.toml", "pyproject.toml")
+"""Where budgets are looked for; the first file that has them is read."""
+LARGEST = 4 << 20
+"""Bytes of the largest budget file that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgeted:
+    """One model: how it is counted, and its limits."""
+
+    name: str
+    source: str
+    options: Mapping[str, Any]
+    """Keyword arguments of `opcost.count`."""
+    limits: tuple[Limit, ...]
+    allow_uncounted: bool = False
+    place: Place = field(default_factory=Place)
+    """Where it would run, for a limit on its latency."""
+
+    def counting(self) -> dict[str, Any]:
+        """The keyword arguments of the count: autocast as on the device where it would run."""
+        from opcost.core.devices import autocasts_like
+        from opcost.frontends.inputs import parse_precision
+
+        options = dict(self.options)
+        if "precision" in options:
+            options["precision"] = parse_precision(options["precision"], autocasts_like(self.place.device))
+        return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetFile:
+    """The content of a budget file."""
+
+    path: Path
+    models: tuple[Budgeted, ...]
+    baseline: Path | None = None
+
+
+def find_budgets(path: Path | None) -> BudgetFile | None:
+    """The budgets of the named file, or of the first in this folder that has some; None where there are none."""
+    if path is not None:
+        found = _read(path)
+        if found is None:
+            raise OpcostError(f"{path} has no [tool.opcost]", hint="docs/budgets.md shows the format")
+        return found
+    for name in NAMES:
+        candidate = Path(name)
+        if candidate.is_file() and (found := _read(candidate)) is not None:
+            return found
+    return None
+
+
+def _read(path: Path) -> BudgetFile | None:
+    try:
+        data: dict[str, Any] = tomllib.loads(whole(path, LARGEST, "budget").decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SourceError(f"{path} is not TOML: {shortened(str(exc) or 'it is nested too deeply')}") from exc
+    place = ""
+    if path.name == "pyproject.toml":
+        tool = data.get("tool", {})
+        if not isinstance(tool, dict) or "opcost" not in tool:
+            return None
+        data, place = tool["opcost"], "tool.opcost"
+    with _in(path, place):
+        table = _of(dict, data)
+        _check_known(table, ("models", "baseline"))
+        baseline = table.get("baseline")
+        if baseline is not None:
+            with _in(path, f"{place}.baseline".lstrip(".")):
+                baseline = path.parent / _of(str, baseline)
+    models = []
+    inner = f"{place}.models" if place else "models"
+    with _in(path, inner):
+        named = _of(dict, table.get("models", {}))
+        if not named:
+            raise OpcostError("no model is named", hint="docs/budgets.md shows the format")
+    for name, model in named.items():
+        with _in(path, f"{inner}.{name}"):
+            models.append(_model(name, _of(dict, model), path, f"{inner}.{name}"))
+    return BudgetFile(path=path, models=tuple(models), baseline=baseline)
+
+
+@contextmanager
+def _in(path: Path, place: str) -> Iterator[None]:
+    """Add to an error the file and the key where it occurred."""
+    try:
+        yield
+    except OpcostError as exc:
+        if getattr(exc, "placed", False):
+            raise
+        where = f"{path}, {shortened(place)}" if place else str(path)
+        located = OpcostError(f"{where}: {exc.message}", hint=exc.hint)
+        located.placed = True  # type: ignore[attr-defined]
+        raise located from exc
+
+
+def _model(name: str, table: Mapping[str, Any], path: Path, place: str) -> Budgeted:
+    keys = _keys()
+    entries = {key.replace("-", "_"): value for key, value in table.items()}
+    _check_known(entries, ("source", "limits", *keys))
+    if "source" not in entries:
+        raise OpcostError("no source is given", hint='write source = "timm:resnet50"')
+    limits = []
+    for quantity, limit in _of(dict, entries.get("limits", {})).items():
+        with _in(path, f"{place}.limits.{quantity}"):
+            # In a file a bare number may be meant in any unit, as in a text.
+            limits.append(parse_limit(quantity, str(limit) if type(limit) is int else limit, LIMITED))
+    typed = {}
+    for key, value in entries.items():
+        if key in keys:
+            option, read = keys[key]
+            with _in(path, f"{place}.{key}"):
+                typed[option] = read(value)
+    runs = Place(*(typed.pop(each, None) for each in Place._fields))
+    if runs.calibration is not None:
+        runs = runs._replace(calibration=path.parent / runs.calibration)
+    check_place(runs, limits)
+    return Budgeted(
+        name=name,
+        source=_beside(path, _of(str, entries["source"])),
+        allow_uncounted=typed.pop("allow_uncounted", False),
+        options=keywords(typed),
+        limits=tuple(limits),
+        place=runs,
+    )
+
+
+def _keys() -> dict[str, tuple[str, Callable[[Any], Any]]]:
+    """The keys of a model in a budget file: the flags without hyphens, each with its option and the function that reads it."""
+    from opcost.frontends.registry import frontends
+
+    found: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+    for name, (kind, option) in declared(Checking).items():
+        if option.python_only or name == "baseline":
+            continue
+        key = option.flags[0].lstrip("-").replace("-", "_") if option.flags else name
+        typed = option.typed or kind
+        plain = next((each for each in (typed, *get_args(typed)) if each in (bool, int, str)), str)
+        read = {Pairs: _pairs, tuple[str, ...]: _texts}.get(typed, lambda value, plain=plain: _of(plain, value))
+        found[key] = (name, read)
+    for part in frontends():
+        for own in part.options:
+            found.setdefault(own.name, (own.name, _own_option))
+    return found
+
+
+def _beside(path: Path, source: str) -> str:
+    """A source that is a file, or code in one, is looked for beside the budget file."""
+    file = path.parent / (source.rpartition(":")[0] or source)
+    if path.parent.resolve() != Path.cwd() and (file.is_file() or (path.parent / source).exists()):
+        return str(path.parent / source)
+    return source
+
+
+def _own_option(value: object) -> object:
+    """An option of one front end: a table of sizes by name is written as it is typed, `batch=1`."""
+    if isinstance(value, dict):
+        return tuple(f"{name}={each}" for name, each in value.items())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """One text or several; inputs by name are written as they are typed, `name:shape`."""
+    if isinstance(value, dict):
+        return tuple(f"{name}:{_of(str, shape)}" for name, shape in value.items())
+    return tuple(_of(str, each) for each in value) if isinstance(value, list) else (_of(str, value),)
+
+
+def _pairs(value: object) -> tuple[str, ...]:
+    """Settings as they are typed; nested names get dots."""
+    found: list[str] = []
+    for name, each in _of(dict, value).items():
+        if isinstance(each, dict):
+            found += [f"{name}.{pair}" for pair in _pairs(each)]
+        else:
+            found.append(f"{name}={each!r}")
+    return tuple(found)
+
+
+def _of(kind: type, value: object) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        words = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table"}
+        raise OpcostError(f"{shortened(repr(value))} is not {words[kind]}")
+    return value
+
+
+def _check_known(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in table:
+        if name not in known:
+            raise UnknownName("key", name, known)

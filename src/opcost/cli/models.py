@@ -1,0 +1,314 @@
+"""Commands about one model or checkpoint: count, predict, fit, sweep, mfu, scan, visualize."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group
+
+from opcost.cli.flags import SOURCE, SourceArgument, frontend_flags, keywords, parameter
+from opcost.cli.flags import flags as flags_of
+from opcost.cli.output import Output, check_file
+from opcost.cli.printing import put, say, warn
+from opcost.core.devices import autocasts_like
+from opcost.core.devices import device as find_device
+from opcost.core.plugin import COMPARISON_VIEWS, PROFILE_VIEWS, SCAN_VIEWS, VIEWS
+from opcost.core.progress import working
+from opcost.core.units import format_count, format_time, parse_time
+from opcost.errors import InputError, OpcostError
+from opcost.options import Costing, Counting, Fitting, Predicting, Showing, Sweeping
+
+if TYPE_CHECKING:
+    from opcost.core.report import Report
+    from opcost.frontends.source import Source
+
+TABLE = ("format", "top", "exact", "width", "output", "quiet")
+"""What can be chosen of a table that is not a report's."""
+CountFlags: Any = frontend_flags(Counting, Showing)
+PredictFlags: Any = frontend_flags(Predicting, Showing, only=("by", "top", "output", "quiet"))
+FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
+SweepFlags: Any = frontend_flags(Sweeping, Showing, only=TABLE)
+CostFlags: Any = frontend_flags(Costing, Showing, only=("quiet",))
+
+
+@contextmanager
+def counting(what: str, *, quiet: bool, **more: Any) -> Iterator[None]:
+    """Show progress; what the user's code prints goes to stderr."""
+    with working(what, quiet=quiet, **more), redirect_stdout(sys.stderr):
+        yield
+
+
+def count(source: SourceArgument, /, *, flags: CountFlags = None) -> int:
+    """Count a model, or read a saved report, and print what it costs."""
+    output = Output(flags, VIEWS)
+    output.show(report_of(source, keywords(flags), quiet=output.quiet))
+    return 0
+
+
+def report_of(source: str | Source, options: Mapping[str, Any], *, quiet: bool, runs_on: str | None = None) -> Report:
+    """The report of a source: read if it was saved, else counted; autocast as on the device where it `runs_on`."""
+    from opcost.api import count
+    from opcost.frontends.inputs import parse_precision
+
+    asked = dict(options)
+    if runs_on is not None and "precision" in asked:
+        asked["precision"] = parse_precision(asked["precision"], autocasts_like(runs_on))
+    with counting(f"counting {source if isinstance(source, str) else source.label}", quiet=quiet):
+        return count(source, **asked)
+
+
+def predict(source: SourceArgument, /, *, flags: PredictFlags = None) -> int:
+    """Predict how long a model takes on a device, operator by operator, without running it."""
+    from opcost.predicting import predict as predict_model
+
+    flags = flags or {}
+    files, quiet = flags.get("output", ()), flags.get("quiet", False)
+    for path in files:
+        check_file(path, PROFILE_VIEWS)
+    with counting(f"predicting {source}", quiet=quiet):
+        found = predict_model(source, **keywords(flags))
+    for path in files:
+        found.save(path)
+    if not (quiet and files):
+        put(found.query(aggregate_by=flags.get("by", "type"), sort="time", top=flags.get("top", 15)).render("table"))
+        for line in ("", *found.lines):
+            say(line)
+    return 0
+
+
+def fit(source: SourceArgument, /, *, flags: FitFlags = None) -> int:
+    """Find the largest batch, or other size, that fits into memory."""
+    from opcost.sizing import fit as fit_model
+
+    output = Output(flags, COMPARISON_VIEWS)
+    with counting(f"fitting {source}", quiet=output.quiet):
+        found = fit_model(source, **keywords(flags))
+    output.show(found)
+    return 0
+
+
+def sweep(source: SourceArgument, /, *, flags: SweepFlags = None) -> int:
+    """Cost, memory and latency as functions of one or two sizes."""
+    from opcost.cli.main import INTERRUPTED
+    from opcost.core.sweep import Point, Sweep
+    from opcost.frontends.varying import parse_variables
+    from opcost.sizing import sweep as sweep_model
+
+    output = Output(flags, COMPARISON_VIEWS)
+    options = keywords(flags)
+    axes = parse_variables(options.get("vary", ()))
+    done: list[Point] = []
+    points = prod(map(len, axes.values()))
+    try:
+        with counting(
+            lambda: f"sweeping {source} ({len(done)} of {points})",  # type: ignore[arg-type]
+            share=lambda: (len(done), points),
+            quiet=output.quiet,
+        ):
+            found = sweep_model(source, progress=lambda point, total: done.append(point), **options)
+    except KeyboardInterrupt:
+        note = f"interrupted: {len(done):,} of {points:,} points were counted"
+        if done:
+            counted = tuple(sorted(done, key=lambda point: point.sizes))
+            device = options.get("device") or ""
+            output.show(Sweep(source=source, variables=tuple(axes), points=counted, device=device, notes=(note,)))
+        warn(note)
+        return INTERRUPTED
+    output.show(found)
+    return 0
+
+
+# -- model FLOPs utilization ---------------------------------------------------------------------------------------------
+
+STEP = Group("The step", sort_key=0)
+
+
+def mfu(
+    source: SourceArgument,
+    /,
+    *,
+    step_time: Annotated[
+        str, parameter(group=STEP, metavar="TIME", help="Time of one step on each of the devices: 312ms, 1.2s.")
+    ],
+    device: Annotated[str, parameter(group=STEP, metavar="NAME", help="The device that it runs on: h200, a100, ...")],
+    devices: Annotated[
+        int, parameter(group=STEP, metavar="N", show_default=True, help="Number of devices that share the step.")
+    ] = 1,
+    inference: Annotated[bool, parameter(group=STEP, help="The step is a forward pass, not a training step.")] = False,
+    tf32: Annotated[bool, parameter(group=STEP, help="Products of float32 run in TF32.")] = False,
+    flags: CostFlags = None,
+) -> int:
+    """Show how much of a device's peak a step uses, under each convention that applies."""
+    from opcost.analysis.utilization import CONVENTIONS, step_flops
+
+    seconds = parse_time(step_time) / 1e9
+    if seconds <= 0 or devices < 1:
+        raise InputError("a step takes some time on at least one device", hint="--step-time 312ms --devices 8")
+    known = find_device(device)
+    options, quiet = keywords(flags), (flags or {}).get("quiet", False)
+    training = not (inference or options.get("prefill") or options.get("decode"))
+    if training and not _is_saved(source):
+        options["backward"] = True
+    report = report_of(source, options, quiet=quiet, runs_on=known.name)
+    kind = "a training step" if training else "a forward pass"
+    say(f"{report.meta['source']}, {kind} of {format_time(seconds * 1e9)}, on {report.run_on}")
+    for name, meaning in CONVENTIONS.items():
+        try:
+            work = step_flops(report, known, name, tf32=tf32)
+        except InputError:
+            if name == "executed":
+                raise
+            continue  # a convention of other steps, or of models that read tokens
+        used = work.used(seconds * devices)
+        rate, peak = format_count(work.flops / seconds / devices), format_count(work.peak)
+        say(f"{name:13}{used:7.1%}  {rate}FLOP/s of {peak}FLOP/s, {format_count(work.flops)}FLOPs a step")
+        say(f"{'':22}{meaning}")
+    say(known.told)
+    return 0
+
+
+def _is_saved(source: str) -> bool:
+    from opcost.frontends.source import SavedReport, resolve
+
+    return source.endswith(".json") and isinstance(resolve(source), SavedReport)
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------------
+
+ScanFlags: Any = flags_of(Showing, only=("sort", "top", "columns", "exact", "width", "format", "output", "quiet"))
+
+
+def scan(
+    *paths: Annotated[
+        Path,
+        parameter(
+            group=SOURCE,
+            help="A file, the index of a sharded checkpoint, or a folder; several are files of one checkpoint.",
+        ),
+    ],
+    by: Annotated[
+        Literal["layer", "module", "type", "tensor"] | None,
+        parameter(
+            group=SOURCE,
+            help="One row per layer pattern (model.layers.{0..79}.mlp.*), module, element type, or tensor.",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        parameter(
+            group=SOURCE,
+            metavar="N",
+            help="Words of a name: after the number of a layer (1), or of the path of a module (2).",
+        ),
+    ] = None,
+    flags: ScanFlags = None,
+) -> int:
+    """List what a checkpoint holds, from its headers alone: tensors, logical parameters, stored bytes, bits per parameter."""
+    from opcost.api import scan as scan_checkpoint
+
+    if not paths:
+        raise OpcostError("no checkpoint is named", hint="opcost scan PATH; see `opcost scan --help`")
+    chosen = {name: value for name, value in (("by", by), ("depth", depth)) if value is not None}
+    output = Output({**(flags or {}), **chosen}, SCAN_VIEWS)
+    with working(f"scanning {paths[0]}", quiet=output.quiet):
+        found = scan_checkpoint(*paths)
+    output.show(found)
+    return 0
+
+
+# -- the flags of MegEngine's network_visualize ----------------------------------------------------------------------------
+
+STATISTICS = Group("The statistics", sort_key=0)
+DEFAULT_LOG = "./log"
+"""Where `--all` writes where no folder is named."""
+
+
+def _theirs(name: str, **words: Any) -> Any:
+    """A flag of MegEngine's tool, with underscores as there, or with hyphens."""
+    return parameter(name=[f"--{name}", f"--{name.replace('_', '-')}"], group=STATISTICS, **words)
+
+
+def visualize(
+    model: SourceArgument,
+    /,
+    *,
+    log_path: Annotated[
+        str | None,
+        _theirs("log_path", metavar="DIR", help="Write the graph and the totals for TensorBoard into this folder."),
+    ] = None,
+    load_input_data: Annotated[
+        Path | None,
+        _theirs(
+            "load_input_data",
+            metavar="FILE",
+            help="Count with inputs shaped as the arrays in this file: .npy, .npz, or a pickle of a numpy array or of a "
+            "dict of them by name.",
+        ),
+    ] = None,
+    cal_params: Annotated[bool, _theirs("cal_params", help="Parameters.")] = False,
+    cal_flops: Annotated[bool, _theirs("cal_flops", help="FLOPs.")] = False,
+    cal_activations: Annotated[
+        bool, _theirs("cal_activations", help="Activations. Without any of the three, all of them.")
+    ] = False,
+    logging_to_stdout: Annotated[
+        bool, _theirs("logging_to_stdout", help="Print every line, not only the summary.")
+    ] = False,
+    everything: Annotated[
+        bool,
+        parameter(
+            name="--all",
+            group=STATISTICS,
+            help=f"All statistics, every line, and the log (in {DEFAULT_LOG} without --log_path).",
+        ),
+    ] = False,
+    bar_length_max: Annotated[
+        int, _theirs("bar_length_max", metavar="N", show_default=True, help="Characters of the longest bar.")
+    ] = 20,
+    convention: Annotated[
+        Literal["opcost", "megengine"],
+        parameter(
+            group=STATISTICS,
+            show_default=True,
+            help="opcost: every operator, the batch as it is, weights once, receptive fields that know pooling; or the rules "
+            "of MegEngine's own tool.",
+        ),
+    ] = "opcost",
+    flags: CostFlags = None,
+) -> int:
+    """Print the statistics of a model and write its graph for TensorBoard, with the flags of MegEngine's network_visualize."""
+    from opcost.compat.megengine.network_visualize import counting as counted_on
+    from opcost.compat.megengine.network_visualize import dump_path, find_records
+    from opcost.compat.megengine.tables import Wanted, tell
+    from opcost.frontends.input_data import read_input_data
+    from opcost.frontends.inputs import spelled_out
+    from opcost.frontends.source import resolve
+
+    options, quiet = keywords(flags), (flags or {}).get("quiet", False)
+    if load_input_data is not None and "shapes" in options:
+        raise InputError("both --load_input_data and --input were given", hint="give one of them")
+    found = resolve(model, options.pop("set", None))
+    data = counted_on(None if load_input_data is None else read_input_data(load_input_data))
+    if dump_path(found) is not None:
+        data.pop("dtypes", None)  # they are fixed in the file
+    report = report_of(found, {**options, **data}, quiet=quiet)
+    shapes = data.get("shapes", spelled_out(options.get("shapes"), None)[0])
+    wanted_all = everything or not (cal_params or cal_flops or cal_activations)
+    wanted = Wanted(
+        cal_params=cal_params or wanted_all,
+        cal_flops=cal_flops or wanted_all,
+        cal_activations=cal_activations or wanted_all,
+        logging_to_stdout=logging_to_stdout or everything,
+        bar_length_max=bar_length_max,
+        fields=True,
+    )
+    tell(find_records(found, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
+    folder = log_path or (DEFAULT_LOG if everything else None)
+    if folder is not None:
+        say(f"log: {report.to_tensorboard(folder)}")
+        say(f"look at it with: tensorboard --logdir {folder}")
+    return 0

@@ -1,0 +1,107 @@
+"""How a command shows its result: in a chosen view, and in files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opcost.cli.flags import depth_of
+from opcost.cli.printing import put, use_color, warn
+from opcost.core.harmless import printable
+from opcost.core.option import declared
+from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
+from opcost.core.report import Report
+from opcost.core.writing import check_writable, write_text
+from opcost.errors import InputError
+from opcost.options import Showing
+from opcost.views.view import check_options, option_names
+from opcost.wording import shortened, some
+
+LISTS_UNCOUNTED = ("table", "text", "md")
+"""Views that list the uncounted operators themselves; with any other, stderr does."""
+
+
+def check_file(path: Path, group: str) -> None:
+    """Raise for a file that cannot be written, or whose suffix selects no view."""
+    if "\0" in str(path):
+        raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
+    view_for_suffix(str(path), group)
+    check_writable(path)
+
+
+class Output:
+    """How a command shows its result, checked before a long count, not after it."""
+
+    def __init__(self, flags: Mapping[str, Any] | None, group: str) -> None:
+        given = {name: value for name, value in (flags or {}).items() if name in declared(Showing)}
+        self.quiet: bool = given.pop("quiet", False)
+        self._files: tuple[Path, ...] = given.pop("output", ())
+        self._group = group
+        self._name = _view_name(given.pop("view", None), given.pop("format", None))
+        self._picture = given.pop("picture", None)
+        if isinstance(given.get("depth"), str):
+            given["depth"] = depth_of(given["depth"])
+        self._options = given
+        self._view = load(group, self._name)
+        if group == VIEWS:
+            with answering_for(self._view, "choosing its options"):
+                check_options(self._view, given)
+        for path in self._files:
+            check_file(path, group)
+        views = [self._view, *(view_for_suffix(str(path), group) for path in self._files)]
+        if self._picture is not None and not any("picture" in option_names(view) for view in views):
+            raise InputError("--picture is for an .svg or .png file, and none is named", hint="-o FILE.svg")
+
+    @property
+    def printed(self) -> bool:
+        """Whether the result goes to stdout."""
+        return not (self.quiet and self._files)
+
+    def show(self, result: Any) -> None:
+        """Write the files, which have all rows, then print the view."""
+        for path in self._files:
+            view = view_for_suffix(str(path), self._group)
+            options = self._known(view, {**self._options, "top": None} if self._group != VIEWS else self._options)
+            with answering_for(view, "writing the result"):
+                if hasattr(result, "save"):
+                    result.save(path, **options)
+                else:
+                    write_text(path, str(view.render(result, **options)))
+        if self.printed:
+            options = self._known(self._view, self._options)
+            if "color" in option_names(self._view) and use_color(sys.stdout):
+                options["color"] = True
+            with answering_for(self._view, "showing the result"):
+                put(str(self._view.render(result, **options)), self._name)
+        if isinstance(result, Report) and not (self.printed and self._name in LISTS_UNCOUNTED):
+            _warn_of_uncounted(result)
+
+    def _known(self, view: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that a view has."""
+        known = option_names(view)
+        chosen = {name: value for name, value in options.items() if name in known and value is not None}
+        if "depth" in options and "depth" in known:
+            chosen["depth"] = options["depth"]  # None is all the way down
+        if self._picture is not None and "picture" in known:
+            chosen["picture"] = self._picture
+        return chosen
+
+
+def _view_name(view: str | None, form: str | None) -> str:
+    """The view to print: one of a result's views as text, or the table in a format."""
+    if view is not None and form is not None and view != "table":
+        raise InputError(
+            f"--view {view} is printed as text, and --format {form} is another format", hint="give one of them"
+        )
+    return form or view or "table"
+
+
+def _warn_of_uncounted(report: Report) -> None:
+    lines = [
+        f"{printable(missed.raw)}{f' ({missed.count} times)' if missed.count > 1 else ''}: {printable(missed.reason)}"
+        for missed in report.coverage.uncounted
+    ]
+    for line in some(lines):
+        warn(f"not counted: {line}")

@@ -1,0 +1,219 @@
+"""What an option is, how declared options are read, and the options that travel together as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Parameter, Signature, signature
+from types import SimpleNamespace
+from typing import Any, ForwardRef, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
+
+from opcost.errors import InputError, UnknownName
+
+INPUTS = "Inputs"
+"""The group of options that name no other."""
+
+
+class Option(NamedTuple):
+    """How an option is described, and how it is typed on the command line."""
+
+    help: str
+    group: str = INPUTS
+    metavar: str = ""
+    default: Any = None
+    flags: tuple[str, ...] = ()
+    """The flags where they are not `--the-name`."""
+    typed: Any = None
+    """The type of what is typed, where it is not that of the keyword."""
+    negative: str = ""
+    """The flag that says the opposite."""
+    python_only: bool = False
+
+
+Declared: TypeAlias = "dict[str, tuple[Any, Option]]"
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@cache
+def declared(options: type) -> Declared:
+    """The options of one class: the type and the description of each, by name."""
+    hints = options.__annotations__
+    if any(isinstance(hint, ForwardRef) for hint in hints.values()):  # of a module whose annotations are strings
+        hints = get_type_hints(options, include_extras=True)
+    return {name: (get_args(hint)[0], get_args(hint)[1]) for name, hint in hints.items()}
+
+
+def takes(options: type, *, others: bool = False) -> Callable[[Function], Function]:
+    """Give a function these keyword arguments: shown by `help`, and an unknown one is an error that names the nearest.
+
+    With `others`, further keyword arguments are the function's own matter.
+    """
+
+    def decorate(function: Function) -> Function:
+        own = [each for each in signature(function).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+
+        @wraps(function)
+        def checked(*args: Any, **keywords: Any) -> Any:
+            known = declared(options)
+            if not others and (
+                unknown := next((name for name in keywords if name not in known and name not in names), None)
+            ):
+                raise UnknownName(f"option of opcost.{function.__name__}", unknown, known)
+            return function(*args, **keywords)
+
+        names = {each.name for each in own}
+        checked.__signature__ = _signature(own, options)  # type: ignore[attr-defined]
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def _signature(own: list[Parameter], options: type) -> Signature:
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)
+        for name, (kind, option) in declared(options).items()
+    ]
+    return Signature([*own, *keywords])
+
+
+def filled(options: type, given: Mapping[str, Any]) -> SimpleNamespace:
+    """The options as attributes; those that were not given have their defaults."""
+    return SimpleNamespace(**{name: option.default for name, (_, option) in declared(options).items()} | plain(given))
+
+
+def plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with `step` and `text` written out as the keywords that they stand for."""
+    values = dict(given)
+    for group in ("step", "text"):
+        whole = values.pop(group, None)
+        if whole is None:
+            continue
+        if clash := next((name for name in whole._fields if name in given), None):
+            raise InputError(
+                f"{group} and {clash} are both given", hint=f"put {clash} into {group}, or leave {group} out"
+            )
+        values |= {name: value for name, value in whole._asdict().items() if value != whole._field_defaults[name]}
+    return values
+
+
+def changed(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what was given, all that differs from its default."""
+    known = declared(options)
+    return {
+        name: value
+        for name, value in given.items()
+        if value not in (None, (), {}) and not _is_default(known, name, value)
+    }
+
+
+def _is_default(known: Declared, name: str, value: Any) -> bool:
+    return name in known and type(value) is type(known[name][1].default) and value == known[name][1].default
+
+
+# -- options that travel together ------------------------------------------------------------------------------------------
+
+Mode: TypeAlias = Literal["train", "eval"]
+
+
+def check_mode(mode: str | None) -> None:
+    """Raise for an unknown mode."""
+    if mode is not None and mode not in get_args(Mode):
+        raise UnknownName("mode", mode, get_args(Mode))
+
+
+def usual_mode(*, training: bool) -> Mode:
+    """The mode of a model that a string names, which has none of its own: training only where that is counted."""
+    return "train" if training else "eval"
+
+
+class Sizes(NamedTuple):
+    """Sizes of default inputs; None: the model's usual one."""
+
+    batch: int | None = None
+    tokens: int | None = None
+    image: int | None = None
+    """Height and width."""
+
+    def check(self) -> None:
+        """Raise for an impossible size."""
+        for name, size in self._asdict().items():
+            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+                raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
+
+
+class Text(NamedTuple):
+    """One pass of a language model: `opcost.Text(prefill=1024)`."""
+
+    prefill: int | None = None
+    """Tokens of a prompt, read at once into an empty cache."""
+    decode: int | None = None
+    """The next tokens, against a cache of those before."""
+    cache: int | None = None
+    """Tokens that are in the cache before."""
+    static: int | None = None
+    """The length of a static cache, which is there from the start; without it the cache grows."""
+    cache_dtype: str | None = None
+    """The element type of the cache where it is not the model's own, for its size in memory."""
+
+    def check(self) -> None:
+        """Raise for options that contradict each other."""
+        for name, size in zip(self._fields[:4], self[:4], strict=True):
+            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+                raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
+        if any(self) and (self.prefill is None) == (self.decode is None):
+            raise InputError(
+                "a pass of a language model is either its prefill or a decode step",
+                hint="prefill=1024, or decode=1 with cache=1024",
+            )
+        if (self.decode is None) != (self.cache is None):
+            raise InputError(
+                "a decode step runs against a cache of the tokens before it", hint="give both: decode=1, cache=1024"
+            )
+
+    @property
+    def described(self) -> str:
+        """The pass, in words."""
+        cache = "" if self.static is None else f" of {self.static} at most"
+        if self.prefill is not None:
+            return f"prefill of {self.prefill}{cache and ' into a cache' + cache}"
+        return f"decode of {self.decode} after {self.cache}{cache}"
+
+
+class Precision(NamedTuple):
+    """The element types in which a model computes; None: its own."""
+
+    dtype: str | None = None
+    """The model and its floating inputs are of this element type."""
+    autocast: str | None = None
+    """Forward runs under autocast to this type; the weights keep theirs."""
+    like: str | None = None
+    """The type of device whose rules autocast follows; None: that of the model."""
+
+
+ZeroGrad: TypeAlias = Literal["none", "zero"]
+
+
+class Step(NamedTuple):
+    """How a training step is run: `opcost.Step(optimizer="adamw", accumulate=4, checkpoint="blocks.*")`."""
+
+    checkpoint: str | Sequence[str] = ()
+    """Patterns of the paths of modules whose activations are not kept but computed again."""
+    accumulate: int = 1
+    """Passes forward and backward before the parameters are updated."""
+    zero_grad: ZeroGrad = "none"
+    """Gradients after the update: freed (none), or kept as zeros."""
+    optimizer: Any = None
+    """As `opcost.count` takes it; a front end finds it in `CountOptions.optimizer`."""
+
+    def check(self, *, backward: bool) -> None:
+        """Raise for options that contradict each other."""
+        if not isinstance(self.accumulate, int) or isinstance(self.accumulate, bool) or self.accumulate < 1:
+            raise InputError(f"accumulate is {self.accumulate!r}; it must be a whole number above zero")
+        if self.zero_grad not in get_args(ZeroGrad):
+            raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
+        if self != Step() and not backward:
+            first = next(name for name, value in self._asdict().items() if value != getattr(Step(), name))
+            raise InputError(
+                f"{first} is about a training step, and no backward pass is counted",
+                hint="add backward=True or an optimizer (on the command line --backward, --optimizer)",
+            )

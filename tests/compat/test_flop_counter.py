@@ -71,33 +71,33 @@ def test_the_gradient_of_a_grouped_convolution_knows_its_groups() -> None:
     assert counter.get_total_flops() == 2 * products + 2 * products  # forward, and the gradient of the weight
 
 
-def test_prices_of_the_callers_own_stand_for_their_operator() -> None:
-    def price(a: Any, b: Any, *_: Any, out_shape: Any, **__: Any) -> int:
+def test_formulas_of_the_caller_replace_their_operators_cost() -> None:
+    def formula(a: Any, b: Any, *_: Any, out_shape: Any, **__: Any) -> int:
         assert (tuple(a), tuple(b), tuple(out_shape)) == ((2, 3), (3, 4), (2, 4))
         return 7
 
     for mode in (Theirs, FlopCounterMode):
-        with mode(display=False, custom_mapping={torch.ops.aten.mm: price}) as counter:
+        with mode(display=False, custom_mapping={torch.ops.aten.mm: formula}) as counter:
             torch.ones(2, 3) @ torch.ones(3, 4)
         assert counter.get_flop_counts() == {"Global": {torch.ops.aten.mm: 7}}
 
 
 @pytest.fixture
 def operators() -> Iterator[Any]:
-    """`priced` has a formula of its author's in torch's registry, `unpriced` has none."""
+    """`with_formula` has a formula of its author's in torch's registry, `without_formula` has none."""
     library = torch.library.Library("opcost_formulas", "DEF")
-    for name in ("priced", "unpriced"):
+    for name in ("with_formula", "without_formula"):
         library.define(f"{name}(Tensor x, int n) -> Tensor")
         library.impl(name, lambda x, n: x.clone(), "CompositeExplicitAutograd")
     found = torch.ops.opcost_formulas
 
-    @register_flop_formula(found.priced)
+    @register_flop_formula(found.with_formula)
     def formula(x_shape: Any, n: int, *, out_shape: Any, **_: Any) -> int:
         assert tuple(x_shape) == tuple(out_shape) == (3, 5)
         return 9000 + n
 
     yield found
-    del flop_registry[found.priced]
+    del flop_registry[found.with_formula]
     library._destroy()
 
 
@@ -105,23 +105,25 @@ def test_formulas_registered_with_torch_are_used(operators: Any) -> None:
     x = torch.ones(3, 5)
     for mode in (Theirs, FlopCounterMode):
         with mode(display=False) as counter:
-            operators.priced(x, 1)
-        assert counter.get_flop_counts() == {"Global": {operators.priced: 9001}}
-    report = opcost.count(lambda x: operators.priced(x, 1), x)
+            operators.with_formula(x, 1)
+        assert counter.get_flop_counts() == {"Global": {operators.with_formula: 9001}}
+    report = opcost.count(lambda x: operators.with_formula(x, 1), x)
     assert report.coverage.complete
     element = 3 * 5 * 4
     assert report.rows[0].cost == Cost(macs=9001 // 2, flops=9001, bytes_read=element, bytes_written=element)
 
 
 def test_a_formula_that_raises_is_named(operators: Any) -> None:
-    with pytest.raises(RuleError, match=r"FLOP formula registered for opcost_formulas.priced.* raised AssertionError"):
-        opcost.count(lambda x: operators.priced(x, 1), torch.ones(2))
+    with pytest.raises(
+        RuleError, match=r"FLOP formula registered for opcost_formulas.with_formula.* raised AssertionError"
+    ):
+        opcost.count(lambda x: operators.with_formula(x, 1), torch.ones(2))
 
 
 def test_every_call_warns_of_an_operator_without_cost(operators: Any) -> None:
     class Unpriced(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return operators.unpriced(x, 1)  # type: ignore[no-any-return]
+            return operators.without_formula(x, 1)  # type: ignore[no-any-return]
 
     net, x = Unpriced(), torch.ones(3, 5)
 
@@ -141,7 +143,7 @@ def test_every_call_warns_of_an_operator_without_cost(operators: Any) -> None:
         "torchprofile": lambda: profile_macs(net, x),
     }
     for name, call in calls.items():
-        with pytest.warns(UserWarning, match="opcost_formulas::unpriced") as caught:
+        with pytest.warns(UserWarning, match="opcost_formulas::without_formula") as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__], name
 
@@ -149,14 +151,14 @@ def test_every_call_warns_of_an_operator_without_cost(operators: Any) -> None:
 def test_a_formula_of_the_callers_own_needs_no_warning(operators: Any) -> None:
     with (
         warnings.catch_warnings(),
-        FlopCounterMode(display=False, custom_mapping={operators.unpriced: lambda *_, **__: 3}) as counter,
+        FlopCounterMode(display=False, custom_mapping={operators.without_formula: lambda *_, **__: 3}) as counter,
     ):
         warnings.simplefilter("error")
-        operators.unpriced(torch.ones(2), 1)
+        operators.without_formula(torch.ones(2), 1)
     assert counter.get_total_flops() == 3
 
 
-def test_nothing_counted_is_told_as_nothing() -> None:
+def test_nothing_counted_is_a_total_of_zero() -> None:
     with FlopCounterMode(display=False) as ours:
         torch.ones(2) + 1
     with Theirs(display=False) as theirs:
@@ -169,7 +171,7 @@ def test_lightning_measures_forward_and_backward() -> None:
     net, x = nn.Linear(3, 4), torch.ones(2, 3)
     assert measure_flops(net, lambda: net(x)) == 2 * 2 * 3 * 4
     both = measure_flops(net, lambda: net(x), lambda y: y.sum())
-    assert both == 2 * 2 * 3 * 4 + 2 * 2 * 3 * 4  # the gradient of the weight; the input asks for none
+    assert both == 2 * 2 * 3 * 4 + 2 * 2 * 3 * 4  # the gradient of the weight; the input needs none
     assert net.weight.grad is not None
 
 

@@ -191,7 +191,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture
 def _indented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """fvcore indents its cells and asks tabulate to keep that by a switch that newer releases have as an argument."""
+    """fvcore indents its cells and tells tabulate to keep that by a switch that newer releases have as an argument."""
 
     class Tabulate:
         PRESERVE_WHITESPACE = True
@@ -320,7 +320,7 @@ def test_without_handles_everything_is_unsupported() -> None:
     assert flops.unsupported_ops() == {"aten::linear": 1}
 
 
-def test_unsupported_operators_can_be_asked_for_first() -> None:
+def test_unsupported_operators_can_be_the_first_query() -> None:
     assert ours.FlopCountAnalysis(nn.Sigmoid(), torch.randn(2)).unsupported_ops() == {"aten::sigmoid": 1}
 
 

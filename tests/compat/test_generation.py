@@ -34,19 +34,19 @@ def test_every_step_of_a_generation_is_counted(capsys: pytest.CaptureFixture[str
     """The text grows by a token each step, and the whole of it is read again: 2, 3 and 4 positions."""
     macs = (2 + 3 + 4) * WIDTH * WORDS
     model = Speaker()
-    asked: dict[str, Any] = {"args": [torch.zeros(1, 2, dtype=torch.int64)], "kwargs": {"steps": STEPS}}
+    arguments: dict[str, Any] = {"args": [torch.zeros(1, 2, dtype=torch.int64)], "kwargs": {"steps": STEPS}}
     found = calculate_flops(
-        model, **asked, forward_mode="generate", output_as_string=False, print_results=False, print_detailed=False
+        model, **arguments, forward_mode="generate", output_as_string=False, print_results=False, print_detailed=False
     )
     assert found[:2] == (2 * macs, macs)
-    assert get_model_profile(model, **asked, mode="generate", as_string=False, warm_up=0)[:2] == (2 * macs, macs)
-    told = capsys.readouterr().out
-    head = next(line for line in told.splitlines() if "(head)" in line)
+    assert get_model_profile(model, **arguments, mode="generate", as_string=False, warm_up=0)[:2] == (2 * macs, macs)
+    printed = capsys.readouterr().out
+    head = next(line for line in printed.splitlines() if "(head)" in line)
     assert f"{macs} MACs = 100% MACs" in head
     assert model.training
 
 
-def test_a_model_that_cannot_generate_and_an_unknown_mode_are_told() -> None:
+def test_a_model_that_cannot_generate_and_an_unknown_mode_are_errors() -> None:
     with pytest.raises(InputError, match="Linear has no method generate"):
         calculate_flops(nn.Linear(2, 2), (1, 2), forward_mode="generate")
     with pytest.raises(UnknownName, match="did you mean 'forward'"):

@@ -1,4 +1,4 @@
-"""onnx-tool's table, held to what onnx-tool 1.0.1 itself wrote (tests/data/compat/onnx_tool)."""
+"""onnx-tool's table, compared with what onnx-tool 1.0.1 itself wrote (tests/data/compat/onnx_tool)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from onnx_making import helper, onnx, tensor, weight
 from onnx_tool_model import make
 
-from opcost.compat.onnx_tool import Model, NoMacsOps, loadmodel, model_profile
-from opcost.compat.onnx_tool.convention import EXP, TANH
+from opcost.compat.onnx_tool import EXP, TANH, Model, NoMacsOps, loadmodel, model_profile
 from opcost.errors import InputError, SourceError, UnknownName
 
 DATA = Path(__file__).parents[1] / "data" / "compat" / "onnx_tool"
@@ -104,7 +103,7 @@ def test_what_onnx_tool_does_not_know_has_its_multiply_adds_or_a_warning(tmp_pat
     model = model_of("RNN", {"x": (steps, batch, width)}, stored, hidden_size=units)
     assert written(model, tmp_path)["node"][1] == str(steps * batch * (units * width + units * units))
     with pytest.warns(UserWarning, match="no cost is known for Mystery"):
-        assert written(model_of("Mystery", {"x": (2, 3)}, {}, domain="somebody"), tmp_path)["node"][1] == "0"
+        assert written(model_of("Mystery", {"x": (2, 3)}, {}, domain="third_party"), tmp_path)["node"][1] == "0"
 
 
 def test_open_sizes_are_shapes_or_arrays(tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def test_open_sizes_are_shapes_or_arrays(tmp_path: Path) -> None:
         assert found["node"][7:] == ["7x4", "7x3"]
 
 
-def test_operators_are_left_out_as_asked(tmp_path: Path) -> None:
+def test_excluded_operators_are_left_out(tmp_path: Path) -> None:
     net = LIGHT / "light_squeezenet.onnx"
     everything = written(net, tmp_path, hidden_ops=None)
     assert {"Constant", "ConstantOfShape"} & {row[0] for row in everything.values()}

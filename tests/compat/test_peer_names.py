@@ -39,6 +39,25 @@ NAMES = {
     "mmengine.jit_handles": HANDLES,
     "mmengine.jit_analysis": ["JitModelAnalysis", "_IGNORED_OPS"],
     "mmengine.print_helper": ["_format_size", "get_model_complexity_info"],
+    "torchinfo.enums": ["ColumnSettings", "Verbosity"],
+    "torchinfo.formatting": ["FormattingOptions", "HEADER_TITLES"],
+    "torchinfo.layer_info": ["LayerInfo"],
+    "torchinfo.model_statistics": ["ModelStatistics"],
+    "torchinfo.torchinfo": ["summary", "clear_cached_forward_pass"],
+    "torchsummary.torchsummary": ["summary", "summary_string"],
+    "torch_summary.torchsummary": ["summary"],
+    "torch_summary.model_statistics": ["ModelStatistics"],
+    "torchsummaryX.torchsummaryX": ["summary"],
+    "torchstat.statistics": ["stat", "ModelStat"],
+    "torchstat.reporter": ["report_format"],
+    "torchstat.stat_tree": ["StatNode", "StatTree"],
+    "torchprofile.profile": ["profile_macs"],
+    "ptflops.flops_counter": ["get_model_complexity_info"],
+    "calflops.flops_counter": ["calculate_flops"],
+    "thop.profile": ["profile"],
+    "thop.utils": ["clever_format"],
+    "thop.vision.basic_hooks": ["count_convNd", "zero_ops"],
+    "fvcore.parameter_count": ["parameter_count", "parameter_count_table"],
     "mmengine.complexity_analysis": ["_DEFAULT_SUPPORTED_FLOP_OPS", "_DEFAULT_SUPPORTED_ACT_OPS", "parameter_count"],
 }
 
@@ -67,7 +86,7 @@ class UsesDoubled(nn.Module):
         return Doubled.apply(x, self.weight, 2)
 
 
-def test_a_handle_prices_a_function_with_a_backward_of_its_own() -> None:
+def test_a_handle_counts_a_function_with_a_backward_of_its_own() -> None:
     shapes = []
 
     def handle(inputs: list[Any], outputs: list[Any]) -> int:
@@ -113,13 +132,13 @@ def test_handles_answer_operators_that_the_jit_traced(name: str, function: Any, 
     assert (sum(found.values()) if isinstance(found, Counter) else found) == flops
 
 
-def test_convolutions_are_priced_from_shapes() -> None:
+def test_convolutions_are_counted_from_shapes() -> None:
     x, weight, out = [2, 4, 9, 9], [8, 4, 3, 3], [2, 8, 7, 7]
     assert conv_flop_count(x, weight, out) == 2 * 8 * 4 * 9 * 7 * 7
     assert conv_flop_count(out, [8, 4, 3, 3], x, transposed=True) == 2 * 8 * 4 * 9 * 7 * 7
 
 
-def test_elements_are_priced_by_scale() -> None:
+def test_elements_are_counted_by_scale() -> None:
     model = nn.Sequential(nn.MaxPool2d(2))
     analysis = FlopCountAnalysis(model, torch.ones(1, 1, 4, 4))
     analysis.set_op_handle("aten::max_pool2d", elementwise_flop_counter(1, 3))

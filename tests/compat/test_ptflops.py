@@ -259,7 +259,7 @@ def test_what_no_torch_layer_runs_can_be_left_out() -> None:
     assert found == 3 * once + element
 
 
-def test_classes_that_cost_nothing_are_named_when_asked() -> None:
+def test_classes_that_cost_nothing_are_named_with_verbose() -> None:
     out = io.StringIO()
     model = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Tanh(), nn.Sigmoid())
     ours.get_model_complexity_info(model, (4,), ost=out, verbose=True, print_per_layer_stat=False)

@@ -1,7 +1,7 @@
-"""Three small nets through torchsummary's, torchstat's and torchinfo's calls, and what must be said of them.
+"""Three small nets through torchsummary's, torchstat's and torchinfo's calls, and what must be printed of them.
 
 Two convolutions, one convolution called twice, and a second convolution that is never called. The tables are those that
-users know from the three tools; a line that differs is one whose number was wrong, and says so here.
+users know from the three tools; a line that differs is one whose number was wrong, with a note here.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ VERDICT = {TwoLayers: (2 * WEIGHTS, 2), Shared: (WEIGHTS, 2), Unused: (2 * WEIGH
 
 
 @pytest.mark.parametrize("make", VERDICT)
-def test_every_door_says_the_same(make: type[nn.Module]) -> None:
+def test_every_peer_gives_the_same_numbers(make: type[nn.Module]) -> None:
     params, uses = VERDICT[make]
     macs = uses * WEIGHTS * PIXELS
     report = opcost.count(make(), shapes=(1, *SIZE))

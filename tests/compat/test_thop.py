@@ -99,7 +99,7 @@ def gated() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), swish, Gate(), swish)
 
 
-def test_rules_of_the_caller_are_asked_as_thop_asks_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_of_the_caller_run_as_in_thop(capsys: pytest.CaptureFixture[str]) -> None:
     rules = {Swish: count_swish, Gate: count_gate}
     expected, _ = theirs.profile(gated(), (torch.rand(2, 4),), custom_ops=rules)
     announced = capsys.readouterr().out
@@ -219,7 +219,7 @@ def test_a_layer_of_two_parents_counts_once_per_call() -> None:
     assert theirs.profile(make(), (x,), verbose=False)[0] > macs_of(make(), x), "thop adds up both calls in both places"
 
 
-def test_operators_without_a_price_are_told_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operators_without_a_cost_are_reported_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     library = torch.library.Library("opcost_thop_test", "FRAGMENT")
     library.define("twist(Tensor x) -> Tensor")
     library.impl("twist", torch.clone, "CompositeExplicitAutograd")

@@ -153,7 +153,7 @@ def test_the_attributes_are_torchinfos(make: Callable[[], nn.Module], options: d
         assert len(row.children) == len(other.children)
 
 
-def test_parameters_of_every_layer_are_listed_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_parameters_of_every_layer_are_listed_with_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     for make, options in (
         (Tokens, {"input_size": (3, 5), "dtypes": [torch.long]}),
         (Digits, {"input_size": (1, 1, 28, 28)}),

@@ -32,4 +32,6 @@ def words() -> Counter[str]:
 
 @pytest.mark.parametrize("word", ALLOWED)
 def test_a_word_of_the_old_dialect_gets_rarer(words: Counter[str], word: str) -> None:
-    assert words[word] <= ALLOWED[word], f"{word!r} occurs {words[word]} times; say it in words that users of PyTorch know"
+    assert words[word] <= ALLOWED[word], (
+        f"{word!r} occurs {words[word]} times; say it in words that users of PyTorch know"
+    )

@@ -115,7 +115,7 @@ def counters(name: str) -> int:
     return sum(isinstance(module, nn.BatchNorm2d) for module in NETS[name][0]().modules())
 
 
-def test_what_is_trainable_is_told_where_the_file_tells_it() -> None:
+def test_trainable_parameters_are_known_where_the_file_has_them() -> None:
     for name in NETS:
         assert other("mxnet", name).totals.trainable_params == in_torch(name).totals.trainable_params
         assert other("megengine", name).totals.trainable_params == 0  # a dump holds no gradients
@@ -150,7 +150,7 @@ def test_what_megengines_optimizer_leaves_has_the_same_multiply_adds(form: str, 
 
 
 def folded(name: str) -> int:
-    """A batch norm's factors go into the filter before it; a shift goes into the one after it where nothing lies between."""
+    """A batch norm's factors go into the filter before it; a shift goes into the one after it where nothing is between."""
     factors = sum(m.num_features for m in NETS[name][0]().modules() if isinstance(m, nn.BatchNorm2d))
     return factors + (8 if name == "depthwise" else 0)
 

@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _fetch(peer: Peer, sources: Path | None, place: Path) -> bool:
-    """Put the peer's sources in a place; says whether its tests are among them."""
+    """Put the peer's sources into a folder; returns whether its tests are among them."""
     if sources is not None and (sources / peer.name).is_dir():
         shutil.copytree(sources / peer.name, place, ignore=shutil.ignore_patterns(".git"))
     elif not peer.archive or not _download(peer, place):

@@ -1,20 +1,29 @@
-"""One count in the way in which the peers run a model, and the recorder that is at work meanwhile."""
+"""Running a model as the peers do: counted without data, or for real and timed."""
 
 from __future__ import annotations
 
 import sys
+import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+import torch
+from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opcost.api import count
+from opcost.core.interrupts import let_through
 from opcost.core.option import Mode
 from opcost.core.report import Report
-from opcost.errors import ForwardError
+from opcost.errors import ForwardError, InputError
+from opcost.frontends.torch.models.lazy import is_waiting
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.tree import map_tensors
+from opcost.frontends.torch.unchanged.runs import real_runs
 from opcost.wording import some
 
 
@@ -26,9 +35,9 @@ def count_a_run(
     mode: Mode | None = None,
     warn: bool = True,
 ) -> Report:
-    """Count a model; what it raises comes through as it is, because code around a peer's call catches just that.
+    """Count a model; exceptions of the model come through as they are, because code around a peer's call catches those.
 
-    Operators without a cost are warned about, unless the peer has a way of its own to name them.
+    Operators without a cost are warned about, unless the peer names them itself.
     """
     if args and not kwargs and all(isinstance(arg, (int, float)) for arg in args):  # a count takes such for a shape
         model, args = partial(model, *args), ()
@@ -41,29 +50,25 @@ def count_a_run(
         raised = exc.__cause__
         if not isinstance(raised, Exception):
             raise
-        told = str(exc)
+        note = str(exc)
     if hasattr(raised, "add_note"):  # Python 3.11
-        raised.add_note(told)
+        raised.add_note(note)
     raise raised
 
 
 def warn_uncounted(report: Report, covered: Collection[str] = ()) -> None:
-    """Warn about operators that have no cost, because a peer's result has no place for them; `covered` are the caller's own."""
+    """Warn about operators that have no cost, for which a peer's result has no field; `covered` have the caller's own."""
     missed = [f"{each.raw} (x{each.count})" for each in report.coverage.uncounted if each.raw not in covered]
-    if missed:
-        warnings.warn(
-            f"no cost is known for {', '.join(some(missed))}: counted as 0. "
-            "Register a formula with torch.utils.flop_counter.register_flop_formula.",
-            stacklevel=_frames_of_opcost(),
-        )
-
-
-def _frames_of_opcost() -> int:
-    """How far up the caller's own line is."""
-    level, frame = 1, sys._getframe(1)  # noqa: SLF001 - `warnings` has no other way to find it before Python 3.12
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("opcost."):
-        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
-    return level
+    if not missed:
+        return
+    level, frame = 1, sys._getframe()  # noqa: SLF001 - `warnings` cannot find the caller's line before Python 3.12
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("opcost."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"no cost is known for {', '.join(some(missed))}: counted as 0. "
+        "Register a formula with torch.utils.flop_counter.register_flop_formula.",
+        stacklevel=level,
+    )
 
 
 def current_recorder() -> Recorder | None:
@@ -72,3 +77,97 @@ def current_recorder() -> Recorder | None:
         if isinstance(mode, Recorder):
             return mode
     return None
+
+
+# -- real runs --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def real_run(model: nn.Module, called: Callable[..., Any] | None = None) -> Iterator[Callable[..., Any]]:
+    """A function that runs the model in evaluation mode without gradients; afterwards the model is as it was.
+
+    `called` is a method of the model to be run in place of its forward.
+    """
+    if is_waiting(model):  # a run would settle them for good
+        raise InputError(
+            "the model has layers that wait for their first input, and here the model itself would be run",
+            hint="run it once, so that they have their shapes, or count it with opcost.count",
+        )
+    with real_runs(model) as first_run, torch.no_grad():
+        for module in model.modules():
+            module.training = False
+        contexts = iter((first_run(),))  # the first run finds out what the model writes to
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with next(contexts, nullcontext()):
+                return copy_context().run(called or model, *args, **kwargs)  # with context variables of its own
+
+        with let_through():
+            yield run
+
+
+def seconds_by_module(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    warm_up: int = 1,
+    called: Callable[..., Any] | None = None,
+) -> dict[int, float]:
+    """Seconds in each module's own forward, without the modules that it calls, by the module's id.
+
+    Empty for a model without data. An input without data is replaced by noise.
+    """
+    if any(tensor.device.type == "meta" for tensor in (*model.parameters(), *model.buffers())):
+        return {}
+    from opcost.frontends.torch.load import device_of
+
+    device = device_of(model)
+
+    def with_data(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type != "meta":
+            return tensor.detach().clone()
+        return torch.rand(tensor.shape, device=device).to(tensor.dtype)
+
+    clock = Clock()
+    with real_run(model, called) as run, clock.on(model):
+        given, named = map_tensors((args, dict(kwargs or {})), with_data)
+        for _ in range(warm_up):
+            run(*given, **named)
+        clock.seconds.clear()
+        run(*given, **named)
+    return clock.seconds
+
+
+class Clock:
+    """Adds up the time between hooks for the module that is running."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[int, float] = {}
+        self._running: list[int] = []
+        self._since = 0.0
+
+    @contextmanager
+    def on(self, model: nn.Module) -> Iterator[None]:
+        """Time the modules of a model inside the block."""
+        with ExitStack() as undo:
+            for module in model.modules():
+                if not isinstance(module, torch.jit.ScriptModule):
+                    undo.callback(module.register_forward_pre_hook(self._start).remove)
+                    undo.callback(module.register_forward_hook(self._stop, prepend=True).remove)
+            yield
+
+    def _start(self, module: nn.Module, args: object) -> None:
+        self._add_elapsed()
+        self._running.append(id(module))
+        self._since = time.perf_counter()
+
+    def _stop(self, module: nn.Module, args: object, result: object) -> None:
+        self._add_elapsed()
+        self._running.pop()
+        self._since = time.perf_counter()
+
+    def _add_elapsed(self) -> None:
+        if self._running:
+            running = self._running[-1]
+            self.seconds[running] = self.seconds.get(running, 0.0) + time.perf_counter() - self._since

@@ -2,7 +2,7 @@
 
     from opcost.compat.fvcore import FlopCountAnalysis, flop_count_table
 
-Where fvcore misses a contraction (attention, recurrent layers, custom functions) it is counted here, and what differs is
+Where fvcore misses a contraction (attention, recurrent layers, custom functions) it is counted here; the differences are
 listed in docs/compat.md.
 """
 

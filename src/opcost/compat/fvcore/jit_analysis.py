@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from opcost.compat._layers.names import Names, callers, lineage
-from opcost.compat._operators.node import Node
-from opcost.compat._operators.trace import Trace, trace
+from opcost.compat._modules import Names, lineage
+from opcost.compat._operators import OperatorCall, Trace, trace
 from opcost.compat.fvcore.jit_handles import Handle
 from opcost.core.report import Report
 from opcost.frontends.torch.models.unwrap import unwrap
@@ -52,11 +51,15 @@ class Statistics(NamedTuple):
 
 
 class JitModelAnalysis:
-    """A number per operator, added up over the modules of a model; the model runs when a number is first asked for.
+    """A number per operator, added up over the modules of a model; the model runs when a number is first requested.
 
     Modules go by name: "" is the model, "child.grandchild" what is below it. `kwargs` are further arguments of the
     model's forward; `inputs` may also be a mapping whose keys are names of its arguments.
     """
+
+    _default_handles: Mapping[str, Handle] = {}
+    _default_otherwise: Handle | None = None
+    """For operators with products and without a handle."""
 
     def __init__(self, model: nn.Module, inputs: Any = (), *, kwargs: dict[str, Any] | None = None) -> None:
         self.model = model if isinstance(model, nn.Module) else unwrap(model)
@@ -67,11 +70,12 @@ class JitModelAnalysis:
         self._stats: Statistics | None = None
         self._op_handles: dict[str, Handle] = {}
         self._ignored_ops: set[str] = set(_IGNORED_OPS)
-        self._otherwise: Handle | None = None
+        self._otherwise = self._default_otherwise
         self._enable_warn_unsupported_ops = True
         self._enable_warn_uncalled_mods = True
         self._warn_trace = "no_tracer_warning"
         self._ancestor_mode = "owner"
+        self.set_op_handle(**self._default_handles)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -115,8 +119,8 @@ class JitModelAnalysis:
     def set_op_handle(self, *args: Any, **kwargs: Handle | None) -> Self:
         """Set handles from pairs of operator names ("aten::linear") and functions; None ignores the operator.
 
-        A handle receives the operator's arguments and results as two lists of values (`opcost.compat._operators.node.Value`)
-        that answer `type().sizes()`, `isCompleteTensor()` and `toIValue()` as jit values do, and returns a number or a
+        A handle receives the operator's arguments and results as two lists of values (`opcost.compat._operators.OperatorValue`)
+        with `type().sizes()`, `isCompleteTensor()` and `toIValue()` as of jit values, and returns a number or a
         Counter of numbers by name.
         """
         if len(args) % 2:
@@ -209,10 +213,10 @@ class JitModelAnalysis:
         names = self._names
         counts: dict[str, Counter[str]] = {name: Counter() for name in names.first}
         unsupported: dict[str, Counter[str]] = {name: Counter() for name in names.first}
-        running = callers(found.report)
+        running = _running_modules(found.report)
         seen = {names.nearest(path) for path in found.touched}
-        for node in self._handled(found.nodes):
-            modules = names.owners(node.module)
+        for node in self._handled(found.calls):
+            modules = set(names.lineage(names.nearest(node.module)))
             if node.rows:
                 active = {"", *map(names.nearest, running[node.rows[0].op.id])}
                 seen |= active
@@ -228,15 +232,15 @@ class JitModelAnalysis:
             seen = {owner for name in seen for owner in lineage(name)}
         return Statistics(counts, unsupported, set(names.first) - seen)
 
-    def _handled(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """The operators that are asked for a number: of a custom function without a handle, those that it calls."""
+    def _handled(self, nodes: Iterable[OperatorCall]) -> Iterator[OperatorCall]:
+        """The operators that have a number: of a custom function without a handle, those that it calls."""
         for node in nodes:
             if node.inside and node.kind() not in self._op_handles and node.kind() not in self._ignored_ops:
                 yield from self._handled(node.inside)
             else:
                 yield node
 
-    def _number(self, node: Node) -> Counter[str] | None:
+    def _number(self, node: OperatorCall) -> Counter[str] | None:
         """What an operator adds; None where no handle knows it."""
         handle = self._op_handles.get(node.kind())
         if handle is None:
@@ -278,7 +282,26 @@ def _arguments(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str
     return (inputs,), {}
 
 
-def scaled(analysis: JitModelAnalysis, unit: float) -> tuple[defaultdict[str, float], Counter[str]]:
-    """Numbers by operator in a unit, and how often unsupported operators ran."""
-    counts = {operator: number / unit for operator, number in analysis.by_operator().items()}
-    return defaultdict(float, counts), analysis.unsupported_ops()
+def _running_modules(report: Report) -> list[list[str]]:
+    """For every row the paths of the modules that were running, the outermost first."""
+    running: list[list[str]] = [[] for _ in range(len(report.rows))]
+    for call in sorted(report.calls, key=lambda call: call.first):
+        for row in range(call.first, call.end):
+            running[row].append(call.path)
+    return running
+
+
+def counter(
+    analysis: type[JitModelAnalysis], unit: float, doc: str
+) -> Callable[..., tuple[defaultdict[str, float], Counter[str]]]:
+    """fvcore's function around an analysis: its numbers by operator in a unit, and its unsupported operators."""
+
+    def count(
+        model: nn.Module, inputs: tuple[Any, ...], supported_ops: Mapping[str, Handle | None] | None = None
+    ) -> tuple[defaultdict[str, float], Counter[str]]:
+        found = analysis(model, inputs).set_op_handle(**(supported_ops or {}))
+        counts = {operator: number / unit for operator, number in found.by_operator().items()}
+        return defaultdict(float, counts), found.unsupported_ops()
+
+    count.__doc__ = doc
+    return count

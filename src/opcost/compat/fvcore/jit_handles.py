@@ -1,4 +1,4 @@
-"""How fvcore prices an operator: one flop for each multiply-add, and its own constants for norms, pooling and resizing.
+"""What fvcore counts for an operator: one flop for each multiply-add, and its own constants for norms, pooling and resizing.
 
 The names are fvcore's, which handles of others import. A contraction takes its number from the rows of the report, which are
 right also where broadcasting, many operands or a fused kernel hide the products from the shapes of the arguments.
@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-from opcost.compat._operators.jit_nodes import macs_of_jit_node
-from opcost.compat._operators.node import Node, Value
+import torch
+
+from opcost.api import count
+from opcost.compat._operators import OperatorCall
 
 Handle: TypeAlias = Callable[[list[Any], list[Any]], "Counter[str] | float"]
 
@@ -35,16 +37,35 @@ def _elements(val: Any) -> int:
 # -- flops ------------------------------------------------------------------------------------------------------
 
 
-def macs(inputs: list[Value], outputs: list[Value]) -> int:
+def macs(inputs: list[Any], outputs: list[Any]) -> int:
     """The multiply-adds of everything that ran for the operator."""
     node = outputs[0].node()
-    return node.macs if isinstance(node, Node) else macs_of_jit_node(node)
+    return node.macs if isinstance(node, OperatorCall) else _macs_of_jit_node(node)
+
+
+def _macs_of_jit_node(node: Any) -> int:
+    """The multiply-adds of an operator in a graph that torch's jit traced, counted with tensors of the shapes in the graph."""
+    library, _, name = node.kind().partition("::")
+    operator = getattr(getattr(torch.ops, library), name)
+    places = torch._C.parse_schema(node.schema()).arguments  # noqa: SLF001 - torch has no public way to it
+    given = [(place, _argument(value)) for place, value in zip(places, node.inputs(), strict=True)]
+    args = [argument for place, argument in given if not place.kwarg_only]
+    kwargs = {place.name: argument for place, argument in given if place.kwarg_only}
+    return int(count(lambda: operator(*args, **kwargs), ()).totals.macs)
+
+
+def _argument(value: Any) -> Any:
+    if value.isCompleteTensor():
+        return torch.empty(value.type().sizes(), dtype=value.type().dtype(), device="meta")
+    if value.node().kind() == "prim::ListConstruct":
+        return [_argument(item) for item in value.node().inputs()]
+    return value.toIValue()
 
 
 addmm_flop_jit = linear_flop_jit = bmm_flop_jit = einsum_flop_jit = matmul_flop_jit = macs
 
 
-def conv_flop_jit(inputs: list[Value], outputs: list[Value]) -> Counter[str]:
+def conv_flop_jit(inputs: list[Any], outputs: list[Any]) -> Counter[str]:
     """The multiply-adds of a convolution, under the name of fvcore."""
     return Counter({"conv": macs(inputs, outputs)})
 
@@ -60,14 +81,14 @@ def conv_flop_count(
 def norm_flop_counter(affine_arg_index: int) -> Handle:
     """A norm that computes its statistics, with the position of the affine weight among the arguments."""
 
-    def flops(inputs: list[Value], outputs: list[Value]) -> int:
+    def flops(inputs: list[Any], outputs: list[Any]) -> int:
         affine = inputs[affine_arg_index].isCompleteTensor()
         return _elements(inputs[0]) * (AFFINE_NORM_FLOPS if affine else PLAIN_NORM_FLOPS)
 
     return flops
 
 
-def batchnorm_flop_jit(inputs: list[Value], outputs: list[Value]) -> float | Counter[str]:
+def batchnorm_flop_jit(inputs: list[Any], outputs: list[Any]) -> float | Counter[str]:
     """Batch norm: in training as any norm, in use a scale and a shift."""
     if inputs[5].toIValue():
         return norm_flop_counter(1)(inputs, outputs)
@@ -75,7 +96,7 @@ def batchnorm_flop_jit(inputs: list[Value], outputs: list[Value]) -> float | Cou
 
 
 def elementwise_flop_counter(input_scale: float = 1, output_scale: float = 0) -> Handle:
-    """So much for each element of the first argument and of the first result."""
+    """`input_scale` for each element of the first argument, and `output_scale` for each of the first result."""
 
     def flops(inputs: list[Any], outputs: list[Any]) -> float:
         read = input_scale * _elements(inputs[0]) if input_scale else 0
@@ -85,13 +106,8 @@ def elementwise_flop_counter(input_scale: float = 1, output_scale: float = 0) ->
 
 
 FLOP_HANDLES: dict[str, Handle] = {
-    "aten::addmm": addmm_flop_jit,
-    "aten::bmm": bmm_flop_jit,
+    **{f"aten::{name}": macs for name in ("addmm", "bmm", "einsum", "matmul", "mm", "linear")},
     "aten::_convolution": conv_flop_jit,
-    "aten::einsum": einsum_flop_jit,
-    "aten::matmul": matmul_flop_jit,
-    "aten::mm": matmul_flop_jit,
-    "aten::linear": linear_flop_jit,
     "aten::batch_norm": batchnorm_flop_jit,
     "aten::group_norm": norm_flop_counter(2),
     "aten::layer_norm": norm_flop_counter(2),
@@ -115,7 +131,7 @@ def generic_activation_jit(op_name: str | None = None) -> Handle:
     return elements
 
 
-def product_elements(inputs: list[Value], outputs: list[Value]) -> int:
+def product_elements(inputs: list[Any], outputs: list[Any]) -> int:
     """What every product inside an operator writes: an attention writes its scores, then its output."""
     written = 0
     for row in outputs[0].node().rows:
@@ -130,9 +146,5 @@ def product_elements(inputs: list[Value], outputs: list[Value]) -> int:
 
 ACTIVATION_HANDLES: dict[str, Handle] = {
     "aten::_convolution": generic_activation_jit("conv"),
-    "aten::addmm": generic_activation_jit(),
-    "aten::bmm": generic_activation_jit(),
-    "aten::einsum": generic_activation_jit(),
-    "aten::matmul": generic_activation_jit(),
-    "aten::linear": generic_activation_jit(),
+    **{f"aten::{name}": generic_activation_jit() for name in ("addmm", "bmm", "einsum", "matmul", "linear")},
 }

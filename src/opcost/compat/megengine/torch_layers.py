@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers.calls import LayerCall, Layers, count_layers
-from opcost.compat._layers.undisturbed import undisturbed
+from opcost.compat._layers import LayerCall, Layers, count_layers
+from opcost.compat._recording import real_run
 from opcost.compat.megengine import convention
 from opcost.compat.megengine.counted import name_of
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, shapes
@@ -194,7 +194,7 @@ def _run(layers: Layers, args: tuple[Any, ...]) -> Values:
     if any(tensor.device.type == "meta" for tensor in layers.model.parameters()):
         return values
     with ExitStack() as undo:
-        run = undo.enter_context(undisturbed(layers.model))
+        run = undo.enter_context(real_run(layers.model))
         for module in modules.values():
             undo.callback(module.register_forward_hook(note).remove)
         run(*args)

@@ -1,24 +1,50 @@
-"""One row of the table: a layer each time it is called."""
+"""The rows of torchinfo and torch-summary: one for each call of a layer, and one for each container that is not called itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from enum import Enum, unique
+from math import prod
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
-from opcost.compat.torchinfo.enums import ColumnSettings
-
-if TYPE_CHECKING:
-    from opcost.compat._layers.parameters import ModuleParameter
+from opcost.compat._layers import (
+    RECURRENT,
+    LayerCall,
+    Layers,
+    ModuleParameter,
+    Parameters,
+    Structure,
+    inputs_first,
+    steps,
+    total_and_trainable,
+)
+from opcost.compat._modules import joined
+from opcost.core.dtype import bits
+from opcost.core.graph import TensorSpec
 
 _RECURSIVE = "(recursive)"
 _NOTHING = "--"
 
 
+@unique
+class ColumnSettings(str, Enum):
+    """The columns there are."""
+
+    KERNEL_SIZE = "kernel_size"
+    INPUT_SIZE = "input_size"
+    OUTPUT_SIZE = "output_size"
+    NUM_PARAMS = "num_params"
+    PARAMS_PERCENT = "params_percent"
+    MULT_ADDS = "mult_adds"
+    TRAINABLE = "trainable"
+
+
 class LayerInfo:
-    """What is known of one call of a layer, or of a container that is shown above the layers it holds."""
+    """One call of a layer, or a container that is shown above the layers that it holds."""
 
     def __init__(
         self,
@@ -37,9 +63,10 @@ class LayerInfo:
         self.depth = depth
         self.depth_index: int | None = None
         self.parent_info = parent_info
+        self.call: LayerCall | None = None
+        """None for a container that is not called."""
         self.children: list[LayerInfo] = []
         """All rows below this one, at any depth."""
-        self.executed = False
         self.is_leaf_layer = not any(module.children())
         self.is_recursive = False
         self.input_size: list[Any] = []
@@ -51,15 +78,17 @@ class LayerInfo:
         self.own_macs = 0
         """Mult-adds of the operators that run in this layer's own forward."""
         self.parameters = tuple(parameters)
-        self.num_params = sum(p.numel for p in self.parameters)
-        self.trainable_params = sum(p.numel for p in self.parameters if p.trainable)
+        self.num_params, self.trainable_params = total_and_trainable(self.parameters)
         self.param_bytes = sum(p.nbytes for p in self.parameters)
-        self.claimed: tuple[ModuleParameter, ...] = ()
+        self.claimed: list[ModuleParameter] = []
         """The parameters that this row shows: those that no other row shows."""
-        self.inner_layers = self._inner_layers()
 
     def __repr__(self) -> str:
         return f"{self.class_name}: {self.depth}"
+
+    @property
+    def executed(self) -> bool:
+        return self.call is not None
 
     @property
     def trainable(self) -> str:
@@ -77,12 +106,13 @@ class LayerInfo:
             size = size.tolist()
         return list(size) if isinstance(size, Iterable) else size
 
-    def _inner_layers(self) -> dict[str, dict[ColumnSettings, str]]:
+    @property
+    def inner_layers(self) -> dict[str, dict[ColumnSettings, str]]:
         """The parameters as rows of their own; of the model itself only those that it holds directly."""
         shown = [p for p in self.parameters if self.parent_info is not None or "." not in p.name]
         return {
             p.name: {
-                ColumnSettings.KERNEL_SIZE: str(_inputs_first(p)),
+                ColumnSettings.KERNEL_SIZE: str(inputs_first(p.shape) if p.name == "weight" else list(p.shape)),
                 ColumnSettings.NUM_PARAMS: f"{'└─' if p is shown[-1] else '├─'}{p.numel:,}",
             }
             for p in shown
@@ -93,9 +123,7 @@ class LayerInfo:
         if show_var_name and self.var_name:
             name += f" ({self.var_name})"
         if show_depth and self.depth > 0:
-            name += f": {self.depth}"
-            if self.depth_index is not None:
-                name += f"-{self.depth_index}"
+            name += f": {self.depth}" + ("" if self.depth_index is None else f"-{self.depth_index}")
         return name
 
     def leftover_params(self) -> int:
@@ -108,7 +136,7 @@ class LayerInfo:
     def _params(self, reached_max_depth: bool) -> int | None:
         """The number in this row, or None where other rows show these parameters already.
 
-        The last row that is shown stands for all below it.
+        The last row of a depth limit includes all rows below it.
         """
         if reached_max_depth or self.is_leaf_layer:
             shown = self.leftover_params() + sum(child.leftover_params() for child in self.children)
@@ -136,14 +164,175 @@ class LayerInfo:
         return f"{shown / total_params:>{precision + spacing}.{precision}%}"
 
     def macs_to_str(self, reached_max_depth: bool) -> str:
-        below = sum(child.own_macs for child in self.children) if reached_max_depth else 0
-        shown = self.own_macs + below
+        shown = self.own_macs + (sum(child.own_macs for child in self.children) if reached_max_depth else 0)
         return f"{shown:,}" if shown else _NOTHING
 
 
-def _inputs_first(parameter: ModuleParameter) -> list[int]:
-    """The shape of a weight as [in, out, *kernel], of anything else as it is."""
-    shape = list(parameter.shape)
-    if parameter.name == "weight" and len(shape) > 1:
-        shape[0], shape[1] = shape[1], shape[0]
-    return shape
+# -- the list of rows -------------------------------------------------------------------------------------------------
+
+
+def called_layers(layers: Layers, batch_dim: int | None) -> list[LayerInfo]:
+    """A row for each call, in the order of entry, below the containers that hold the layer."""
+    builder = _RowBuilder(layers.model, layers.parameters)
+    called = {id(call.module) for call in layers.calls}
+    paths = _shown_paths(layers.model)
+    infos: dict[int, LayerInfo] = {}
+    for call in layers.calls:
+        names = paths[call.path]
+        for depth in range(1, len(names)):
+            builder.open_container(names[:depth], called)
+        info = infos[id(call)] = builder.add(names, call.module)
+        info.call = call
+        info.input_size, _ = _size(call.args, batch_dim)
+        info.output_size, element_bytes = _size(call.result, batch_dim)
+        info.output_bytes = element_bytes * prod(_flat(info.output_size))
+        own = layers.parameters.of(call.module, recurse=False)
+        info.own_macs = own_mult_adds(call, own, info.output_size, is_leaf=info.is_leaf_layer)
+        if isinstance(call.module, torch.jit.ScriptModule):
+            builder.add_defined(names, call.module)
+        else:
+            info.class_name = call.type_name
+    for call in reversed(layers.calls):
+        infos[id(call)].macs = infos[id(call)].own_macs + sum(infos[id(inner)].macs for inner in call.nested)
+    return builder.finish()
+
+
+def defined_layers(model: nn.Module) -> list[LayerInfo]:
+    """A row for each module, in the order of definition."""
+    builder = _RowBuilder(model, Parameters(model))
+    builder.add([], model)
+    builder.add_defined([], model)
+    return builder.finish()
+
+
+class _RowBuilder:
+    """Adds rows one by one, each below the row that holds it."""
+
+    def __init__(self, model: nn.Module, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._modules = dict(model.named_modules(remove_duplicate=False))
+        self._rows: list[LayerInfo] = []
+        self._seen: set[int] = set()
+        self._open: list[LayerInfo] = []
+        """The last row of each depth, down to the last row."""
+
+    def add(self, names: list[str], module: nn.Module) -> LayerInfo:
+        depth = len(names)
+        parent = self._open[depth - 1] if depth else None
+        name = names[-1] if names else type(module).__name__
+        info = LayerInfo(name, module, depth, parent, self._parameters.of(module))
+        info.is_recursive = id(module) in self._seen
+        self._seen.add(id(module))
+        self._rows.append(info)
+        self._open[depth:] = [info]
+        return info
+
+    def add_defined(self, names: list[str], module: nn.Module) -> None:
+        """Add a row for everything below a module, called or not."""
+        for path, inner in module.named_modules(remove_duplicate=False):
+            if path:
+                self.add([*names, *path.split(".")], inner)
+
+    def open_container(self, names: list[str], called: set[int]) -> None:
+        """Make sure that the row of a container is above the rows that follow."""
+        depth = len(names)
+        container = self._modules.setdefault(".".join(names), nn.Module())  # none is above a name with a dot in it
+        if len(self._open) > depth and self._open[depth].module is container:
+            return
+        info = self.add(names, container)
+        info.is_recursive = info.is_recursive or id(container) in called
+
+    def finish(self) -> list[LayerInfo]:
+        """Number the rows of each depth, and give each row the rows below it and the parameters that it shows.
+
+        Each parameter is shown once: by the module that holds it, or, if that has no row, by the closest row above it.
+        """
+        counts: dict[int, int] = {}
+        for index, info in enumerate(self._rows):
+            info.depth_index = counts[info.depth] = counts.get(info.depth, 0) + 1
+            end = index + 1
+            while end < len(self._rows) and self._rows[end].depth > info.depth:
+                end += 1
+            info.children = self._rows[index + 1 : end]
+        shown: set[int] = set()
+        deepest_first = sorted(self._rows, key=lambda info: -info.depth)
+        for info, own_only in [*((info, True) for info in self._rows), *((info, False) for info in deepest_first)]:
+            new = [p for p in info.parameters if p.key not in shown and not (own_only and "." in p.name)]
+            info.claimed += new
+            shown.update(p.key for p in new)
+        for info in self._rows:
+            if info.is_leaf_layer and info.parameters and not info.claimed:
+                info.is_recursive = True
+        return self._rows
+
+
+def _shown_paths(model: nn.Module) -> dict[str, list[str]]:
+    """The names that lead to each path's module; if its parent holds it under several, the last of these."""
+    paths = [(path.rpartition("."), id(module)) for path, module in model.named_modules(remove_duplicate=False)]
+    last = {(parent, module): name for (parent, _, name), module in paths}
+    return {
+        joined(parent, name): [*filter(None, parent.split(".")), last[parent, module]] if name else []
+        for (parent, _, name), module in paths
+    }
+
+
+def _size(structure: Structure, batch_dim: int | None) -> tuple[list[Any], int]:
+    """The shape and element size of an argument list or a result: of its first tensor, or of the last value of a dict."""
+    if isinstance(structure, TensorSpec):
+        return list(structure.shape or ()), bits(structure.dtype) // 8
+    is_dict = isinstance(structure, dict)
+    found = list(structure.values())[-1:] if is_dict else structure
+    while isinstance(found, (list, tuple, dict)) and found:
+        found = next(iter(found.values())) if isinstance(found, dict) else found[0]
+    if not isinstance(found, TensorSpec):
+        return [], 0
+    size: list[Any] = list(found.shape or ())
+    if batch_dim is not None and batch_dim < len(size):
+        size[batch_dim] = 1
+        if is_dict:
+            size = [size]
+    return size, bits(found.dtype) // 8
+
+
+def _flat(size: Iterable[Any]) -> Iterable[int]:
+    for item in size:
+        if isinstance(item, list):
+            yield from item
+        elif item is not None:
+            yield item
+
+
+# -- mult-adds of one call --------------------------------------------------------------------------------------------
+# torchinfo's convention, kept where it is what the layer does: every weight and every bias element counts once each time it
+# is used, so a bias addition counts like a multiply-accumulate; parameters of layers without a contraction (norms, PReLU, the
+# table of an Embedding) count once per sample. Everything else is the true number of multiply-accumulates.
+
+_ADDS_A_BIAS = (_ConvNd, nn.Linear, nn.Bilinear)
+
+
+def own_mult_adds(
+    call: LayerCall, own_parameters: Sequence[ModuleParameter], output_size: Sequence[Any], *, is_leaf: bool
+) -> int:
+    """Mult-adds of the operators that run in the layer's own forward."""
+    if macs := call.macs:
+        return _unpruned(macs, own_parameters, "weight") + _bias_additions(call, own_parameters)
+    if is_leaf and output_size and not isinstance(call.module, nn.EmbeddingBag):
+        return int(output_size[0]) * sum(p.numel for p in own_parameters if p.name in {"weight", "bias"})
+    return 0
+
+
+def _unpruned(count: int, parameters: Sequence[ModuleParameter], name: str) -> int:
+    """The part of a count that belongs to the elements which pruning left."""
+    found = [p for p in parameters if p.name == name]
+    if len(found) != 1 or found[0].numel == (dense := prod(found[0].shape)):
+        return count
+    return count * found[0].numel // dense
+
+
+def _bias_additions(call: LayerCall, parameters: Sequence[ModuleParameter]) -> int:
+    biases = sum(p.numel for p in parameters if p.name.startswith("bias"))
+    if not biases:
+        return 0
+    if isinstance(call.module, RECURRENT):
+        return biases * steps(call)
+    return _unpruned(call.outputs[0].numel, parameters, "bias") if isinstance(call.module, _ADDS_A_BIAS) else 0

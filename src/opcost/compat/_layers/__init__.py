@@ -1,1 +1,0 @@
-"""The modules of a model and their calls, with what ran in each."""

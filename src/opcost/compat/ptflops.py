@@ -1,0 +1,403 @@
+"""ptflops: parameters and multiply-adds of a model, and the model's repr with them.
+
+    from opcost.compat.ptflops import get_model_complexity_info
+
+Its numbers are multiply-adds, and one more for each element of a bias, norm, activation, pooling input or sum; the differences
+are listed in docs/compat.md.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, TextIO
+
+import torch
+from torch import nn
+
+from opcost.compat import add_submodules
+from opcost.compat._modules import Names, repr_with, with_below
+from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, trace
+from opcost.core.graph import TensorSpec
+from opcost.core.report import Row
+from opcost.errors import InputError, StateError
+
+__all__ = ["FLOPS_BACKEND", "flops_to_string", "get_model_complexity_info", "params_to_string"]
+add_submodules(__name__, "flops_counter")
+
+Hook = Callable[..., Any]
+WHOLE = "Global"
+
+
+class FLOPS_BACKEND(Enum):
+    """What is listed: modules (`pytorch`), or operators of the dispatcher (`aten`), which counts only contractions and biases."""
+
+    PYTORCH = "pytorch"
+    ATEN = "aten"
+
+
+def get_model_complexity_info(
+    model: nn.Module,
+    input_res: tuple[int, ...],
+    print_per_layer_stat: bool = True,
+    as_strings: bool = True,
+    input_constructor: Callable[[tuple[int, ...]], Any] | None = None,
+    ost: TextIO | None = None,
+    verbose: bool = False,
+    ignore_modules: Collection[Any] = (),
+    custom_modules_hooks: Mapping[Any, Hook] | None = None,
+    backend: str | FLOPS_BACKEND = FLOPS_BACKEND.PYTORCH,
+    flops_units: str | None = None,
+    param_units: str | None = None,
+    output_precision: int = 2,
+    backend_specific_config: Mapping[str, Any] | None = None,
+) -> tuple[str | int | None, str | int | None]:
+    """Multiply-adds and trainable parameters of a model in evaluation mode, as text or as integers.
+
+    `input_res` is the shape of the input without the batch, which is 1; `input_constructor` makes something else
+    of it: a mapping becomes keyword arguments. The text is printed to `ost`, the standard output if None. If the model
+    raises, the exception is printed, and both results are None. `ignore_modules` and the keys of `custom_modules_hooks` are
+    module classes, or operators such as `torch.ops.aten.mm` with the `aten` backend. The one setting of
+    `backend_specific_config` is `count_functional`: False leaves out what modules outside `torch.nn` run themselves.
+    """
+    if type(input_res) is not tuple or not input_res:
+        raise InputError(f"input_res must be a tuple of at least one extent, not {input_res!r}")
+    out = sys.stdout if ost is None else ost
+    if input_constructor:
+        batch = input_constructor(input_res)
+    else:
+        first = next(model.parameters(), None)
+        batch = torch.empty((1, *input_res), dtype=None if first is None else first.dtype, device="meta")
+    args, kwargs = ((), dict(batch)) if isinstance(batch, dict) else ((batch,), {})
+    by_module = FLOPS_BACKEND(backend) is FLOPS_BACKEND.PYTORCH
+    count: Callable[..., Any] = count_operators
+    if by_module:
+        count = partial(count_modules, functional=(backend_specific_config or {}).get("count_functional", True))
+    try:
+        found = count(model, args, kwargs, ignore_modules, custom_modules_hooks or {})
+    except Exception as exc:
+        cause = exc.__cause__ or exc
+        if isinstance(cause, StateError):  # the model is not as it was, which must not be overlooked
+            raise
+        print(
+            f"Flops estimation was not finished successfully because of the following exception: \n{type(cause)}: {cause}",
+            file=out,
+        )
+        traceback.print_exc()
+        return None, None
+    macs_text = partial(flops_to_string, units=flops_units, precision=output_precision)
+    params_text = partial(params_to_string, units=param_units, precision=output_precision)
+    macs, params = found.total, _trainable(model)
+    if by_module:
+        images = max(len(args[0]), 1) if args else 1  # numbers are per image
+        if not args:
+            print("Warning! No positional inputs found for a module, assuming batch size is 1.", file=out)
+        macs //= images
+        if verbose:
+            _print_free_modules(found, ignore_modules, out)
+        if print_per_layer_stat:
+            print(_annotated(model, found, images, params, ignore_modules, macs_text, params_text), file=out)
+    else:
+        _print_operators(found, macs_text, out, verbose=verbose, listed=print_per_layer_stat)
+    return (macs_text(macs), params_text(params)) if as_strings else (macs, params)
+
+
+# -- the cost of an operator ------------------------------------------------------------------------------------------
+
+_ELEMENT_COSTS = ElementCosts(
+    per_input=dict.fromkeys(POOLINGS, 1),
+    per_output=dict.fromkeys((
+        "relu", "relu_", "relu6", "relu6_", "prelu", "elu", "elu_", "leaky_relu", "leaky_relu_", "gelu", "gelu_", "silu",
+        "silu_", "softmax", "add", "add_", "mul", "mul_", "layer_norm", "upsample_nearest1d", "upsample_nearest2d",
+        "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
+        "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa",
+        "_upsample_bicubic2d_aa",
+    ), 1),
+    norms={"batch_norm": (1, 2, 1), "instance_norm": (1, 2, 1), "group_norm": (2, 2, 1)},
+)  # fmt: skip
+_CELL_STATE_MACS = {"lstm": 10, "gru": 7, "rnn_tanh": 1, "rnn_relu": 1}
+"""Per hidden element and step, besides the products and biases: how the gates meet the state."""
+_CELLS: dict[type[nn.Module], int] = {nn.LSTMCell: 10, nn.GRUCell: 7, nn.RNNCell: 1}
+_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+_BIAS = {"_convolution": 2, "linear": 2, "bilinear": 3}
+"""Position of the bias among the arguments."""
+_FACTORS = {"conv": 2, "matmul": 2, "bilinear": 3}
+"""How many inputs of a recorded product are factors; the others are added."""
+_ADDED = frozenset({"addmm", "addmm_", "addmv", "addbmm", "baddbmm", "baddbmm_", "addr"})
+"""Products that always add something."""
+
+
+def _call_macs(call: OperatorCall) -> int:
+    """The cost of an operator by the rules of the `pytorch` backend."""
+    name, inputs, outputs = call.name, call.inputs(), call.outputs()
+    cost = _ELEMENT_COSTS.of(call)
+    if cost is not None:
+        return cost
+    if name in ("hardtanh", "hardtanh_"):
+        is_relu6 = [value.toIValue() for value in inputs[1:3]] == [0, 6]
+        return outputs[0].numel if is_relu6 else 0
+    total = sum(map(_row_macs, call.rows))
+    if name in _ADDED or (name in _BIAS and inputs[_BIAS[name]].isCompleteTensor()):
+        total += outputs[0].numel
+    return total
+
+
+def _row_macs(row: Row) -> int:
+    """The products of a row, with what belongs to them in a fused operator."""
+    if row.cost is None or not row.cost.macs:
+        return 0
+    extra = 0
+    if row.op.kind == "attention":
+        q, _, v = row.ins[:3]
+        scores = row.cost.macs // (q.dims[-1] + v.dims[-1])
+        extra = scores + q.numel  # softmax, scaling
+    elif row.op.kind == "recurrent":
+        extra = _bias_elements(row) + _hidden_elements(row) * _CELL_STATE_MACS[str(row.op.attrs["cell"])]
+    return (row.cost.macs + extra) * row.op.repeat
+
+
+def _bias_elements(row: Row) -> int:
+    """How many elements a bias, or whatever is added to a product, is added to."""
+    if row.op.kind == "recurrent":
+        gates = _GATES[str(row.op.attrs["cell"])]
+        return 2 * gates * _hidden_elements(row) if row.op.attrs.get("bias") else 0
+    factors = _FACTORS.get(row.op.kind)
+    return row.outs[0].numel if factors is not None and len(row.ins) > factors else 0
+
+
+def _hidden_elements(row: Row) -> int:
+    """Elements of the hidden state of a recurrent layer, over all steps, layers and directions."""
+    layers: Any = row.op.attrs["layers"]
+    steps: Any = row.op.attrs["steps"]
+    return int(steps * sum(hidden for _, hidden, _ in layers))
+
+
+# -- modules, the `pytorch` backend -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleMacs:
+    """Multiply-adds of every module with what is below it, by name."""
+
+    names: Names
+    by_module: Counter[str]
+    called: frozenset[str]
+
+    @property
+    def total(self) -> int:
+        return self.by_module[""]
+
+    def of(self, name: str) -> int:
+        """A name under which a shared module was never called shows what the module cost under its first."""
+        return self.by_module[name if name in self.called else self.names.canonical(name)]
+
+
+def count_modules(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    ignored: Collection[type],
+    hooks: Mapping[type, Hook],
+    *,
+    functional: bool = True,
+) -> ModuleMacs:
+    """Every operator counts for the module that runs it and all above; a hook's number replaces its module's own.
+
+    `functional=False` leaves out what modules outside `torch.nn` run themselves.
+    """
+    names = Names(model)
+    kinds = {name: type(module) for name, module in names.modules.items()}
+    with _hooked(names, hooks) as own:
+        found = trace(model, args, kwargs, mode="eval")
+    left_out = {*ignored, *hooks}
+
+    def is_counted(name: str) -> bool:
+        return left_out.isdisjoint(kinds[above] for above in names.lineage(name))
+
+    for call in found.calls:
+        name = names.registered(call.module)
+        if not functional and not kinds[name].__module__.startswith("torch.nn."):
+            continue
+        # Inside a cell the arithmetic of the state has a number of its own.
+        if is_counted(name) and (kinds[name] not in _CELLS or call.macs):
+            own[name] += _call_macs(call)
+    for module_call in found.report.calls:
+        name = names.registered(module_call.path)
+        if kinds[name] in _CELLS and is_counted(name):
+            x, hidden = module_call.inputs[0], names.modules[name].hidden_size
+            own[name] += x.numel // x.dims[-1] * hidden * _CELLS[kinds[name]]  # type: ignore[operator]
+    for name in list(own):
+        # A hook below a hooked or ignored module adds nothing more.
+        above = [kinds[above] for above in names.lineage(name) if above != name]
+        if not left_out.isdisjoint(above) or kinds[name] in ignored:
+            del own[name]
+    called = frozenset(above for call in found.report.calls for above in names.lineage(names.registered(call.path)))
+    return ModuleMacs(names, with_below(own), called)
+
+
+@contextmanager
+def _hooked(names: Names, hooks: Mapping[type, Hook]) -> Iterator[Counter[str]]:
+    """Lets a user's hooks run after their modules, and gathers what they add to `module.__flops__`."""
+    collected: Counter[str] = Counter()
+    handles = []
+
+    def gather(name: str, hook: Hook) -> Hook:
+        def after(module: nn.Module, args: Any, output: Any) -> None:
+            module.__flops__ = 0  # type: ignore[assignment]
+            try:
+                hook(module, args, output)
+                collected[name] += int(module.__flops__)  # type: ignore[arg-type]
+            finally:
+                del module.__flops__
+
+        return after
+
+    try:
+        for name in names.first:
+            module = names.modules[name]
+            if type(module) in hooks:
+                handles.append(module.register_forward_hook(gather(name, hooks[type(module)])))
+        yield collected
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:
+    """Elements of the distinct parameters that receive gradients, without those of ignored classes."""
+    found: dict[int, int] = {}
+
+    def collect(part: nn.Module) -> None:
+        if type(part) not in ignored:
+            found.update((id(p), p.numel()) for p in part.parameters(recurse=False) if p.requires_grad)
+            for child in part.children():
+                collect(child)
+
+    collect(module)
+    return sum(found.values())
+
+
+def _annotated(
+    model: nn.Module,
+    found: ModuleMacs,
+    images: int,
+    params: int,
+    ignored: Collection[Any],
+    macs_text: Callable[[float], str],
+    params_text: Callable[[int], str],
+) -> str:
+    def words(name: str, own: str) -> str:
+        own_params = _trainable(found.names.modules[name], ignored)
+        macs = found.of(name) / images
+        shares = f"{own_params / max(params, 1):.3%} Params", f"{macs / max(found.total / images, 1):.3%} MACs"
+        return ", ".join([params_text(own_params), shares[0], macs_text(macs), shares[1], own])
+
+    return repr_with(model, words)
+
+
+def _print_free_modules(found: ModuleMacs, ignored: Collection[Any], out: TextIO) -> None:
+    """Classes without children whose modules cost nothing by these rules."""
+    cost: Counter[type] = Counter()
+    for name, module in found.names.modules.items():
+        if not any(module.children()) and type(module) not in ignored:
+            cost[type(module)] += found.of(name)
+    for kind, macs in cost.items():
+        if not macs:
+            print(f"Warning: module {kind.__name__} is treated as a zero-op.", file=out)
+
+
+# -- operators, the `aten` backend ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMacs:
+    """Multiply-adds by operator, for the whole model and for each of its children, and operators that count nothing."""
+
+    by_module: dict[str, Counter[str]]
+    ignored: tuple[str, ...]
+    free: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_module[WHOLE].values())
+
+
+def count_operators(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    ignored: Collection[Any],
+    hooks: Mapping[Any, Hook],
+) -> OperatorMacs:
+    """Contractions, and the biases added to them, by the operator that the dispatcher runs."""
+    found = trace(model, args, kwargs, mode="eval")
+    names = Names(model)
+    by_name = {str(packet): hook for packet, hook in hooks.items()}
+    left_out = {str(packet) for packet in ignored}
+    counts: dict[str, Counter[str]] = {WHOLE: Counter()}
+    skipped, free = [], []
+    for row in found.report.rows:
+        operator = row.op.raw.replace("::", ".")
+        if operator in left_out:
+            skipped.append(operator)
+            continue
+        if operator in by_name:
+            number = by_name[operator](_without_data(row.ins), _without_data(row.outs))
+        elif row.cost is not None and row.cost.macs:
+            number = (row.cost.macs + _bias_elements(row)) * row.op.repeat
+        else:
+            free.append(operator)
+            continue
+        child = names.registered(row.op.module).partition(".")[0]
+        for group in (WHOLE, child) if child else (WHOLE,):
+            counts.setdefault(group, Counter())[operator] += number
+    return OperatorMacs(counts, tuple(skipped), tuple(free))
+
+
+def _without_data(specs: tuple[TensorSpec, ...]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.empty(spec.dims, dtype=getattr(torch, spec.dtype), device="meta") for spec in specs)
+
+
+def _print_operators(
+    found: OperatorMacs, macs_text: Callable[[float], str], out: TextIO, *, verbose: bool, listed: bool
+) -> None:
+    for operator in found.ignored:
+        print(f"Warning: {operator} operation is ignored", file=out)
+    for operator in found.free if verbose else ():
+        print(f"Warning: {operator} operation is treated as a zero-op", file=out)
+    if not listed:
+        return
+    print(f"Total:{macs_text(found.total)}", file=out)
+    for group, operators in found.by_module.items():
+        print("Module: ", group, file=out)
+        for operator, macs in operators.items():
+            print(f"{operator}: {macs_text(macs)}", file=out)
+        print(file=out)
+
+
+# -- numbers as text --------------------------------------------------------------------------------------------------
+
+
+def flops_to_string(flops: float, units: str | None = None, precision: int = 2) -> str:
+    """Multiply-adds with a unit: GMac, MMac, KMac, or the fitting one."""
+    for unit, size in (("GMac", 10**9), ("MMac", 10**6), ("KMac", 10**3)):
+        if units == unit or (units is None and flops // size > 0):
+            return f"{round(flops / size, precision)} {unit}"
+    return f"{flops} Mac"
+
+
+def params_to_string(params_num: int, units: str | None = None, precision: int = 2) -> str:
+    """A number of parameters with a unit: B, M, K, or the fitting one."""
+    if units is None:
+        for unit, size in (("M", 10**6), ("k", 10**3)):
+            if params_num // size > 0:
+                return f"{round(params_num / size, precision)} {unit}"
+        return str(params_num)
+    sizes = {"B": 10**9, "M": 10**6, "K": 10**3}
+    return f"{round(params_num / sizes[units], precision)} {units}" if units in sizes else str(params_num)

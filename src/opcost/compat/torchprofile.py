@@ -1,0 +1,67 @@
+"""torchprofile: the multiply-accumulates of a model, and one for each element that is scaled, averaged or multiplied."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from opcost.compat import add_submodules
+from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, OperatorValue, trace
+
+__all__ = ["Node", "profile_macs"]
+add_submodules(__name__, "profile")
+
+_ELEMENT_COSTS = ElementCosts(
+    per_input={},
+    per_output={
+        "mul": 1, "mul_": 1, "mean": 1, "leaky_relu": 1, "upsample_bilinear2d": 4,
+        **{name: 1 for name in POOLINGS if "avg" in name},
+    },
+    norms={"batch_norm": (1, 1, 0), "instance_norm": (1, 1, 0), "layer_norm": (2, 1, 0), "group_norm": (2, 1, 0)},
+)  # fmt: skip
+_PER_SAMPLE = {0: 4, 1: 0, 2: 16}
+"""Of `grid_sample`, by its mode: bilinear, nearest, bicubic."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operator of the model, its module, and the shapes of its arguments and results; None for what is no tensor."""
+
+    operator: str
+    scope: str
+    inputs: tuple[list[int] | None, ...]
+    outputs: tuple[list[int] | None, ...]
+
+
+def profile_macs(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    reduction: Callable[[Any], Any] | None = sum,
+) -> Any:
+    """The multiply-accumulates of a model; with `reduction=None` those of every operator that has any, by its node."""
+    found = trace(model, args if isinstance(args, tuple) else (args,), kwargs, warn=False)
+    for missing in found.report.coverage.uncounted:
+        warnings.warn(f'No handlers found: "{missing.raw}". Skipped.', stacklevel=2)
+    results = {
+        Node(call.kind(), call.module, _shapes(call.inputs()), _shapes(call.outputs())): macs
+        for call in found.calls
+        if (macs := _macs(call))
+    }
+    return results if reduction is None else reduction(results.values())
+
+
+def _macs(call: OperatorCall) -> int:
+    if call.name == "grid_sampler":
+        mode = call.inputs()[2].toIValue()
+        return _PER_SAMPLE[mode if isinstance(mode, int) else 0] * call.outputs()[0].numel
+    cost = _ELEMENT_COSTS.of(call)
+    return call.macs if cost is None else cost
+
+
+def _shapes(values: list[OperatorValue]) -> tuple[list[int] | None, ...]:
+    return tuple(value.type().sizes() if value.isCompleteTensor() else None for value in values)

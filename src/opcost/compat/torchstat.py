@@ -1,0 +1,368 @@
+"""torchstat: `stat` prints what each layer of a model costs, and how long it takes.
+
+    python -m opcost.compat.torchstat -f FILE -m MODEL [-s 3x224x224]
+
+Its MAdd counts multiplications and additions apart, with one addition less than products in a sum; its Flops count a
+multiply-accumulate once. Both follow from an operator's cost, whatever the operator is; some layers differ by convention, and
+keep torchstat's own formula.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from opcost.compat import add_submodules
+from opcost.compat._layers import LayerCall, Layers, count_layers, take_new
+from opcost.compat._modules import joined
+from opcost.compat._recording import seconds_by_module
+from opcost.compat._tables import float_cells, frame
+from opcost.core.harmless import printable
+from opcost.core.report import Row
+
+__all__ = ["ModelStat", "StatNode", "StatTree", "report_format", "stat"]
+add_submodules(__name__, "reporter", "stat_tree", "statistics")
+
+OWN = "(own)"
+"""The row of a module's own operators and parameters, beside those of its layers: functional calls, bare parameters."""
+
+
+def stat(model: nn.Module, input_size: Sequence[int], query_granularity: int = 1) -> None:
+    """Print what each layer costs; a larger granularity puts layers together."""
+    ModelStat(model, input_size, query_granularity).show_report()
+
+
+class ModelStat:
+    """The statistics of a model for one input of this size, the batch of one left out."""
+
+    def __init__(self, model: nn.Module, input_size: Sequence[int], query_granularity: int = 1) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"torchstat counts a torch.nn.Module, not a {type(model).__name__}")
+        self._model = model
+        self._input_size = tuple(input_size)
+        self._query_granularity = query_granularity
+
+    def _analyze_model(self) -> list[StatNode]:
+        tensors = (*self._model.parameters(), *self._model.buffers())
+        dtype = next((t.dtype for t in tensors if t.dtype.is_floating_point), torch.get_default_dtype())
+        layers = count_layers(self._model, (torch.empty(1, *self._input_size, device="meta"),), mode="eval")
+        for missing in layers.report.coverage.uncounted:
+            for table in ("MAdd", "Flops", "Memory"):
+                print(f"[{table}]: {missing.raw} is not supported!")
+        x = torch.empty(1, *self._input_size, dtype=dtype, device="meta")
+        tree = _TreeBuilder(layers, seconds_by_module(layers.model, (x,))).tree()
+        return tree.get_collected_stat_nodes(self._query_granularity)
+
+    def show_report(self) -> None:
+        print(report_format(self._analyze_model()))
+
+
+# -- what one call of a layer costs -----------------------------------------------------------------------------------
+
+_SUMS_OF_PRODUCTS = frozenset({"conv", "matmul", "bilinear", "einsum"})
+
+
+class LayerCost(NamedTuple):
+    """Operations, and bytes read and written."""
+
+    madd: int = 0
+    flops: int = 0
+    read: int = 0
+    written: int = 0
+
+    @classmethod
+    def sum(cls, costs: Iterable[LayerCost]) -> LayerCost:
+        return cls(*map(sum, zip(cls(), *costs, strict=True)))
+
+
+def cost_of_call(call: LayerCall) -> LayerCost:
+    """The cost of a layer's own operators, by torchstat's formula where it has one that fits."""
+    general = LayerCost.sum(map(_cost_of_row, call.rows))
+    if not call.rows or not call.inputs or not call.outputs:
+        return general
+    module = call.module
+    x, y = call.inputs[0], call.outputs[0]
+    if isinstance(module, nn.Linear):  # the addition of the bias is left out
+        return general._replace(madd=2 * call.macs - y.numel, flops=call.macs)
+    if isinstance(module, nn.BatchNorm2d):
+        # Mean, deviation, scale and shift; Flops has the first two folded into the others.
+        channels = 2 * module.num_features * x.nbytes // x.numel
+        return LayerCost(4 * x.numel, (2 if module.affine else 1) * x.numel, x.nbytes + channels, y.nbytes)
+    if isinstance(module, (nn.MaxPool2d, nn.AvgPool2d)):
+        size = module.kernel_size
+        window = prod(size) if isinstance(size, (tuple, list)) else size * size
+        madd = (window if isinstance(module, nn.AvgPool2d) else window - 1) * y.numel
+        return LayerCost(madd, x.numel, x.nbytes, y.nbytes)
+    if isinstance(module, nn.Softmax):
+        rows = x.numel // x.dims[module.dim] if module.dim is not None else 1
+        return general._replace(madd=3 * x.numel - rows)
+    if isinstance(module, (nn.ReLU, nn.ReLU6)):
+        return general._replace(madd=x.numel, flops=x.numel)
+    if isinstance(module, (nn.PReLU, nn.ELU, nn.LeakyReLU)):
+        return general._replace(flops=x.numel)
+    return general
+
+
+def _cost_of_row(row: Row) -> LayerCost:
+    cost, times = row.cost, row.op.repeat
+    if cost is None:
+        return LayerCost()
+    saved = row.outs[0].numel if row.op.kind in _SUMS_OF_PRODUCTS and cost.macs else 0
+    once = (cost.flops - saved, cost.flops - cost.macs, cost.bytes_read, cost.bytes_written)
+    return LayerCost(*(number * times for number in once))
+
+
+# -- the tree of layers, and the cut through it that a table shows ----------------------------------------------------
+
+
+class StatNode:
+    """A layer, or a module that holds layers; its properties include everything below it."""
+
+    def __init__(self, name: str = "", parent: StatNode | None = None) -> None:
+        self.name = name
+        self.parent = parent
+        self.children: list[StatNode] = []
+        self.mark = ""
+        """Printed behind the name."""
+        self.input_shape: Sequence[int] = (0, 0, 0)
+        self.output_shape: Sequence[int] = (0, 0, 0)
+        self.own_parameters = 0
+        self.own_memory_bytes = 0
+        self.own_cost = LayerCost()
+        self.own_seconds = 0.0
+
+    @property
+    def depth(self) -> int:
+        """How many levels there are from here down: 1 for a layer."""
+        return 1 + max((child.depth for child in self.children), default=0)
+
+    @property
+    def granularity(self) -> int:
+        """The depth of the deepest node beside this one; 0 for the root."""
+        return max(child.depth for child in self.parent.children) if self.parent is not None else 0
+
+    @property
+    def parameter_quantity(self) -> int:
+        return sum(node.own_parameters for node in self.nodes())
+
+    @property
+    def inference_memory(self) -> float:
+        """Mebibytes of the outputs."""
+        return sum(node.own_memory_bytes for node in self.nodes()) / 1024**2
+
+    @property
+    def cost(self) -> LayerCost:
+        return LayerCost.sum(node.own_cost for node in self.nodes())
+
+    @property
+    def MAdd(self) -> int:
+        return self.cost.madd
+
+    @property
+    def Flops(self) -> int:
+        return self.cost.flops
+
+    @property
+    def Memory(self) -> tuple[int, int]:
+        """Bytes read and written."""
+        return self.cost.read, self.cost.written
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return sum(node.own_seconds for node in self.nodes())
+
+    def find_child_index(self, child_name: str) -> int:
+        """The index of the child of this name, or -1."""
+        names = [child.name for child in self.children]
+        return names.index(child_name) if child_name in names else -1
+
+    def add_child(self, node: StatNode) -> None:
+        if self.find_child_index(node.name) == -1:
+            self.children.append(node)
+
+    def nodes(self) -> Iterator[StatNode]:
+        """This node and all below it, in the order of the model."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+
+class StatTree:
+    """All layers of a model under one root."""
+
+    def __init__(self, root_node: StatNode) -> None:
+        self.root_node = root_node
+
+    def get_collected_stat_nodes(self, query_granularity: int) -> list[StatNode]:
+        """The nodes of this depth, and the shallower ones beside deeper ones: together they hold every layer once.
+
+        1 is the layers themselves; a number beyond the depth of the model is the model in one row.
+        """
+        level = min(query_granularity, self.root_node.depth)
+        return [
+            node for node in self.root_node.nodes() if node.depth == level or node.depth < level <= node.granularity
+        ]
+
+
+class _TreeBuilder:
+    """Fills nodes; a module or parameter that occurs in several places is counted in the first."""
+
+    def __init__(self, layers: Layers, seconds: dict[int, float]) -> None:
+        self._model = layers.model
+        self._calls: dict[int, list[LayerCall]] = {}
+        for call in layers.calls:
+            self._calls.setdefault(id(call.module), []).append(call)
+        self._seconds = seconds
+        self._parameters = layers.parameters
+        self._unused = {name for parameter in layers.report.unused for name in parameter.names}
+        self._counted: set[int] = set()
+        self._placed: set[int] = set()
+
+    def tree(self) -> StatTree:
+        root = StatNode("root")
+        if any(self._model.children()):
+            self._fill(root, "", self._model)
+        else:
+            layer = StatNode("", root)
+            self._fill(layer, "", self._model)
+            root.add_child(layer)
+        return StatTree(root)
+
+    def _fill(self, node: StatNode, path: str, module: nn.Module) -> None:
+        """Put a module's layers below its node, or, where it is a layer, its numbers into it."""
+        self._placed.add(id(module))
+        calls = self._calls.get(id(module), [])
+        if calls:
+            node.input_shape, node.output_shape = (
+                tensors[0].dims[1:] if tensors else () for tensors in (calls[-1].inputs, calls[-1].outputs)
+            )
+        if not any(module.children()):
+            self._fill_own(node, module, calls)
+            node.own_memory_bytes = sum(spec.nbytes for call in calls for spec in call.outputs)
+            node.mark += self._mark(path, module, calls)
+            return
+        for name, child in module.named_children():
+            if id(child) not in self._placed:
+                below = StatNode(joined(path, name), node)
+                self._fill(below, below.name, child)
+                node.add_child(below)
+        own = StatNode(f"{path} {OWN}".lstrip(), node)
+        self._fill_own(own, module, calls)
+        if own.own_parameters or own.own_cost != LayerCost():
+            own.input_shape, own.output_shape = node.input_shape, node.output_shape
+            own.own_memory_bytes = sum(row.activation_bytes * row.op.repeat for call in calls for row in call.rows)
+            node.add_child(own)
+
+    def _fill_own(self, node: StatNode, module: nn.Module, calls: list[LayerCall]) -> None:
+        """What the module's own forward costs, and the parameters that it holds itself."""
+        own = self._parameters.of(module, recurse=False)
+        new = take_new(own, self._counted)
+        node.own_parameters = sum(p.numel for p in new)
+        if own and not new:
+            node.mark += " (shared)"
+        node.own_cost = LayerCost.sum(map(cost_of_call, calls))
+        node.own_seconds = self._seconds.get(id(module), 0.0)
+
+    def _mark(self, path: str, module: nn.Module, calls: list[LayerCall]) -> str:
+        """Whether a layer is not used, or is used more than once."""
+        if not calls and all(joined(path, p.name) in self._unused for p in self._parameters.of(module)):
+            return " (unused)"
+        return f" (x{len(calls)})" if len(calls) > 1 else ""
+
+
+# -- the table, laid out as pandas prints a data frame ----------------------------------------------------------------
+
+
+def report_format(collected_nodes: Sequence[StatNode]) -> str:
+    """The table of some nodes, with their totals below it."""
+    nodes = collected_nodes
+    costs = [node.cost for node in nodes]
+    total = LayerCost.sum(costs)
+    seconds = [node.duration for node in nodes]
+    # A little more than the sum, so that a model that takes no time divides by something.
+    shares = [part / (sum(seconds) + 1e-7) for part in seconds]
+    params = [node.parameter_quantity for node in nodes]
+    megabytes = [node.inference_memory for node in nodes]
+    moved = total.read + total.written
+    header, *lines = frame(
+        [*map(str, range(len(nodes))), "total"],
+        [
+            ("module name", [*(f" {printable(f'{node.name}{node.mark}')}" for node in nodes), "  "]),
+            ("input shape", [*(f" {_shape(node.input_shape)}" for node in nodes), "  "]),
+            ("output shape", [*(f" {_shape(node.output_shape)}" for node in nodes), "  "]),
+            (" params", float_cells([*params, sum(params)])),
+            ("memory(MB)", [f" {value:.2f}" for value in (*megabytes, sum(megabytes))]),
+            ("MAdd", [f" {float(cost.madd):,}" for cost in (*costs, total)]),
+            ("Flops", [f" {float(cost.flops):,}" for cost in (*costs, total)]),
+            (" MemRead(B)", float_cells(cost.read for cost in (*costs, total))),
+            (" MemWrite(B)", float_cells(cost.written for cost in (*costs, total))),
+            ("duration[%]", [f" {share:.2%}" for share in (*shares, sum(shares))]),
+            (" MemR+W(B)", float_cells(cost.read + cost.written for cost in (*costs, total))),
+        ],
+    )
+    totals = [
+        "=" * len(header),
+        f"Total params: {sum(params):,}",
+        "-" * len(header),
+        f"Total memory: {sum(megabytes):.2f}MB",
+        f"Total MAdd: {round_value(total.madd)}MAdd",
+        f"Total Flops: {round_value(total.flops)}Flops",
+        f"Total MemR+W: {round_value(moved, True)}B",
+    ]
+    return "\n".join([header, *lines, *totals, ""])
+
+
+def round_value(value: int, binary: bool = False) -> str:
+    """A number with T, G, M or K behind it, to two decimals."""
+    step = 1024.0 if binary else 1000.0
+    for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if value // step**power > 0:
+            return f"{round(value / step**power, 2)}{unit}"
+    return str(value)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " ".join(f"{extent:>3d}" for extent in shape)
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table of the model that a class or function in a file makes."""
+    parser = argparse.ArgumentParser(prog="torchstat", description="Torch model statistics")
+    parser.add_argument("--file", "-f", help="Module file.")
+    parser.add_argument("--model", "-m", help="Model name")
+    parser.add_argument(
+        "--size", "-s", default="3x224x224", help="Input size. channels x height x width (default: 3x224x224)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        model = _model(options.file, options.model)
+    except Exception:  # noqa: BLE001 - the file may raise anything
+        print(f"Tried to import {options.model} from {options.file}. but failed.")
+        traceback.print_exc()
+        sys.exit()
+    stat(model, tuple(int(extent) for extent in options.size.split("x")))
+
+
+def _model(file: str, name: str) -> Any:
+    spec = spec_from_file_location("models", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a file of Python code")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""torchsummaryX: `summary`, a table of layers with kernels, shapes, parameters and mult-adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, log10
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from opcost.compat import add_submodules
+from opcost.compat._layers import count_layers, inputs_first, listed_layers, total_and_trainable
+from opcost.compat._tables import float_cells, frame
+from opcost.core.harmless import printable
+
+__all__ = ["summary"]
+add_submodules(__name__, "torchsummaryX")
+
+_COLUMNS = ("Kernel Shape", "Output Shape", "Params", "Mult-Adds")
+_PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+
+
+class _LayerLine(NamedTuple):
+    """One call of a layer; None where a column has no value."""
+
+    name: str
+    kernel: list[int] | None
+    output: list[int]
+    params: int | None
+    """Trainable ones that no earlier line shows."""
+    mult_adds: int | None
+
+
+def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Print the layers of a model that is called with x and further arguments.
+
+    Returns a data frame of pandas, where that is installed, else a list of rows.
+    """
+    layers = count_layers(model, (x, *args), kwargs)
+    names = _names(layers.model)
+    calls = list(layers.calls[0].in_order_of_exit())
+    leaves = [call for call in calls if id(call.module) in names and not any(call.module.children())]
+    lines: list[_LayerLine] = []
+    for number, call, parameters, new in listed_layers(layers, leaves):
+        weight = dict(call.module.named_parameters(recurse=False)).get("weight")
+        lines.append(
+            _LayerLine(
+                f"{number - 1}_{names[id(call.module)]}",
+                None if weight is None else inputs_first(weight.shape),
+                list(call.outputs[0].dims) if call.outputs else [],
+                total_and_trainable(new)[1] or None,
+                call.mult_adds_per_sample() if parameters or call.macs else None,
+            )
+        )
+    total, trainable = total_and_trainable(layers.parameters.of(layers.model))
+    outputs = layers.calls[0].outputs
+    batch = outputs[0].dims[0] if outputs and outputs[0].dims else 1
+    own = sum(call.macs for call in calls) - sum(call.macs for call in leaves)
+    mult_adds = sum(line.mult_adds or 0 for line in lines) + own // batch
+    print(_table(lines, total, trainable, mult_adds))
+    rows = [dict(zip(_COLUMNS, line[1:], strict=True)) for line in lines]
+    try:
+        import pandas as pd
+    except ImportError:
+        return [{"Layer": line.name, **row} for line, row in zip(lines, rows, strict=True)]
+    return pd.DataFrame(rows, index=pd.Index([line.name for line in lines], name="Layer"), columns=list(_COLUMNS))
+
+
+def _names(model: nn.Module) -> dict[int, str]:
+    """torchsummaryX's name of a layer: its path, with its class in front of its own name where it is not at the top."""
+    found: dict[int, str] = {}
+    for path, module in model.named_modules():
+        above, _, own = path.rpartition(".")
+        if path:
+            found[id(module)] = f"{above}.{type(module).__name__}_{own}" if above else own
+    return found
+
+
+def _table(lines: Sequence[_LayerLine], total: int, trainable: int, mult_adds: int) -> str:
+    """The layers as pandas prints a frame with engineering prefixes, and below a rule the totals."""
+    index = ["Layer", *(printable(line.name) for line in lines)]
+    shapes = [
+        ["-" if line.kernel is None else str(line.kernel) for line in lines],
+        [str(line.output) for line in lines],
+    ]
+    numbers = [[line.params for line in lines], [line.mult_adds for line in lines]]
+    cells = [*shapes, *([_number(number) for number in column] for column in numbers)]
+    above = frame(
+        index, [(name, ["", *(f" {x}" for x in column)]) for name, column in zip(_COLUMNS, cells, strict=True)]
+    )
+    totals = {
+        "Total params": total, "Trainable params": trainable, "Non-trainable params": total - trainable,
+        "Mult-Adds": mult_adds,
+    }  # fmt: skip
+    below = frame(list(totals), [("Totals", [f" {_number(number)}" for number in totals.values()])])
+    # Rules are as wide as the frame with plain numbers.
+    plain = [[name, *(f" {shape}" for shape in column)] for name, column in zip(_COLUMNS[:2], shapes, strict=True)]
+    for name, column in zip(_COLUMNS[2:], numbers, strict=True):
+        plain.append([f" {name}", *float_cells(number for number in column if number is not None)])
+    width = max(map(len, index)) + sum(1 + max(map(len, column)) for column in plain)
+    return "\n".join(["=" * width, *above, "-" * width, *below, "=" * width])
+
+
+def _number(number: float | None) -> str:
+    """With an engineering prefix; a plain number has a point."""
+    if number is None:
+        return "-"
+    power = 3 * floor(log10(number) // 3) if number >= 1 else 0
+    power = min(power, max(_PREFIXES))
+    shown = number / 10**power
+    return f"{shown:g}{_PREFIXES[power]}" if power else f"{float(shown)}"

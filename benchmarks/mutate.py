@@ -63,15 +63,20 @@ ROOMS = {
         "-k 'not every_pointwise and not run_has and not loads_nothing and not samples_reach'",
     ),
     "nodes": Room(
-        " ".join(f"src/opcost/frontends/nodes/{name}.py" for name in ("meanings", "windows", "content")),
+        " ".join(f"src/opcost/frontends/nodes/{name}.py" for name in ("meaning", "operators", "model")),
         " ".join(f"tests/frontends/{name}/test_{name}_rows.py" for name in ("onnx", "tflite", "coreml")),
     ),
     "onnx": Room(
-        "src/opcost/frontends/onnx/operators src/opcost/frontends/onnx/walk.py",
+        " ".join(
+            f"src/opcost/frontends/onnx/{name}.py"
+            for name in ("operators", "reductions", "products", "runtime", "walk")
+        ),
         "tests/frontends/onnx --ignore=tests/frontends/onnx/test_onnx_nodes.py -k 'not gigabyte and not loads_neither'",
     ),
-    "tflite": Room("src/opcost/frontends/tflite/operators", "tests/frontends/tflite"),
-    "coreml": Room("src/opcost/frontends/coreml/operators", "tests/frontends/coreml"),
+    "tflite": Room(
+        "src/opcost/frontends/tflite/operators.py src/opcost/frontends/tflite/products.py", "tests/frontends/tflite"
+    ),
+    "coreml": Room("src/opcost/frontends/coreml/operators.py", "tests/frontends/coreml"),
     "mxnet": Room(
         "src/opcost/frontends/mxnet/ops",
         "tests/frontends/mxnet/test_mxnet_rows.py tests/frontends/mxnet/test_operators.py tests/frontends/mxnet/test_graphs.py",

@@ -127,8 +127,7 @@ def _on_device(name: str) -> OnDevice:
 
 def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]) -> Report:
     from opcost.core.option import usual_mode
-    from opcost.frontends.loading import load
-    from opcost.frontends.registry import owner
+    from opcost.frontends.registry import load, owner
     from opcost.frontends.source import ModelFile, SavedReport
 
     named = resolve_source(source)

@@ -158,7 +158,7 @@ class _Counts:
         from opcost.errors import ForwardError, InputError
 
         try:
-            report = count(self.model, **self.varied.told((size,)))
+            report = count(self.model, **self.varied.arguments((size,)))
             self.done.step()
         except (ForwardError, InputError) as exc:
             self.refused[size] = exc.message
@@ -409,7 +409,7 @@ class _Points:
         from opcost.errors import ForwardError, InputError
 
         try:
-            report = count(self._model, **self._varied.told(sizes))
+            report = count(self._model, **self._varied.arguments(sizes))
         except (ForwardError, InputError) as exc:
             self.notes.append(f"the model does not run at {', '.join(f'{size:,}' for size in sizes)}: {exc.message}")
             self.found[sizes] = Point(sizes, {})

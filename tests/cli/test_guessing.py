@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.frontends.configuration import cached_configuration
+from opcost.frontends.zoo import cached_configuration
 
 NET = """
 import torch

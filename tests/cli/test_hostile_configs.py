@@ -234,8 +234,7 @@ def test_what_loads_nothing_is_counted(count: Command, name: str) -> None:
 
 @pytest.mark.slow
 def test_no_usual_configuration_of_transformers_is_refused() -> None:
-    from opcost.frontends.configuration import without_loads
-    from opcost.frontends.zoo import _library
+    from opcost.frontends.zoo import _library, without_loads
 
     passed = 0
     for name, kind in _library("transformers").CONFIG_MAPPING.items():

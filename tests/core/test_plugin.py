@@ -182,9 +182,9 @@ def test_a_front_end_that_fails_when_it_is_asked_costs_itself(install: Install, 
     assert before is not None
     code = FRONT_END.replace("return False", f"raise {raised}") + "PART = FrontEnd()\n"
     install("evil-parts", FRONTENDS, "evil", code)
-    with pytest.warns(PluginWarning, match="failed when asked whether an object is its own"):
+    with pytest.warns(PluginWarning, match="failed when deciding whether an object is its own"):
         assert owner(torch.nn.Linear(1, 1)).name == "torch"
-    with pytest.warns(PluginWarning, match="failed when asked whether it reads a file"):
+    with pytest.warns(PluginWarning, match="failed when deciding whether it reads a file"):
         assert reader(path) is before
 
 

@@ -156,7 +156,7 @@ def test_an_array_that_claims_more_than_there_is_is_refused(tmp_path: Path) -> N
     with pytest.raises(InputError, match="not a tuple of counts"):
         read_input_data(tmp_path / "data.npy")
     whole = pickle.dumps(np.zeros((10, 10)), 4)
-    with pytest.raises(InputError, match="cannot lie in 800 bytes"):
+    with pytest.raises(InputError, match="does not fit into 800 bytes"):
         read_input_data(raw(tmp_path, whole.replace(b"K\nK\n\x86", b"K\nK\x0b\x86")))
 
 

@@ -14,7 +14,7 @@ import torch
 
 import opcost
 from opcost.errors import Refused, SourceError
-from opcost.frontends.offline import offline
+from opcost.frontends.python import offline
 
 
 def test_other_threads_keep_their_network_and_nothing_stays_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

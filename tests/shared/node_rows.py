@@ -14,8 +14,8 @@ from opcost.core.dtype import bits
 from opcost.core.graph import Module
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder
-from opcost.frontends.nodes.call import Made, Table
-from opcost.frontends.nodes.model import Content, Declared, Node, NodeGraph
+from opcost.frontends.nodes.meaning import Operand, OperatorTable
+from opcost.frontends.nodes.model import Content, DeclaredValue, GraphNode, NodeGraph
 from opcost.frontends.nodes.scopes import Scopes
 from opcost.frontends.nodes.walk import Walk
 from opcost.rules import default_rules
@@ -89,7 +89,7 @@ Known: TypeAlias = "Mapping[tuple[str, str], Any]"
 
 
 class _AnyScopes(Scopes):
-    def role(self, node: Node, place: int, made: Made) -> Any:
+    def role(self, node: GraphNode, place: int, made: Operand) -> Any:
         return "param"
 
 
@@ -97,35 +97,37 @@ class _RowWalk(Walk):
     format = "row"
     row: Row
 
-    def version(self, node: Node) -> int:
+    def version(self, node: GraphNode) -> int:
         return self.row.version
 
 
-def walked(row: Row, table: Table, *, typed: bool = False) -> tuple[list[Made], GraphBuilder]:
+def walked(row: Row, table: OperatorTable, *, typed: bool = False) -> tuple[list[Operand], GraphBuilder]:
     """The results of the node, and all operators that it is taken for."""
 
     maker = GraphBuilder()
     walk = _RowWalk(maker, _AnyScopes(), trusted=True)
     walk.table, walk.typed, walk.row = table, typed, row
-    ins: list[Made | None] = []
+    ins: list[Operand | None] = []
     for place, each in enumerate(row.ins):
         if each is None:
             ins.append(None)
             continue
         content = None if each.content is None else Content(tuple(each.shape or ()), each.content)  # type: ignore[arg-type]
         value = maker.value(f"i{place}", maker.spec(each.shape, each.dtype), "const" if each.stored else "input")
-        ins.append(Made(value, each.shape, each.dtype, content, stored=each.stored))
+        ins.append(Operand(value, each.shape, each.dtype, content, stored=each.stored))
     domain, _, name = row.op.rpartition("::")
     names = tuple(f"y{place}" for place in range(len(row.outs)))
     declared = {
-        name: Declared(name, each.dtype, each.shape if row.declared else None)
+        name: DeclaredValue(name, each.dtype, each.shape if row.declared else None)
         for name, each in zip(names, row.outs, strict=True)
     }
-    node = Node(name, domain, "", tuple(f"i{at}" if each else "" for at, each in enumerate(row.ins)), names, row.attrs)
+    node = GraphNode(
+        name, domain, "", tuple(f"i{at}" if each else "" for at, each in enumerate(row.ins)), names, row.attrs
+    )
     return walk._made(node, ins, NodeGraph("", (node,), {}, (), (), declared)), maker
 
 
-def check(row: Row, table: Table, *, typed: bool = False) -> None:
+def check(row: Row, table: OperatorTable, *, typed: bool = False) -> None:
     """Find the results and costs of the node, and compare them; `typed`: files of the format declare all element types."""
     made, maker = walked(row, table, typed=typed)
     found = [(each.shape, each.dtype, each.content and each.content.items) for each in made]
@@ -153,7 +155,7 @@ def check(row: Row, table: Table, *, typed: bool = False) -> None:
     assert totals.bytes_read + totals.bytes_written == moved
 
 
-def check_with_less(row: Row, table: Table, *, typed: bool = False) -> None:
+def check_with_less(row: Row, table: OperatorTable, *, typed: bool = False) -> None:
     """Leave out the extents or the elements of each input in turn: results are those of the row, as far as they are known."""
     for place, given in enumerate(() if row.chosen else row.ins):
         if given is None or given.shape is None:
@@ -165,7 +167,7 @@ def check_with_less(row: Row, table: Table, *, typed: bool = False) -> None:
                 assert found.dtype == expected.dtype or maker.ops[-1].kind == "unknown", (place, less)
 
 
-def check_refused(row: Row, table: Table, message: str, *, typed: bool = False) -> None:
+def check_refused(row: Row, table: OperatorTable, message: str, *, typed: bool = False) -> None:
     """Find that the node does not fit its inputs, for the reason that the message gives."""
     with pytest.raises((InputError, SourceError), match=re.escape(message)):
         walked(row, table, typed=typed)
@@ -178,12 +180,12 @@ def fits(found: tuple[int | None, ...] | None, expected: tuple[int | None, ...] 
     return len(found) == len(expected) and all(a is None or a == b for a, b in zip(found, expected, strict=True))
 
 
-def missing(rows: Iterable[Row], table: Table, as_others: Mapping[str, str]) -> set[str]:
+def missing(rows: Iterable[Row], table: OperatorTable, as_others: Mapping[str, str]) -> set[str]:
     """The operators of a table without a row; `as_others`: names that share the handler of one that has a row."""
     written = {row.op for row in rows}
-    known = {f"{domain}::{name}" if domain else name: handler for (domain, name), handler in table.items()}
+    known = {f"{domain}::{name}" if domain else name: row.handler for (domain, name), row in table.items()}
     for name, like in as_others.items():
-        assert known[name] is known[like], f"{name} has a handler of its own"
+        assert known[name] == known[like], f"{name} has a handler of its own"
         assert like in written, f"{like} has no row"
         assert name not in written, f"{name} has a row of its own"
     return known.keys() - written - as_others.keys()

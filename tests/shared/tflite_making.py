@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from opcost.frontends.tflite.schema import DTYPES, FIELDS, OPERATORS
+from opcost.frontends.tflite.model import DTYPES, FIELDS, OPERATORS
 
 _WIDTHS = {"b": 1, "?": 1, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8}
 NUMBERS = {name: number for number, name in DTYPES.items()}

@@ -18,7 +18,7 @@ from opcost.wording import shortened
 
 if TYPE_CHECKING:
     from opcost.frontends.options import Option as OwnOption
-    from opcost.frontends.options import Told
+    from opcost.frontends.options import TakesOptions
 
 _GROUPS = (
     "Source", declarations.BUDGET, declarations.SIZE, INPUTS, declarations.PRECISION, declarations.TEXT,
@@ -54,7 +54,7 @@ SourceArgument = Annotated[
 ]
 
 
-def flags(*classes: type, only: Iterable[str] | None = None, parts: Iterable[Told] = (), what: str = "") -> Any:
+def flags(*classes: type, only: Iterable[str] | None = None, parts: Iterable[TakesOptions] = (), what: str = "") -> Any:
     """The type of a command's flags: the declared options (`only` some of `Showing`), then those of front ends or recorders."""
     found: dict[str, Any] = {}
     for each in classes:

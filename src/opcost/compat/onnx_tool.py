@@ -171,9 +171,8 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
     """Every node of the model's own graph; the cost of graphs inside of it is in the node that runs them."""
     from opcost.analysis.costing import cost_graph
     from opcost.core.checked import Bad
-    from opcost.frontends.onnx.load import graph_of
     from opcost.frontends.onnx.model import read_model
-    from opcost.frontends.onnx.walk import OnnxWalk
+    from opcost.frontends.onnx.walk import OnnxWalk, graph_of
     from opcost.frontends.options import CountOptions
     from opcost.frontends.protobuf import Span
     from opcost.rules import default_rules

@@ -126,6 +126,12 @@ def usual_mode(*, training: bool) -> Mode:
     return "train" if training else "eval"
 
 
+def _check_counts(counts: Mapping[str, Any]) -> None:
+    for name, count in counts.items():
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise InputError(f"{name} is {count!r}; it must be a whole number above zero")
+
+
 class Sizes(NamedTuple):
     """Sizes of default inputs; None: the model's usual one."""
 
@@ -136,9 +142,7 @@ class Sizes(NamedTuple):
 
     def check(self) -> None:
         """Raise for an impossible size."""
-        for name, size in self._asdict().items():
-            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
-                raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
+        _check_counts(self._asdict())
 
 
 class Text(NamedTuple):
@@ -157,9 +161,7 @@ class Text(NamedTuple):
 
     def check(self) -> None:
         """Raise for options that contradict each other."""
-        for name, size in zip(self._fields[:4], self[:4], strict=True):
-            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
-                raise InputError(f"{name} is {size!r}; it must be a whole number above zero")
+        _check_counts(dict(zip(self._fields[:4], self[:4], strict=True)))
         if any(self) and (self.prefill is None) == (self.decode is None):
             raise InputError(
                 "a pass of a language model is either its prefill or a decode step",
@@ -207,8 +209,7 @@ class Step(NamedTuple):
 
     def check(self, *, backward: bool) -> None:
         """Raise for options that contradict each other."""
-        if not isinstance(self.accumulate, int) or isinstance(self.accumulate, bool) or self.accumulate < 1:
-            raise InputError(f"accumulate is {self.accumulate!r}; it must be a whole number above zero")
+        _check_counts({"accumulate": self.accumulate})
         if self.zero_grad not in get_args(ZeroGrad):
             raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
         if self != Step() and not backward:

@@ -14,7 +14,7 @@ MOST_ELEMENTS = (1 << 63) - 1
 
 
 class GraphBuilder:
-    """Makes values and operators in order; equal specs and attributes are one object, by which prices are cached."""
+    """Makes values and operators in order; equal specs and attributes are one object, by which costs are cached."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
@@ -63,7 +63,7 @@ class GraphBuilder:
         )
 
     def note(self, code: str, text: str, where: str = "") -> None:
-        """Something that the reader of the report must know; said once."""
+        """Something that the reader of the report must know; repeated ones are one."""
         self.notes[Note(code, text, where)] = None
 
     def graph(self, source: str, framework: str, meta: Mapping[str, str], **parts: Any) -> Graph:
@@ -103,7 +103,7 @@ def above(path: str) -> Iterator[str]:
 
 
 def with_above(paths: Iterable[str]) -> list[str]:
-    """The root, and the paths with every module above them, each before what lies in it."""
+    """The root, and the paths with every module above them, each before what is in it."""
     found: dict[str, None] = {"": None}
     for path in paths:
         found.update(dict.fromkeys(above(path)))

@@ -1,17 +1,94 @@
-"""A small reader of flatbuffers: every offset and length is checked before it is used.
+"""The bytes of a dump, read when they are needed: a graph is small, the weights between its tables may be gigabytes.
 
-Files come from anywhere. A position outside the buffer, a string of a gigabyte, or a million references to one and the
-same vector end in one clear error: what is read is paid for from a budget that grows with the file, so no file can make
-the reader work or allocate more than its own size justifies.
+A map of the file would be shorter, but a file that is cut while it is mapped ends the process. A read that comes back short
+is an error like any other.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
 
+from opcost.core.reading import length_of, opened
 from opcost.errors import SourceError
-from opcost.frontends.pages import Pages
+
+SMALL = 4 << 20
+"""Bytes of a file that is read at once."""
+_SHIFT = 14
+"""Of a larger one, pages of 2**14 bytes are read."""
+_MOST_PAGES = 2048
+"""Pages that are kept, 32 MiB."""
+
+
+class Pages:
+    """Numbers and pieces of a file by their position; the caller has checked that they are inside."""
+
+    __slots__ = ("_file", "_mask", "_pages", "_shift", "size", "what")
+
+    def __init__(self, content: bytes | BinaryIO, size: int, what: str) -> None:
+        self.size = size
+        self.what = what
+        self._pages: dict[int, bytes] = {}
+        self._file: BinaryIO | None = None
+        self._shift = 63
+        if isinstance(content, bytes):
+            self._pages[0] = content
+        else:
+            self._file, self._shift = content, _SHIFT
+        self._mask = (1 << self._shift) - 1
+
+    def unpack(self, form: struct.Struct, at: int) -> tuple[Any, ...]:
+        """The numbers at a place in this form."""
+        page = self._pages.get(at >> self._shift)
+        if page is None:
+            page = self._page(at >> self._shift)
+        inside = at & self._mask
+        if inside + form.size <= len(page):
+            return form.unpack_from(page, inside)
+        return form.unpack(self.piece(at, form.size))
+
+    def piece(self, at: int, size: int) -> bytes:
+        """`size` bytes from a place on."""
+        if self._file is None:
+            found = self._pages[0][at : at + size]
+        else:
+            self._file.seek(at)
+            found = self._file.read(size)
+        if len(found) < size:
+            raise SourceError(
+                f"{self.what} became shorter while it was read: {size} bytes were expected at byte {at}",
+                hint="read it again when no other process writes to it",
+            )
+        return found
+
+    def beginning(self, size: int) -> bytes:
+        """The first bytes, or all if there are fewer."""
+        return self.piece(0, min(size, self.size))
+
+    def _page(self, number: int) -> bytes:
+        if len(self._pages) >= _MOST_PAGES:
+            self._pages.clear()
+        start = number << self._shift
+        page = self._pages[number] = self.piece(start, min(1 << self._shift, self.size - start))
+        return page
+
+
+@contextmanager
+def pages_of(path: str | Path) -> Iterator[Pages]:
+    """The bytes of a file, as long as it is open."""
+    with opened(path) as file:
+        size = length_of(file)
+        yield Pages(file.read(size) if size <= SMALL else file, size, str(path))
+
+
+# -- flatbuffers: every offset and length is checked before it is used ------------------------------------------------------
+#
+# Files come from anywhere. A position outside the buffer, a string of a gigabyte, or a million references to one and the
+# same vector end in one clear error: what is read is paid for from a budget that grows with the file, so no file can make
+# the reader work or allocate more than its own size justifies.
 
 U8 = struct.Struct("<B")
 I8 = struct.Struct("<b")
@@ -51,7 +128,7 @@ class Buffer:
         )
 
     def check(self, at: int, size: int) -> int:
-        """The position itself, if so many bytes may be read there."""
+        """The position itself, if this many bytes may be read there."""
         if at < self.start or at + size > self.end:
             raise self.broken(f"{size} bytes are expected outside the graph ({self.start} to {self.end})", at)
         self._budget -= size
@@ -102,13 +179,13 @@ class Buffer:
             self.check(at, size)
             inside, *slots = struct.unpack(f"<{size // 2 - 1}H", self.data.piece(at + 2, size - 2))
             if any(slot and not 4 <= slot < inside for slot in slots):
-                raise self.broken(f"a field lies outside its table of {inside} bytes", at)
+                raise self.broken(f"a field is outside its table of {inside} bytes", at)
             found = self._vtables[at] = (inside, tuple(slots))
         return found
 
 
 class Table:
-    """One table of a flatbuffer; fields are asked for by their slot in the schema."""
+    """One table of a flatbuffer; fields are read by their slot in the schema."""
 
     __slots__ = ("_inside", "_slots", "at", "buffer")
 
@@ -122,7 +199,7 @@ class Table:
         """Position of a field, or 0 where it is not stored."""
         inside = self._slots[slot] if slot < len(self._slots) else 0
         if inside and inside + width > self._inside:
-            raise self.buffer.broken(f"field {slot} lies partly outside its table", self.at)
+            raise self.buffer.broken(f"field {slot} is partly outside its table", self.at)
         return self.at + inside if inside else 0
 
     def number(self, slot: int, form: struct.Struct, default: int = 0) -> int:

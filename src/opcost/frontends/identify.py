@@ -23,62 +23,50 @@ class Identity(NamedTuple):
 _COUNT_THE_CODE = "count the code that builds the model: path/to/file.py:Net or package.module:factory"
 _WEIGHTS_ONLY = f"it holds weights and no operators: `opcost scan` lists them; {_COUNT_THE_CODE}"
 _NO_READER = "no installed front end reads it; `opcost doctor` lists the front ends"
-_MEGENGINE = "give the file the suffix .mge"
+_MEGENGINE = Identity("a MegEngine dump", "give the file the suffix .mge")
 _PAGE = "the download went wrong: fetch the file itself"
 
 LARGEST_JSON = 16 << 20
 """Bytes of a JSON file that are looked through for what it may be."""
 
-_BEGINNINGS: tuple[tuple[int, bytes, Identity], ...] = (
-    (0, b"version https://git-lfs", Identity("a Git LFS pointer, not the file itself", "run `git lfs pull`")),
-    (0, b"\x89HDF\r\n", Identity("an HDF5 file", _COUNT_THE_CODE)),
-    (0, b"GGUF", Identity("a GGUF checkpoint", _WEIGHTS_ONLY)),
-    (0, b"\x93NUMPY", Identity("a NumPy array", _COUNT_THE_CODE)),
-    (0, b"mgbtest0", Identity("a MegEngine dump", _MEGENGINE)),
-    (0, b"MGBC", Identity("a MegEngine dump", _MEGENGINE)),
-    (0, b"MGBS", Identity("a MegEngine dump", _MEGENGINE)),
-    (8, b"mgv2", Identity("a MegEngine dump", _MEGENGINE)),
-    (
-        4,
-        b"ORTM",
-        Identity("a model in ONNX Runtime's own format (.ort)", "count the .onnx file from which it was made"),
+_BEGINNINGS = {
+    (0, b"version https://git-lfs"): Identity("a Git LFS pointer, not the file itself", "run `git lfs pull`"),
+    (0, b"\x89HDF\r\n"): Identity("an HDF5 file", _COUNT_THE_CODE),
+    (0, b"GGUF"): Identity("a GGUF checkpoint", _WEIGHTS_ONLY),
+    (0, b"\x93NUMPY"): Identity("a NumPy array", _COUNT_THE_CODE),
+    **dict.fromkeys(((0, b"mgbtest0"), (0, b"MGBC"), (0, b"MGBS"), (8, b"mgv2")), _MEGENGINE),
+    (4, b"ORTM"): Identity(
+        "a model in ONNX Runtime's own format (.ort)", "count the .onnx file from which it was made"
     ),
-    (4, b"TFL3", Identity("a TensorFlow Lite model", _NO_READER)),
-    (0, b"\x7fELF", Identity("a compiled program", _COUNT_THE_CODE)),
-    (
-        0,
-        b"\x1f\x8b",
-        Identity("a gzip archive", "`opcost analyze` reads a trace that is packed so; unpack anything else first"),
+    (4, b"TFL3"): Identity("a TensorFlow Lite model", _NO_READER),
+    (0, b"\x7fELF"): Identity("a compiled program", _COUNT_THE_CODE),
+    (0, b"\x1f\x8b"): Identity(
+        "a gzip archive", "`opcost analyze` reads a trace that is packed so; unpack anything else first"
     ),
-    (
-        0,
-        b"\x80",
-        Identity("a Python pickle, which opcost never opens, because opening one runs its code", _WEIGHTS_ONLY),
+    (0, b"\x80"): Identity(
+        "a Python pickle, which opcost never opens, because opening one runs its code", _WEIGHTS_ONLY
     ),
-)
+}
+"""By the bytes at a place near the beginning."""
 
-_JSON_KEYS: tuple[tuple[str, Identity], ...] = (
-    ("nbformat", Identity("a Jupyter notebook", _COUNT_THE_CODE)),
-    ("traceEvents", Identity("a profiler trace", "`opcost analyze` reads it: a trace is measured time, not a model")),
-    ("weight_map", Identity("the index of a sharded checkpoint", _WEIGHTS_ONLY)),
-    ("nodes", Identity("a graph as JSON (MXNet's symbols look like this)", _NO_READER)),
-)
+_JSON_KEYS = {
+    "nbformat": Identity("a Jupyter notebook", _COUNT_THE_CODE),
+    "traceEvents": Identity("a profiler trace", "`opcost analyze` reads it: a trace is measured time, not a model"),
+    "weight_map": Identity("the index of a sharded checkpoint", _WEIGHTS_ONLY),
+    "nodes": Identity("a graph as JSON (MXNet's symbols look like this)", _NO_READER),
+}
 
-_OWN: dict[str, Identity] = {
-    "opcost.report": Identity("a report of opcost", "`opcost count` prints it", is_own=True),
-    "opcost.profile": Identity("a profile of opcost", "`opcost analyze` shows it", is_own=True),
-    "opcost.answer": Identity(
-        "what `opcost analyze` found in a profile", "`opcost analyze` takes the profile itself", is_own=True
-    ),
-    "opcost.scan": Identity(
-        "what `opcost scan` found in a checkpoint", "`opcost scan` takes the checkpoint", is_own=True
-    ),
-    "opcost.baseline": Identity("a baseline of opcost", "`opcost check --baseline` takes it", is_own=True),
-    "opcost.calibration": Identity("a calibration of opcost", "`opcost predict --calibration` takes it", is_own=True),
+_OWN = {
+    "opcost.report": ("a report of opcost", "`opcost show` prints it"),
+    "opcost.profile": ("a profile of opcost", "`opcost analyze` shows it"),
+    "opcost.answer": ("what `opcost analyze` found in a profile", "`opcost analyze` takes the profile itself"),
+    "opcost.scan": ("what `opcost scan` found in a checkpoint", "`opcost scan` takes the checkpoint"),
+    "opcost.baseline": ("a baseline of opcost", "`opcost check --baseline` takes it"),
+    "opcost.calibration": ("a calibration of opcost", "`opcost predict --calibration` takes it"),
 }
 """By the schema that the file names, without its version."""
 
-_SUFFIXES: dict[str, Identity] = {
+_SUFFIXES = {
     ".onnx": Identity("an ONNX model", _NO_READER),
     ".pb": Identity("a protocol buffer", _NO_READER),
     ".py": Identity("Python code", ""),
@@ -88,11 +76,11 @@ _SUFFIXES: dict[str, Identity] = {
 
 
 def identify(path: Path) -> Identity:
-    """What the file at this path is, as far as its first bytes tell."""
+    """What the file at this path is, as far as its first bytes show."""
     if path.is_dir():
         return Identity("a directory", _COUNT_THE_CODE)
     head = head_of(path, 4096)
-    for offset, beginning, identity in _BEGINNINGS:
+    for (offset, beginning), identity in _BEGINNINGS.items():
         if head[offset:].startswith(beginning):
             return identity
     if head.startswith(b"PK"):
@@ -140,8 +128,8 @@ def _identify_json(path: Path) -> Identity:
     if "model_type" in keys or "architectures" in keys:
         return Identity("a Hugging Face configuration", f"write hf:{path}")
     if (own := _OWN.get(str(keys.get("schema")).partition("/")[0])) is not None:
-        return own
-    for key, identity in _JSON_KEYS:
+        return Identity(*own, is_own=True)
+    for key, identity in _JSON_KEYS.items():
         if key in keys:
             return identity
     return Identity("a JSON file, but no report of opcost", "")

@@ -1,4 +1,4 @@
-"""What is said about a model's inputs, read in one way wherever it is said: texts, shapes, element types, arrays."""
+"""A model's inputs as callers give them: texts, shapes, element types, arrays, and sizes that a file leaves open."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from opcost.core.dtype import BITS
+from opcost.core.dtype import BITS, INTEGER
 from opcost.core.option import Precision, Sizes
 from opcost.errors import InputError, UnknownName
+from opcost.frontends.options import Option
 from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"
@@ -45,8 +46,8 @@ class InputSpec(NamedTuple):
     dtype: str = ""
 
 
-class Asks(Protocol):
-    """What a caller says of inputs: arrays to be called with, or the shapes and types of such."""
+class InputRequest(Protocol):
+    """Inputs as a caller requests them: arrays, or their shapes and element types."""
 
     @property
     def inputs(self) -> Any: ...
@@ -64,15 +65,15 @@ class Asks(Protocol):
 
 
 def parse_input(text: str) -> InputSpec:
-    """One input from `[name:]1x3x224x224[:float16]`; `scalar` stands for the empty shape."""
+    """One input from `[name:]1x3x224x224[:float16]`; `scalar` is the empty shape."""
     fields = text.strip().split(":")
     at = next((i for i, part in enumerate(fields) if _SIZES.fullmatch(part)), None)
     if at is None or at > 1 or len(fields) - at > 2:
         raise InputError(f"the input {shortened(repr(text))} is not understood", hint=GRAMMAR)
     name = fields[0] if at else ""
     if at and not _NAME.fullmatch(name):
-        told = f"the input {shortened(repr(text))}: {shortened(repr(name))} cannot be the name of an argument"
-        raise InputError(told, hint=GRAMMAR)
+        fault = f"the input {shortened(repr(text))}: {shortened(repr(name))} cannot be the name of an argument"
+        raise InputError(fault, hint=GRAMMAR)
     sizes = [] if fields[at] == "scalar" else re.split("[x×,]", fields[at])
     if len(sizes) > _DIMENSIONS:
         raise InputError(f"the input {shortened(repr(text))}: no tensor has {len(sizes):,} dimensions")
@@ -84,7 +85,7 @@ def parse_input(text: str) -> InputSpec:
 
 
 def parse_dtype(wanted: object) -> str:
-    """An element type by its name or a short name, or by the object or class that stands for it in some framework."""
+    """An element type by its name or a short name, or by the object or class that a framework has for it."""
     name = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", None) or getattr(wanted, "name", None)
     name = str(name or wanted).rpartition(".")[2]
     name = ALIASES.get(name, name)
@@ -197,7 +198,7 @@ def arguments(shapes: Any, dtypes: Any, names: Sequence[str]) -> tuple[list[Tree
 
 
 def padded(names: Sequence[str], count: int) -> list[str]:
-    """A name for each of so many arguments."""
+    """A name for each of `count` arguments."""
     return [*names[:count], *(f"input{place}" for place in range(len(names), count))]
 
 
@@ -221,7 +222,7 @@ def nested(named: Mapping[str, Tree]) -> dict[str, Tree]:
         for part in outer:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise InputError(f"the input {name!r} lies inside of another input, {part!r}")
+                raise InputError(f"the input {name!r} is inside of another input, {part!r}")
         if last in inner:
             raise InputError(f"the input {name!r} is given twice")
         inner[last] = tree
@@ -247,64 +248,65 @@ def _types(dtypes: Any, names: Sequence[str], given: int) -> dict[str, str]:
         for name in dtypes:
             if name not in names:
                 raise UnknownName("input to give an element type", str(name), names)
-        asked = {str(name): dtype for name, dtype in dtypes.items()}
+        types = {str(name): dtype for name, dtype in dtypes.items()}
     elif isinstance(dtypes, (list, tuple)):
         if (given and len(dtypes) != given) or len(dtypes) > len(names):
-            told = f"{len(dtypes)} element types were given for {given or len(names)} inputs"
-            raise InputError(told, hint="give one for all, or name them: dtypes={name: type}")
-        asked = dict(zip(names, dtypes, strict=False))
+            fault = f"{len(dtypes)} element types were given for {given or len(names)} inputs"
+            raise InputError(fault, hint="give one for all, or name them: dtypes={name: type}")
+        types = dict(zip(names, dtypes, strict=False))
     else:
-        asked = dict.fromkeys(names, dtypes)
-    return {name: parse_dtype(dtype) for name, dtype in asked.items() if dtype is not None}
+        types = dict.fromkeys(names, dtypes)
+    return {name: parse_dtype(dtype) for name, dtype in types.items() if dtype is not None}
 
 
 # -- models whose inputs have names --------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class RequestedInputs(NamedTuple):
     """Shapes and element types by the names of inputs: those that were given."""
 
     shapes: dict[str, Shape]
     dtypes: dict[str, str]
 
 
-def check_one(told: Asks) -> None:
+def check_one(request: InputRequest) -> None:
     """Inputs and shapes say the same thing."""
-    if told.inputs is not None and told.shapes is not None:
+    if request.inputs is not None and request.shapes is not None:
         raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
-    if any(told.sizes) and (told.inputs is not None or told.shapes is not None):
-        raise InputError(
-            "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
-        )
+    if any(request.sizes) and (request.inputs is not None or request.shapes is not None):
+        raise InputError("a batch, tokens or image size was given, and inputs too", hint="give one of them")
 
 
-def asked_of(
-    told: Asks, names: Sequence[str], known: Collection[str] | None = None, stored: Mapping[str, Shape] | None = None
-) -> Asked:
-    """What is asked of inputs that have names: `names` in order, `known` all that may be given a shape.
+def requested_inputs(
+    request: InputRequest,
+    names: Sequence[str],
+    known: Collection[str] | None = None,
+    stored: Mapping[str, Shape] | None = None,
+) -> RequestedInputs:
+    """The requested inputs of a model whose inputs have names: `names` in order, `known` all that may be given a shape.
 
     One element type is that of all inputs, of those without a given shape too. `stored` are the shapes that the file itself has
     for its inputs, whose sizes may be changed.
     """
-    check_one(told)
-    if any(told.sizes):
-        return Asked(resized(told.sizes, stored or {}), _types(told.dtypes, names, 0))
-    if told.inputs is not None or told.kwargs:
-        ordered, named = arrays_in(told)
+    check_one(request)
+    if any(request.sizes):
+        return RequestedInputs(resized(request.sizes, stored or {}), _types(request.dtypes, names, 0))
+    if request.inputs is not None or request.kwargs:
+        ordered, named = arrays_in(request)
         placed = {**by_place(ordered, names, "inputs"), **named}
         specs = {name: array_spec(array, name) for name, array in placed.items()}
-        types = _types(told.dtypes, list(specs), len(ordered))
+        types = _types(request.dtypes, list(specs), len(ordered))
     else:
-        trees, by_name = arguments(told.shapes, told.dtypes, names)
+        trees, by_name = arguments(request.shapes, request.dtypes, names)
         specs = {name: one_tensor(tree, name) for name, tree in {**by_place(trees, names, "shapes"), **by_name}.items()}
-        types = {} if specs else _types(told.dtypes, names, 0)
+        types = {} if specs else _types(request.dtypes, names, 0)
     for name in specs:
         if name not in (names if known is None else known):
             raise UnknownName("input", name, names)
     types = {**{name: spec.dtype for name, spec in specs.items() if spec.dtype}, **types}
-    if told.dtypes is not None and not isinstance(told.dtypes, (Mapping, list, tuple)):
-        types = {**dict.fromkeys(names, parse_dtype(told.dtypes)), **types}
-    return Asked({name: spec.shape for name, spec in specs.items()}, types)
+    if request.dtypes is not None and not isinstance(request.dtypes, (Mapping, list, tuple)):
+        types = {**dict.fromkeys(names, parse_dtype(request.dtypes)), **types}
+    return RequestedInputs({name: spec.shape for name, spec in specs.items()}, types)
 
 
 def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str, tuple[Extent, ...]]:
@@ -315,8 +317,8 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
             hint="give the whole shape: shapes={name: shape} (on the command line --input name:1x3x224x224)",
         )
     extents = {name: list(shape) for name, shape in stored.items()}
-    for asked, size in sizes._asdict().items():
-        rank, places = PLACES[asked]
+    for name_of_size, size in sizes._asdict().items():
+        rank, places = PLACES[name_of_size]
         changed = [
             shape for shape in extents.values() if size is not None and (len(shape) == rank or (shape and not rank))
         ]
@@ -324,26 +326,26 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
             for place in places:
                 shape[place] = size
         if size is not None and not changed:
-            told = ", ".join(f"{name} {list(shape)}" for name, shape in stored.items())
+            shapes = ", ".join(f"{name} {list(shape)}" for name, shape in stored.items())
             raise InputError(
-                f"no input of the file has a size for {asked}: {told}", hint="give the whole shape: --input"
+                f"no input of the file has a size for {name_of_size}: {shapes}", hint="give the whole shape: --input"
             )
     return {name: tuple(shape) for name, shape in extents.items()}
 
 
 PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
-"""Where a size stands in the shapes with so many extents; 0: of any number."""
+"""The number of extents that a shape must have for this size, 0 for any, and the places of the size in it."""
 
 
-def arrays_in(told: Asks) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arrays_in(request: InputRequest) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arrays that were given, in order and by name: a tuple or a list of arrays holds them in order, a mapping by name."""
-    given = told.inputs
+    given = request.inputs
     if isinstance(given, Mapping):
-        return (), {**given, **told.kwargs}
+        return (), {**given, **request.kwargs}
     if given is None:
-        return (), dict(told.kwargs)
+        return (), dict(request.kwargs)
     several = isinstance(given, tuple) or (isinstance(given, list) and all(hasattr(item, "shape") for item in given))
-    return tuple(given) if several else (given,), dict(told.kwargs)
+    return tuple(given) if several else (given,), dict(request.kwargs)
 
 
 def array_spec(array: Any, name: str) -> InputSpec:
@@ -356,10 +358,9 @@ def array_spec(array: Any, name: str) -> InputSpec:
 def by_place(given: Sequence[Any], names: Sequence[str], what: str) -> dict[str, Any]:
     """The given by the names of inputs, in order."""
     if len(given) > len(names):
-        told = (
-            f"{len(given)} {what} were given, and the model has {len(names)} inputs: {', '.join(some(names)) or 'none'}"
-        )
-        raise InputError(told, hint="name them: shapes={name: shape}, or --input name:1x3x224x224")
+        own = ", ".join(some(names)) or "none"
+        fault = f"{len(given)} {what} were given, and the model has {len(names)} inputs: {own}"
+        raise InputError(fault, hint="name them: shapes={name: shape}, or --input name:1x3x224x224")
     return dict(zip(names, given, strict=False))
 
 
@@ -368,3 +369,97 @@ def one_tensor(tree: Tree, name: str) -> InputSpec:
     if not isinstance(tree, InputSpec):
         raise InputError(f"the input {name!r} is one tensor, and several shapes were given for it", hint=SHAPE_HINT)
     return tree
+
+
+# -- sizes that a model's file leaves open, by a name or without one -------------------------------------------------------
+
+Open: TypeAlias = "tuple[int | str | None, ...]"
+"""The extents of a shape: a size, the name of one that is left open, or nothing at all."""
+
+DIM = Option(
+    "dim",
+    str,
+    "A size that a model's file leaves open, by name: --dim batch=1 --dim seq=128, or batch=1,seq=128.",
+    "NAME=SIZE",
+    repeated=True,
+)
+
+
+def parse_dims(given: str | Sequence[str] | None, declared: Mapping[str, Open]) -> dict[str, int]:
+    """Sizes by name from `batch=1` and `seq=128`, or from `batch=1,seq=128`."""
+    texts = (given,) if isinstance(given, str) else given or ()
+    known = {extent for shape in declared.values() for extent in shape if isinstance(extent, str)}
+    found: dict[str, int] = {}
+    for part in filter(None, (part.strip() for text in texts for part in text.split(","))):
+        name, _, size = part.partition("=")
+        if not size.isdecimal() or len(size) > 18:
+            raise InputError(
+                f"{shortened(repr(part))} is not a size",
+                hint="write --dim NAME=SIZE, such as --dim batch=1 --dim seq=128",
+            )
+        if name not in known:
+            raise UnknownName("dimension", name, known)
+        if found.setdefault(name, int(size)) != int(size):
+            raise InputError(f"the dimension {shortened(name)} is given as {found[name]} and as {int(size)}")
+    return found
+
+
+def filled(declared: Mapping[str, Open], sizes: Sizes, dims: dict[str, int]) -> dict[str, Open]:
+    """The shapes with another batch, length or image; a name in such a place has that size everywhere."""
+    if not any(sizes):
+        return dict(declared)
+    changed = resized(sizes, {name: shape for name, shape in declared.items() if shape})
+    if any(shape and isinstance(shape[0], str) for shape in declared.values()):  # the batch; what is fixed there is not
+        changed = {
+            name: shape if isinstance(declared[name][0], str) else (declared[name][0], *shape[1:])
+            for name, shape in changed.items()
+        }
+    for name, shape in changed.items():
+        for before, after in zip(declared[name], shape, strict=True):
+            if isinstance(before, str) and isinstance(after, int) and dims.setdefault(before, after) != after:
+                raise InputError(f"{before} is given as {dims[before]} and as {after}", hint="give one of them")
+    return {**declared, **changed}
+
+
+# -- sizes that the caller does not give -----------------------------------------------------------------------------------
+
+
+class Usual(NamedTuple):
+    """The sizes that models of a kind mostly get, and where they are known from."""
+
+    image: tuple[int, int] = (224, 224)
+    why: str = "the usual size of images"
+    samples: int = 16_000
+    """One second of speech."""
+    tokens: int = 128
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, str], *, detector: bool) -> Usual:
+        """The size of images in a file's metadata, else the usual one: larger ones for a model that finds objects."""
+        for key in ("imgsz", "image_size", "img_size", "input_size"):
+            numbers = [int(number) for number in re.findall(r"\b[1-9]\d{0,4}\b", metadata.get(key, "")[:100])]
+            if numbers:
+                height, width = (numbers * 2)[-2:] if len(numbers) > 1 else numbers * 2
+                return cls((height, width), f"{key} in the model's metadata")
+        if detector or metadata.get("task") in ("detect", "segment", "pose", "obb"):
+            return cls((640, 640), "the usual size of images for detectors")
+        return cls()
+
+    def sizes(self, shape: Open, dtype: str) -> dict[int, tuple[int, str]]:
+        """Sizes of open dimensions, and why, for an input that looks like an image, a sound or a text."""
+        whole = dtype in INTEGER and dtype != "uint8"
+        if len(shape) == 4 and not whole:
+            last = isinstance(shape[3], int) and shape[3] in (1, 3, 4) and not isinstance(shape[1], int)
+            return {axis: (size, self.why) for axis, size in zip((1, 2) if last else (2, 3), self.image, strict=True)}
+        if not whole and (len(shape) == 2 or (len(shape) == 3 and shape[1] == 1)):
+            return {len(shape) - 1: (self.samples, "one second of sound at 16 kHz")}
+        return {1: (self.tokens, "a text of that many tokens")} if whole and self.tokens and len(shape) == 2 else {}
+
+
+_BATCH, _LENGTH = re.compile("batch", re.IGNORECASE), re.compile("seq|len|time|frame|token|step", re.IGNORECASE)
+
+
+def is_batch(extent: int | str | None, axis: int) -> bool:
+    """Whether an open dimension is a batch, which is 1 unless given: by its name, or because it is the first."""
+    named = isinstance(extent, str) and not extent.endswith("]")
+    return bool(named and _BATCH.search(extent)) or (axis == 0 and not (named and _LENGTH.search(extent)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What `opcost.count` was told, as one value that travels to the front end, and what a front end can be told besides."""
+"""The options of a count as one value, and those that only one front end has."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opcost.errors import InputError, UnknownName
 
 
 def refuse_running(options: CountOptions, what: str) -> None:
-    """Raise where something is asked that only a run of the model could tell; `what` says that it is a file, and which."""
-    for asked, wanted in (
+    """Raise for options that need a run of the model; `what` says that it is a file, and which."""
+    for requested, wanted in (
         (options.backward or options.optimizer, "a backward pass"),
         (options.mode == "train", "a training mode"),
         (options.real, "a run on real weights"),
     ):
-        if asked:
+        if requested:
             raise InputError(
                 f"{what}, which is read and not run; {wanted} cannot be counted from it",
                 hint="count it without that option, or count the code that makes the model: path/to/file.py:Net",
@@ -37,18 +37,18 @@ class Option(NamedTuple):
     """It may be given several times, in Python as a list."""
 
 
-class Told(Protocol):
-    """Who can be told something: a front end or a recorder."""
+class TakesOptions(Protocol):
+    """A front end or a recorder, as far as options go."""
 
     name: str
     options: tuple[Option, ...]
-    """What it can be told and others cannot; on the command line these are flags."""
+    """Options that only it has; on the command line these are flags."""
     understands: frozenset[str]
-    """Which of `sizes` and `dtype` it heeds."""
+    """Which of `sizes` and `dtype` it takes."""
 
 
-class Asking(Protocol):
-    """What was asked: of a count or of a run."""
+class RequestedOptions(Protocol):
+    """The options of a count or of a measured run."""
 
     @property
     def sizes(self) -> Sizes: ...
@@ -58,10 +58,10 @@ class Asking(Protocol):
     def own(self) -> Mapping[str, Any]: ...
 
 
-def check_understood(part: Told, what: str, asked: Asking) -> None:
+def check_understood(part: TakesOptions, what: str, options: RequestedOptions) -> None:
     """Raise for what a front end or recorder does not understand; `what` says which of the two it is."""
     known = {option.name: option for option in part.options}
-    for name, value in asked.own.items():
+    for name, value in options.own.items():
         if name not in known:
             raise UnknownName(f"option of the {part.name} {what}", name, known)
         kind = known[name].type
@@ -69,7 +69,7 @@ def check_understood(part: Told, what: str, asked: Asking) -> None:
         for one in value if several else () if value is None else (value,):
             if not isinstance(one, (str, Path) if kind is Path else kind):
                 raise InputError(f"the option {name!r} of the {part.name} {what} is {one!r}, not a {kind.__name__}")
-    for name, given in (("sizes", any(asked.sizes)), ("dtype", asked.dtype is not None)):
+    for name, given in (("sizes", any(options.sizes)), ("dtype", options.dtype is not None)):
         if given and name not in part.understands:
             changed = "batch, tokens or image size" if name == "sizes" else "element type of the whole model"
             raise InputError(
@@ -89,7 +89,7 @@ class CountOptions:
     dtypes: Any = None
     """One element type for all, a list as long as the shapes, or a mapping from argument names."""
     sizes: Sizes = field(default_factory=Sizes)
-    """Of the inputs that are made up where neither inputs nor shapes are given."""
+    """Of the default inputs, where neither inputs nor shapes are given."""
     text: Text = field(default_factory=Text)
     """A pass of a language model that makes its own inputs."""
     dtype: str | None = None
@@ -101,7 +101,7 @@ class CountOptions:
     """True for SGD, the name of a class in `torch.optim` (or `AdamW8bit`), or a function of the parameters that makes one."""
     step: Step = field(default_factory=Step)
     real: bool | None = None
-    """Run the model on its own weights instead of without data; None: where it asks for values that only they could tell."""
+    """Run the model on its own weights instead of without data; None: where it needs values that only they have."""
     remake: Callable[[], Any] | None = None
     """Makes the model again with its weights, where it was made without."""
     mode: Mode | None = None
@@ -124,12 +124,12 @@ class CountOptions:
 
     @property
     def runs_otherwise(self) -> bool:
-        """Whether it is told of a run what no file could tell."""
+        """Whether an option needs a run, so that no file can be counted with it."""
         return self.precision.autocast is not None or self.step != Step()
 
 
-def check_runs(frontend: Told, options: CountOptions) -> None:
-    """Raise for what only a run of a model could tell, where nothing is run."""
+def check_runs(frontend: TakesOptions, options: CountOptions) -> None:
+    """Raise for options that need a run of the model, where nothing is run."""
     if any(options.text) and "text" not in frontend.understands:
         raise InputError(
             f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",

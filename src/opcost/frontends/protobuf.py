@@ -1,7 +1,7 @@
 """Protocol buffers, read field by field: what is large, the weights, is found and never read.
 
 A message is a run of fields, each a number with the way it is written, and its value: an integer, four or eight bytes, or a
-length and so many bytes, which may be a message again.
+length and that many bytes, which may be a message again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Span(NamedTuple):
     end: int
 
     def read(self, most: int) -> bytes:
-        """All of it, if it has no more than so many bytes."""
+        """All of it, if it has no more than `most` bytes."""
         if self.end - self.begin > most:
             raise Bad(f"{self.end - self.begin:,} bytes where at most {most:,} are expected")
         return _block(self.file, self.begin, self.end - self.begin)
@@ -99,7 +99,7 @@ def _width(way: int) -> int:
 
 
 def _walked(message: Span) -> Iterator[tuple[int, Field]]:
-    """The fields of a large message; small ones are read, a block of them at once, large ones are told by where they lie."""
+    """The fields of a large message; small ones are read, a block of them at once, large ones are given as spans."""
     file, at, last = message
     block, start = b"", at
     while at < last:
@@ -127,7 +127,7 @@ def _walked(message: Span) -> Iterator[tuple[int, Field]]:
 
 
 def _block(file: BinaryIO, at: int, length: int) -> bytes:
-    """So many bytes of a file from here on; others may have read elsewhere in it meanwhile."""
+    """`length` bytes of a file from a place on; the file may have been read elsewhere meanwhile."""
     file.seek(at)
     found = file.read(length)
     if len(found) < length:
@@ -169,7 +169,7 @@ def signed(value: int) -> int:
 
 
 def integers(field: Field) -> list[int]:
-    """Whole numbers: one that stands alone, or many packed into one field."""
+    """Whole numbers: a single one, or many packed into one field."""
     if isinstance(field, int):
         return [signed(field)]
     data = field if isinstance(field, bytes) else field.read(SMALL)
@@ -183,7 +183,7 @@ def integers(field: Field) -> list[int]:
 
 
 def floats(field: Field, form: str = "f") -> list[float]:
-    """Numbers with a point: one, or many packed; `form` says of how many bytes."""
+    """Numbers with a point: one, or many packed; `form` is `f` or `d`."""
     data = _bytes(field)
     width = struct.calcsize(form)
     if len(data) % width:
@@ -197,7 +197,7 @@ def text(field: Field) -> str:
 
 
 def long_text(field: Field, most: int) -> str:
-    """A text of up to so many bytes; a longer one is left out."""
+    """A text of up to `most` bytes; a longer one is left out."""
     found = piece(field)
     if size_of(found) > most:
         return ""
@@ -225,7 +225,7 @@ def _bytes(field: Field) -> bytes:
 
 @dataclass(slots=True)
 class Parts:
-    """The fields of one message by number, each with all that stands in it."""
+    """The fields of one message by number, each with all its values."""
 
     found: dict[int, list[Field]] = field(default_factory=dict)
 

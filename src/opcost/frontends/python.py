@@ -7,14 +7,15 @@ import importlib.util
 import inspect
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from opcost.errors import MissingFramework, OpcostError, SourceError, UnknownName
-from opcost.wording import some
+from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName
+from opcost.wording import shortened, some
 
 
 def import_module(name: str) -> ModuleType:
@@ -101,18 +102,18 @@ def check_call(factory: Callable[..., object], settings: Mapping[str, object], l
 
 
 def misspelt_argument(exc: Exception) -> UnknownName | None:
-    """What the caller meant, where an exception says that somebody further in does not know an argument's name."""
-    said = re.match(r"(?P<callee>.+)\(\) got an unexpected keyword argument '(?P<name>\w+)'", str(exc))
+    """The error for a misspelt argument, where an exception says that a function further in does not know it."""
+    found = re.match(r"(?P<callee>.+)\(\) got an unexpected keyword argument '(?P<name>\w+)'", str(exc))
     trace = exc.__traceback__
-    if not isinstance(exc, TypeError) or said is None or trace is None:
+    if not isinstance(exc, TypeError) or found is None or trace is None:
         return None
     while trace.tb_next is not None:
         trace = trace.tb_next
-    callee = said["callee"].removesuffix(".__init__")
+    callee = found["callee"].removesuffix(".__init__")
     for value in (*trace.tb_frame.f_locals.values(), *trace.tb_frame.f_globals.values()):
         if callable(value) and getattr(value, "__qualname__", None) == callee:
             named = [p.name for p in inspect.signature(value).parameters.values() if p.kind is not p.VAR_KEYWORD]
-            return UnknownName(f"argument of {callee}:", said["name"], named)
+            return UnknownName(f"argument of {callee}:", found["name"], named)
     return None
 
 
@@ -156,3 +157,172 @@ def _place(exc: BaseException, name: str) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     return f"line {line}: " if line else ""
+
+
+# -- no network and no pickles while a model of a collection is made and counted -----------------------------------------
+#
+# What a configuration names is refused before anything is made; these guards refuse what no list of names foresees. They
+# hold for the thread that makes the model alone: the others keep their network.
+
+
+class _Guarded(NamedTuple):
+    """A function through which something comes in, and which of its arguments names it."""
+
+    module: str
+    owner: str
+    """A class of the module; empty for a function of the module itself."""
+    name: str
+    argument: int
+    what: str
+
+
+# Addresses come after the names of files and hubs: the first refusal names best what was requested.
+_GUARDED = (
+    *(_Guarded(client, "Client", "send", 1, "the page") for client in ("httpx", "httpx2")),
+    _Guarded("requests", "Session", "send", 1, "the page"),
+    _Guarded("urllib.request", "OpenerDirector", "open", 1, "the page"),
+    _Guarded("socket", "", "getaddrinfo", 0, "the network address"),
+    _Guarded("socket", "", "gethostbyname", 0, "the network address"),
+    _Guarded("socket", "socket", "connect", 1, "the network address"),
+    _Guarded("socket", "socket", "connect_ex", 1, "the network address"),
+    _Guarded("socket", "socket", "sendto", -1, "the network address"),
+    _Guarded("torch", "", "load", 0, "the saved weights"),
+    _Guarded("torch.serialization", "", "load", 0, "the saved weights"),
+    _Guarded("torch.jit", "", "load", 0, "the saved program"),
+    _Guarded("torch.hub", "", "load", 0, "the repository"),
+    _Guarded("torch.hub", "", "load_state_dict_from_url", 0, "the weights"),
+    _Guarded("pickle", "", "load", 0, "the pickle"),
+    _Guarded("pickle", "", "loads", 0, "a pickle of"),
+)
+
+_WEIGHTS = (
+    _Guarded("timm.models._builder", "", "load_pretrained", 0, ""),
+    _Guarded("torchvision.models._api", "WeightsEnum", "get_state_dict", 0, ""),
+    _Guarded("torch.hub", "", "load_state_dict_from_url", 0, ""),
+    _Guarded("torch.nn", "Module", "load_state_dict", 0, ""),
+)
+"""Functions that fetch or load pretrained weights."""
+
+_here = threading.local()
+"""`source` is what this thread makes or counts while it is kept offline; `skipped`: which weights it has gone without."""
+_lock = threading.Lock()
+_inside = 0
+_put_back: list[Callable[[], None]] = []
+
+
+@contextmanager
+def offline(source: str) -> Iterator[None]:
+    """Refuse this thread the network and every pickle; the error names what was requested.
+
+    A library may know what to do without, and go on. Where it fails instead, in whatever words, the refusal is raised.
+    """
+    outer = getattr(_here, "source", None)
+    _set_guards()
+    _here.source = source
+    try:
+        yield
+    except Exception as exc:
+        refused = _refusal_behind(exc)
+        if refused is None or refused is exc:
+            raise
+        raise refused from exc
+    finally:
+        _here.source = outer
+        _remove_guards()
+
+
+class NotFetched(dict[str, Any]):
+    """The weights that were not fetched: empty, and so is every part of them."""
+
+    def __missing__(self, key: str) -> NotFetched:
+        return NotFetched()
+
+    def pop(self, key: str, *default: Any) -> Any:
+        return default[0] if default else None
+
+
+@contextmanager
+def without_weights() -> Iterator[list[str]]:
+    """Go on without pretrained weights that a factory asks for: nothing is fetched.
+
+    Yields the names of the functions that were not run.
+    """
+    skipped: list[str] = []
+    outer = getattr(_here, "skipped", None)
+    _set_guards()
+    _here.skipped = skipped
+    try:
+        yield skipped
+    finally:
+        _here.skipped = outer
+        _remove_guards()
+
+
+def _refusal_behind(exc: BaseException | None) -> Refused | None:
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        if isinstance(exc, Refused):
+            return exc
+        seen.add(id(exc))
+        exc = exc.__cause__ or exc.__context__
+    return None
+
+
+def _set_guards() -> None:
+    """Guard every function, once for all threads; each call checks whether its thread is meant."""
+    global _inside  # noqa: PLW0603 - the guards belong to the process, and so does the number of their users
+    with _lock:
+        _inside += 1
+        if _inside > 1:
+            return
+        for guarded in (*_GUARDED, *_WEIGHTS):
+            owner: Any = sys.modules.get(guarded.module)
+            if guarded.owner:
+                owner = getattr(owner, guarded.owner, None)
+            if getattr(owner, guarded.name, None) is not None:
+                _put_back.append(_guard(owner, guarded))
+
+
+def _remove_guards() -> None:
+    global _inside  # noqa: PLW0603 - as above
+    with _lock:
+        _inside -= 1
+        while not _inside and _put_back:
+            _put_back.pop()()
+
+
+def _guard(owner: Any, guarded: _Guarded) -> Callable[[], None]:
+    """Set the guard; the answer takes it away. One that was imported by name meanwhile lets everything through later."""
+    original = getattr(owner, guarded.name)
+    inherited = guarded.name not in vars(owner)
+
+    def guard(*args: Any, **kwargs: Any) -> Any:
+        source, skipped = getattr(_here, "source", None), getattr(_here, "skipped", None)
+        if guarded in _WEIGHTS and skipped is not None:
+            if guarded.name != "load_state_dict":
+                skipped.append(guarded.name)
+                return NotFetched()
+            if skipped and not (args[1] if len(args) > 1 else kwargs.get("state_dict")):
+                return original(args[0], {}, strict=False)
+            return original(*args, **kwargs)
+        if source is None or guarded in _WEIGHTS:
+            return original(*args, **kwargs)
+        raise Refused(
+            f"{shortened(source)} asks for {guarded.what} {_named(guarded, args, kwargs)}; a model is made and counted "
+            "without anything being fetched or unpickled",
+            hint="take out of the configuration what asks for it, or make the model in Python code: path/to/file.py:Net",
+        )
+
+    setattr(owner, guarded.name, guard)
+    return (lambda: delattr(owner, guarded.name)) if inherited else (lambda: setattr(owner, guarded.name, original))
+
+
+def _named(guarded: _Guarded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    wanted = args[guarded.argument] if len(args) > max(guarded.argument, 0) else next(iter(kwargs.values()), "")
+    for attribute in ("full_url", "url", "name"):  # of requests and of open files
+        wanted = getattr(wanted, attribute, wanted)
+    if isinstance(wanted, tuple):
+        return ":".join(map(str, wanted[:2]))
+    if isinstance(wanted, (bytes, bytearray, memoryview)):
+        return f"{len(wanted):,} bytes"
+    return shortened(str(wanted))

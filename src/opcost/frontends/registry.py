@@ -1,30 +1,32 @@
-"""Who reads what: the front ends are asked in turn.
+"""The front ends: what each of them is, which one reads a file or counts an object, and how it is called.
 
-Whose object this is, is asked without importing a framework: a live object's framework is already in `sys.modules`.
+The owner of an object is found without importing a framework: the one of a live object is already in `sys.modules`.
 """
 
 from __future__ import annotations
 
 import sys
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opcost.core.plugin import FRONTENDS, tell_fault, usable
+from opcost.core.plugin import FRONTENDS, answering_for, tell_fault, usable
 from opcost.core.reading import head_of, is_nameless
-from opcost.errors import AmbiguousSource, UnknownSource
+from opcost.errors import AmbiguousSource, InputError, UnknownSource
 
 if TYPE_CHECKING:
-    from opcost.core.graph import Graph
+    from opcost.core.graph import Graph, TensorSpec
     from opcost.frontends.options import CountOptions, Option
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 """What can be called and is not an object of a framework."""
 HEAD_BYTES = 4096
-"""How much of a file a front end sees when it is asked whether it reads it."""
+"""The bytes of a file by which a front end decides whether it reads it."""
 
 
 class FrontEnd(Protocol):
@@ -39,16 +41,16 @@ class FrontEnd(Protocol):
     suffixes: tuple[str, ...] = ()
     """File suffixes it reads, with the dot; empty for live objects only."""
     options: tuple[Option, ...] = ()
-    """What it can be told and others cannot; on the command line these are flags."""
+    """Options that only this front end has; on the command line these are flags."""
     understands: frozenset[str] = frozenset()
-    """Which of `sizes` and `dtype` of the options it heeds: sizes are refused else, a type is set afterwards."""
+    """Which of the options `sizes` and `dtype` it takes: other sizes are refused, another type is set afterwards."""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file with one of the suffixes and this beginning is really ours."""
         return False
 
     def owns(self, obj: object) -> bool:
-        """Whether a live object is ours; asked only if the framework is in `sys.modules`."""
+        """Whether a live object is ours; called only if the framework is in `sys.modules`."""
         return False
 
     def named(self, text: str) -> Path | None:
@@ -61,7 +63,7 @@ class FrontEnd(Protocol):
 
     @abstractmethod
     def load(self, source: Any, options: CountOptions) -> Graph:
-        """The graph of a model, which is the path of a file or an object; `options` is what `opcost.count` was told."""
+        """The graph of a model, which is the path of a file or an object."""
 
 
 def frontends() -> tuple[FrontEnd, ...]:
@@ -69,10 +71,10 @@ def frontends() -> tuple[FrontEnd, ...]:
     return tuple(frontend for _, frontend in sorted(usable(FRONTENDS).items()))
 
 
-def _claims(asked: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:
-    """Those who say yes; one that fails to answer is told and not asked further."""
+def _claims(candidates: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:
+    """The front ends that answer yes; the fault of one that raises is reported, and it claims nothing."""
     claims = []
-    for frontend in asked:
+    for frontend in candidates:
         try:
             if question(frontend):
                 claims.append(frontend)
@@ -84,22 +86,22 @@ def _claims(asked: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doi
 
 
 def file_named(text: str) -> Path | None:
-    """The file that some front end understands by a text that is not a file itself."""
+    """The file that a front end finds for a text that is not a file itself."""
     found: list[Path] = []
 
-    def ask(frontend: FrontEnd) -> bool:
+    def finds(frontend: FrontEnd) -> bool:
         if (path := frontend.named(text)) is not None:
             found.append(path)
         return path is not None
 
-    _claims(frontends(), ask, "asked which file is meant")
+    _claims(frontends(), finds, "finding the file that is meant")
     return found[0] if found else None
 
 
 def owner(obj: object) -> FrontEnd:
     """The one front end that counts this object; none, or more than one, is an error and not a guess."""
-    asked = [frontend for frontend in frontends() if frontend.framework in sys.modules]
-    claims = _claims(asked, lambda frontend: frontend.owns(obj), "asked whether an object is its own")
+    candidates = [frontend for frontend in frontends() if frontend.framework in sys.modules]
+    claims = _claims(candidates, lambda frontend: frontend.owns(obj), "deciding whether an object is its own")
     if len(claims) == 1:
         return claims[0]
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
@@ -116,21 +118,65 @@ def owner(obj: object) -> FrontEnd:
 
 
 def reader(path: Path) -> FrontEnd | None:
-    """The front end that reads this file: the suffix narrows, the content decides; None if nobody does.
+    """The front end that reads this file: the suffix narrows, the content decides; None: none does.
 
-    What comes through a pipe has no suffix, so that everybody is asked who reads files.
+    What comes through a pipe has no suffix, so that all that read files are candidates.
     """
     suffixes = "".join(path.suffixes).lower()
     nameless = is_nameless(path)
-    asked = [
-        frontend
-        for frontend in frontends()
-        if any(nameless or suffixes.endswith(suffix) for suffix in frontend.suffixes)
+    candidates = [
+        frontend for frontend in frontends() if any(nameless or suffixes.endswith(one) for one in frontend.suffixes)
     ]
-    if not asked:
+    if not candidates:
         return None
     head = head_of(path, HEAD_BYTES)
-    claims = _claims(asked, lambda frontend: frontend.sniff(head, path), "asked whether it reads a file")
+    claims = _claims(candidates, lambda frontend: frontend.sniff(head, path), "deciding whether it reads a file")
     if len(claims) > 1:
         raise AmbiguousSource(f"{' and '.join(frontend.name for frontend in claims)} both claim the file {path}")
     return claims[0] if claims else None
+
+
+FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+"""In which a whole model may compute; narrower ones are storage with scales, and are left as they are."""
+
+
+def load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
+    """The graph of a model; another element type is set afterwards where the front end does not do it."""
+    from opcost.frontends.options import check_runs, check_understood
+
+    dtype = options.dtype
+    if dtype is not None and "dtype" in frontend.understands:
+        dtype = None
+    if dtype is not None:
+        options = replace(options, dtype=None)
+    check_understood(frontend, "front end", options)
+    check_runs(frontend, options)
+    with answering_for(frontend, "reading the model"):
+        graph = frontend.load(source, options)
+    return graph if dtype is None else _retyped(graph, dtype)
+
+
+def _retyped(graph: Graph, dtype: str) -> Graph:
+    """The same graph with all of its floats of this type: weights, inputs, and what is made of them."""
+    from opcost.core.graph import Note, TensorSpec
+
+    if dtype not in FLOATS:
+        raise InputError(f"a model cannot compute in {dtype}", hint="give a floating type: bf16")
+    seen: Counter[str] = Counter()
+    specs: dict[TensorSpec, TensorSpec] = {}
+    values = []
+    for value in graph.values:
+        spec = value.spec
+        if spec.dtype not in FLOATS or spec.dtype == dtype:
+            values.append(value)
+            continue
+        seen[spec.dtype] += 1
+        changed = specs.get(spec)
+        if changed is None:
+            changed = specs[spec] = TensorSpec(spec.shape, dtype)
+        values.append(value._replace(spec=changed))
+    if not seen:
+        return graph
+    tensors = " and ".join(f"{count:,} tensors of {name}" for name, count in seen.most_common())
+    note = Note("retyped", f"{tensors} of the file are counted as {dtype}, as if it had been converted")
+    return replace(graph, values=tuple(values), notes=(*graph.notes, note))

@@ -16,8 +16,16 @@ from opcost.core.graph import Note
 from opcost.core.reading import head_of, is_nameless
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
 from opcost.frontends.identify import identify
-from opcost.frontends.offline import offline, without_weights
-from opcost.frontends.python import attribute, candidates, check_call, import_file, import_module, misspelt_argument
+from opcost.frontends.python import (
+    attribute,
+    candidates,
+    check_call,
+    import_file,
+    import_module,
+    misspelt_argument,
+    offline,
+    without_weights,
+)
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, file_named, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS, repaired
 from opcost.wording import shortened, some
@@ -62,7 +70,7 @@ class PythonModel:
     from_collection: bool = False
     """Its code is a library's and its making follows a name or a file, so it gets neither network nor pickles."""
     checkpoint: Path | None = None
-    """The folder with its weights, which are held against the code."""
+    """The folder with its weights, which are compared with the code."""
     notes: list[Note] = field(default_factory=list)
     """What had to be done to import its code or to make it."""
 
@@ -132,12 +140,12 @@ def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
         return _resolve(text, dict(settings or {}))
     except OpcostError:
         raise
-    except OSError as exc:  # what the file system says of a name, or of a file that cannot be read
+    except OSError as exc:  # the name is not one for the file system, or the file cannot be read
         raise UnknownSource(f"{shortened(text)} cannot be read: {exc.strerror or exc}") from exc
 
 
 def _check_text(text: str) -> None:
-    """No file and no Python name holds these, and what is asked of the file system would fail in other words."""
+    """Refuse characters that no file and no Python name has, before the file system does in other words."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
@@ -241,7 +249,7 @@ def _is_model(obj: object) -> bool:
 def _weightless(target: Callable[..., object]) -> Callable[..., object]:
     """What is called in place of a factory so that no weights are allocated, where the framework of its models can do that.
 
-    A class tells by its ancestors. A function does not tell: then it is the framework that its code has imported, or,
+    Of a class it is that of its ancestors. Of a function it is the framework that its code has imported, or,
     where it imports one only when called, one that is installed.
     """
     able = {frontend.framework: frontend for frontend in frontends() if type(frontend).build is not FrontEnd.build}

@@ -15,7 +15,7 @@ from opcost.frontends.input_data import InputArray
 from opcost.frontends.inputs import PLACES, is_shape, spelled_out
 from opcost.wording import shortened, some
 
-Told: TypeAlias = "dict[str, Any]"
+CountArguments: TypeAlias = "dict[str, Any]"
 """Arguments of `opcost.count` by name, with the positional ones as `inputs`."""
 Named: TypeAlias = "Sequence[tuple[str, TensorSpec]]"
 """The inputs of a model as a report names them."""
@@ -27,19 +27,19 @@ MOST_VARIABLES = 2
 _PLACE = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(-?\d{1,2})\s*")
 
 
-class Place(NamedTuple):
+class InputExtent(NamedTuple):
     """One extent of an input."""
 
     name: str
     dim: int
 
 
-def parse_vary(text: str) -> tuple[Place, ...]:
+def parse_vary(text: str) -> tuple[InputExtent, ...]:
     """What varies: nothing for a size that a count has an option for, else extents of inputs by their names."""
     if text in OPTIONS:
         return ()
     found = [_PLACE.fullmatch(part) for part in text.split(",")]
-    places = tuple(Place(match[1], int(match[2])) for match in found if match is not None)
+    places = tuple(InputExtent(match[1], int(match[2])) for match in found if match is not None)
     if "=" not in text:
         raise UnknownName("size to vary", text, OPTIONS, hint=GRAMMAR)
     if len(places) != len(found):
@@ -48,7 +48,7 @@ def parse_vary(text: str) -> tuple[Place, ...]:
 
 
 def parse_variables(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """What varies, with its sizes, from any of the forms in which it is said."""
+    """What varies, with its sizes, from any of its forms."""
     if isinstance(vary, Mapping):
         pairs = list(vary.items())
     else:
@@ -73,29 +73,31 @@ def parse_variables(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]
 
 
 class Varied:
-    """What a count is told at other sizes of what varies."""
+    """The arguments of a count at other sizes of what varies."""
 
-    def __init__(self, told: Told, names: Sequence[str], probe: Callable[[Told], Named]) -> None:
-        """`probe` tells the inputs of the model where their names are needed, or nobody gave any."""
-        self._told = told
+    def __init__(
+        self, arguments: CountArguments, names: Sequence[str], probe: Callable[[CountArguments], Named]
+    ) -> None:
+        """`probe` gives the inputs of the model where their names are needed, or none were given."""
+        self._arguments = arguments
         self._names = names
         self._probe = probe
         places = [parse_vary(name) for name in names]
-        given = _leaves(told)
+        given = _leaves(arguments)
         if not any(places) and not (given and "batch" in names):
             self._extents: list[list[tuple[int, int]]] = [[] for _ in names]
             _check_free(given, names)
             return
         called: list[str] = []
         if any(places):
-            inputs = probe(told)
+            inputs = probe(arguments)
             if not given:
-                self._told = {
-                    **{name: value for name, value in told.items() if name not in Sizes._fields},
+                self._arguments = {
+                    **{name: value for name, value in arguments.items() if name not in Sizes._fields},
                     "shapes": {name: list(spec.shape or ()) for name, spec in inputs},
                     "dtypes": {name: spec.dtype for name, spec in inputs},
                 }
-                given = _leaves(self._told)
+                given = _leaves(self._arguments)
             called = [name for name, _ in inputs]
             if len(called) != len(given):
                 raise InputError(
@@ -103,10 +105,10 @@ class Varied:
                     "them is known by its name",
                     hint="give inputs by their names: shapes={name: shape}",
                 )
-        if "labels" in called and not _leaves(told):  # labels that are made with the inputs grow with them
+        if "labels" in called and not _leaves(arguments):  # labels that are made with the inputs grow with them
             alike = {name for name, shape in zip(called, given, strict=True) if shape == given[called.index("labels")]}
             places = [
-                (*wanted, *(Place("labels", place.dim) for place in wanted if place.name in alike - {"labels"}))
+                (*wanted, *(InputExtent("labels", place.dim) for place in wanted if place.name in alike - {"labels"}))
                 for wanted in places
             ]
         self._extents = [
@@ -124,23 +126,23 @@ class Varied:
         if name not in PLACES:
             return None
         rank, places = PLACES[name]
-        shapes = [spec.shape for _, spec in self._probe(self._told)]
+        shapes = [spec.shape for _, spec in self._probe(self._arguments)]
         return next((shape[places[0]] for shape in shapes if shape and len(shape) == (rank or len(shape))), None)
 
-    def told(self, sizes: Sequence[int]) -> Told:
-        """What the count is told at these sizes."""
-        told = dict(self._told)
+    def arguments(self, sizes: Sequence[int]) -> CountArguments:
+        """The arguments of the count at these sizes."""
+        arguments = dict(self._arguments)
         wanted: dict[int, dict[int, int]] = {}
         for name, extents, size in zip(self._names, self._extents, sizes, strict=True):
             if not extents:
-                told[name] = size
+                arguments[name] = size
             for leaf, dim in extents:
                 wanted.setdefault(leaf, {})[dim] = size
-        return _resized(told, wanted) if wanted else told
+        return _resized(arguments, wanted) if wanted else arguments
 
 
 def _check_free(given: Sequence[Sequence[int]], names: Iterable[str]) -> None:
-    """Tokens and image sizes are of inputs that nobody gave."""
+    """Tokens and image sizes are those of default inputs."""
     for name in names:
         if given and name in Sizes._fields:
             raise InputError(
@@ -161,7 +163,7 @@ def _batch_extents(name: str, given: Sequence[Sequence[int]]) -> list[tuple[int,
 
 
 def _named_extents(
-    places: Iterable[Place], called: Sequence[str], given: Sequence[Sequence[int]]
+    places: Iterable[InputExtent], called: Sequence[str], given: Sequence[Sequence[int]]
 ) -> list[tuple[int, int]]:
     found = []
     for name, dim in places:
@@ -181,7 +183,7 @@ def _named_extents(
 # -- shapes and arrays inside of what was given --------------------------------------------------------------------------
 
 
-def _leaves(told: Told) -> list[Sequence[int]]:
+def _leaves(arguments: CountArguments) -> list[Sequence[int]]:
     """The shapes of all that was given, in order."""
     found: list[Sequence[int]] = []
 
@@ -189,11 +191,11 @@ def _leaves(told: Told) -> list[Sequence[int]]:
         found.append(shape)
         return leaf
 
-    _mapped(told, keep)
+    _mapped(arguments, keep)
     return found
 
 
-def _resized(told: Told, wanted: Mapping[int, Mapping[int, int]]) -> Told:
+def _resized(arguments: CountArguments, wanted: Mapping[int, Mapping[int, int]]) -> CountArguments:
     """The same with other extents, by the number of the tensor and the dimension."""
     seen = -1
 
@@ -203,7 +205,7 @@ def _resized(told: Told, wanted: Mapping[int, Mapping[int, int]]) -> Told:
         new = [wanted.get(seen, {}).get(dim, extent) for dim, extent in enumerate(shape)]
         return leaf if new == list(shape) else _like(leaf, new)
 
-    return _mapped(told, change)
+    return _mapped(arguments, change)
 
 
 def _like(leaf: Any, shape: Sequence[int]) -> Any:
@@ -217,13 +219,13 @@ def _like(leaf: Any, shape: Sequence[int]) -> Any:
     return InputArray(tuple(shape), str(leaf.dtype))
 
 
-def _mapped(told: Told, change: Callable[[Any, Sequence[int]], Any]) -> Told:
+def _mapped(arguments: CountArguments, change: Callable[[Any, Sequence[int]], Any]) -> CountArguments:
     """What was given with every shape and every array changed."""
-    shapes, dtypes = spelled_out(told.get("shapes"), told.get("dtypes"))
-    made = dict(told)
+    shapes, dtypes = spelled_out(arguments.get("shapes"), arguments.get("dtypes"))
+    made = dict(arguments)
     if shapes is not None:
         made |= {"shapes": _map_shapes(shapes, change), "dtypes": dtypes}
-    inputs, kwargs = _map_arrays((told.get("inputs"), dict(told.get("kwargs") or {})), change)
+    inputs, kwargs = _map_arrays((arguments.get("inputs"), dict(arguments.get("kwargs") or {})), change)
     several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
     return {**made, "inputs": several, "kwargs": kwargs}
 
@@ -235,7 +237,7 @@ def _map_shapes(shapes: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any
         return {name: _map_shapes(inner, change) for name, inner in shapes.items()}
     if isinstance(shapes, (list, tuple)):
         return [_map_shapes(inner, change) for inner in shapes]
-    return shapes  # what it is, the count will ask
+    return shapes  # the count reports what is wrong with it
 
 
 def _map_arrays(tree: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.option import Sizes
 from opcost.core.profile import Profile
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
-from opcost.frontends.inputs import arrays_in, asked_of, by_place, check_one
-from opcost.frontends.open_sizes import DIM, filled, parse_dims
+from opcost.frontends.inputs import DIM, arrays_in, by_place, check_one, filled, parse_dims, requested_inputs
 from opcost.recorders.host import host_conditions
 from opcost.recorders.options import ProfileOptions
 from opcost.recorders.registry import Recorder
@@ -168,7 +167,7 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
     for name in given:
         if name not in wanted:
             raise UnknownName("input", name, wanted)
-    shapes, types = asked_of(replace(options, inputs=None, kwargs={}, sizes=Sizes()), list(wanted))
+    shapes, types = requested_inputs(replace(options, inputs=None, kwargs={}, sizes=Sizes()), list(wanted))
     declared = {name: tuple(item.shape) for name, item in wanted.items()}
     dims = parse_dims(options.own.get("dim"), declared)
     declared = filled(declared, options.sizes, dims)

@@ -12,8 +12,8 @@ import pytest
 
 import opcost
 from opcost.errors import OpcostError, SourceError, UnknownName
-from opcost.frontends.coreml.load import graph_of
 from opcost.frontends.coreml.model import read_model
+from opcost.frontends.coreml.walk import graph_of
 from opcost.frontends.options import CountOptions
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "coreml" / "models.zip"

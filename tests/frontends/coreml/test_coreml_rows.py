@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from node_rows import P, Q, R, Row, S, Tensor, c, check, check_refused, check_with_less, missing, n, w, x
 
-from opcost.frontends.coreml import operators as _families  # noqa: F401 - entering them in the table is what it is for
-from opcost.frontends.coreml.table import TABLE
+from opcost.frontends.coreml.operators import TABLE
 
 N, C = P * Q, 4
 XY, CUBE = x(P, Q), x(P, Q, R)

@@ -13,14 +13,13 @@ import pytest
 from opcost.analysis.costing import cost_graph
 from opcost.core.dtype import nbytes
 from opcost.core.graph import Attr
-from opcost.frontends.flatbuffer import Buffer, Table
+from opcost.frontends.flatbuffer import Buffer, Pages, Table
 from opcost.frontends.megengine.dtypes import DType
 from opcost.frontends.megengine.graph import build_graph
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
 from opcost.frontends.megengine.node import Node
 from opcost.frontends.megengine.params import _TABLES, Param, read_param
 from opcost.frontends.options import CountOptions
-from opcost.frontends.pages import Pages
 from opcost.rules import default_rules
 
 DATA = Path(__file__).parents[2] / "data" / "megengine"

@@ -12,12 +12,12 @@ import pytest
 
 import opcost
 from opcost.errors import OpcostError, SourceError, UnknownSource
+from opcost.frontends.flatbuffer import Pages
 from opcost.frontends.megengine import FRONTEND
 from opcost.frontends.megengine.container import locate
 from opcost.frontends.megengine.model import parse_model, read_model
 from opcost.frontends.megengine.names import _REGISTERED, by_hash, plain
 from opcost.frontends.megengine.xxhash import xxh64
-from opcost.frontends.pages import Pages
 
 Dump = Callable[[str], Path]
 SEED = 20160701

@@ -12,7 +12,7 @@ import pytest
 
 from opcost.compat.megengine.dump import count_dump
 from opcost.errors import SourceError
-from opcost.frontends import pages
+from opcost.frontends import flatbuffer
 from opcost.frontends.megengine.model import parse_model, read_model
 
 DATA = Path(__file__).parents[2] / "data" / "megengine" / "mge"
@@ -25,9 +25,9 @@ def test_pages_of_any_size_give_what_the_whole_file_gives(
     path: Path, shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = parse_model(path.read_bytes(), str(path))
-    monkeypatch.setattr(pages, "SMALL", 0)
-    monkeypatch.setattr(pages, "_SHIFT", shift)
-    monkeypatch.setattr(pages, "_MOST_PAGES", 20)
+    monkeypatch.setattr(flatbuffer, "SMALL", 0)
+    monkeypatch.setattr(flatbuffer, "_SHIFT", shift)
+    monkeypatch.setattr(flatbuffer, "_MOST_PAGES", 20)
     assert read_model(path) == whole
 
 
@@ -55,7 +55,7 @@ def test_a_dump_that_is_cut_while_it_is_read_is_an_error(
     tmp_path: Path, small: bool, read: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not small:
-        monkeypatch.setattr(pages, "SMALL", 0)
+        monkeypatch.setattr(flatbuffer, "SMALL", 0)
     content = (DATA / "resnet18_slim.v2_noopt.mge").read_bytes()
     path = tmp_path / "cut.mge"
     stop = threading.Event()
@@ -82,7 +82,7 @@ def test_a_dump_that_is_cut_while_it_is_read_is_an_error(
 def test_a_dump_that_became_shorter_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cut.mge"
     path.write_bytes((DATA / "mlp.v2.mge").read_bytes())
-    monkeypatch.setattr(pages, "SMALL", 0)
-    with pytest.raises(SourceError, match="changed while it was read"), pages.pages_of(path) as data:  # noqa: PT012 - it changes inside
+    monkeypatch.setattr(flatbuffer, "SMALL", 0)
+    with pytest.raises(SourceError, match="changed while it was read"), flatbuffer.pages_of(path) as data:  # noqa: PT012 - it changes inside
         os.truncate(path, 1000)
         data.piece(20_000, 4)

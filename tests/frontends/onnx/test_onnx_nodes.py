@@ -12,8 +12,8 @@ import pytest
 
 from opcost.core.shapes import complete
 from opcost.errors import OpcostError
-from opcost.frontends.onnx.load import graph_of
 from opcost.frontends.onnx.model import read_model
+from opcost.frontends.onnx.walk import graph_of
 from opcost.frontends.options import CountOptions
 
 pytest.importorskip("onnx")

@@ -12,8 +12,8 @@ from onnx_making import FLOAT, helper, numpy_helper, onnx, tensor
 
 import opcost
 from opcost.errors import SourceError
-from opcost.frontends.nodes.model import Declared, Node, NodeGraph, Stored
-from opcost.frontends.onnx.operators.blocked import with_channels
+from opcost.frontends.nodes.model import DeclaredValue, GraphNode, NodeGraph, StoredTensor
+from opcost.frontends.onnx.runtime import with_channels
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL")
 
@@ -390,18 +390,21 @@ def test_channels_that_no_bias_and_no_declaration_tell_are_counted_with_their_pa
 def test_channels_are_those_of_the_nodes_behind_and_of_declared_values() -> None:
     """Back through an activation, a sum and a convolution of each channel; else by the value whose name a node has."""
 
-    def conv(name: str, out: str, *ins: str, **attrs: int) -> Node:
-        return Node("Conv", DOMAIN, name, ins, (out,), attrs)
+    def conv(name: str, out: str, *ins: str, **attrs: int) -> GraphNode:
+        return GraphNode("Conv", DOMAIN, name, ins, (out,), attrs)
 
     nodes = (
         conv("", "a", "x", "full"), conv("", "b", "a", "each", group=16), conv("", "c", "x", "full", "", "b"),
-        Node("Relu", "", "", ("c",), ("d",)), Node("ReorderOutput", DOMAIN, "", ("d",), ("y",), {"channels": 12}),
+        GraphNode("Relu", "", "", ("c",), ("d",)), GraphNode("ReorderOutput", DOMAIN, "", ("d",), ("y",), {"channels": 12}),
         conv("v_bn_nchwc", "e", "x", "full"), conv("v_mul_nchwc", "f", "x", "full"), conv("v_nchwc", "g", "x", "full"),
         conv("flat_nchwc", "h", "x", "full"), conv("open_nchwc", "i", "x", "full"), conv("none_nchwc", "j", "x", "full"),
     )  # fmt: skip
-    stored = {"full": Stored("full", (16, 4, 1, 1), "float32"), "each": Stored("each", (16, 1, 3, 3), "float32")}
+    stored = {
+        "full": StoredTensor("full", (16, 4, 1, 1), "float32"),
+        "each": StoredTensor("each", (16, 1, 3, 3), "float32"),
+    }
     shapes = {"v": (1, 8, 3, 5), "flat": (1, 8, 3), "open": (1, "channels", 3, 5), "none": None}
-    declared = {name: Declared(name, "float32", shape) for name, shape in shapes.items()}  # type: ignore[arg-type]
+    declared = {name: DeclaredValue(name, "float32", shape) for name, shape in shapes.items()}  # type: ignore[arg-type]
     found = with_channels(NodeGraph("", nodes, stored, (), (), declared)).nodes
     told = [node.attrs.get("channels") for node in found if node.op == "Conv"]
     assert told == [12, 12, 12, 8, 8, 8, None, None, None]

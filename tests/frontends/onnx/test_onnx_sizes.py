@@ -39,7 +39,7 @@ def test_open_sizes_are_asked_for_by_name_and_a_batch_is_one(written: Written) -
     batched = opcost.count(path, batch=2, options={"dim": "seq=5"})
     assert batched.totals.macs == 2 * 5 * 4 * 3
     assert not batched.notes
-    with pytest.raises(InputError, match="batch was asked to be 3 and 2"):
+    with pytest.raises(InputError, match="batch is given as 3 and as 2"):
         opcost.count(path, batch=2, options={"dim": "batch=3"})
     with pytest.raises(InputError, match="no input of the file has a size for image"):
         opcost.count(path, image=8)
@@ -144,7 +144,7 @@ def test_sizes_are_set_one_by_one_or_with_commas_on_the_command_line(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
     )
     for words in (("--dim", "batch=2", "--dim", "seq=5"), ("--dim", "batch=2,seq=5")):
-        done = opcost_command("count", path, *words, "--format", "json")
+        done = opcost_command("count", path, *words, "--view", "json")
         assert json.loads(done.out)["totals"]["macs"] == 2 * 5 * 4 * 3
 
 

@@ -6,8 +6,7 @@ import pytest
 from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_refused, check_with_less, missing, n, w, x
 
 from opcost.frontends.nodes.model import MOST_AXES
-from opcost.frontends.tflite import operators as _families  # noqa: F401 - entering them in the table is what it is for
-from opcost.frontends.tflite.table import TABLE
+from opcost.frontends.tflite.walk import TABLE
 
 N, C = P * Q, 4
 XY = x(P, Q)

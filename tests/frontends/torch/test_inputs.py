@@ -378,7 +378,7 @@ def test_shapes_may_be_nested_as_the_argument_is(shapes: Any) -> None:
 @pytest.mark.parametrize(
     ("shapes", "told"),
     [
-        ({"batch": (B, D), "batch.image": (B, D)}, "lies inside of another input"),
+        ({"batch": (B, D), "batch.image": (B, D)}, "is inside of another input"),
         ({"batch.0": (B, D), "batch.2": (B, D)}, "without gaps, not 0, 2"),
         ({"batch.image": (B, D), "batch": {"image": (B, D)}}, "given twice"),
     ],

@@ -14,10 +14,10 @@ from opcost.compat.megengine.numbers import mean_and_std
 from opcost.compat.megengine.records import Activation, Operation, Param, Records, Shape, dtype_name, elements
 from opcost.core.graph import TensorSpec
 from opcost.errors import InputError
+from opcost.frontends.flatbuffer import Pages, pages_of
 from opcost.frontends.megengine.infer import Inferred, infer
 from opcost.frontends.megengine.inputs import input_names
 from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor, read_model
-from opcost.frontends.pages import Pages, pages_of
 
 _PARAMETER = "ImmutableTensor"
 _CONVOLUTIONS = ("Convolution", "ConvBias")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.checked import short
 from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
-from opcost.frontends.pickles import OBJECT_STEPS, BadPickle, Limits, check_steps
+from opcost.frontends.input_data import OBJECT_STEPS, BadPickle, Limits, check_steps
 from opcost.wording import shortened
 
 LARGEST_PICKLE = 32 << 20

@@ -9,7 +9,7 @@ from typing import Any
 from opcost.core.graph import Note
 from opcost.core.scan import Experts, StoredTensor
 from opcost.errors import SourceError
-from opcost.frontends.configuration import read_entries
+from opcost.frontends.zoo import read_entries
 
 CONFIG = "config.json"
 OLD_CONFIG = "quantize_config.json"

@@ -14,7 +14,7 @@ from opcost.core.reading import length_of, opened
 from opcost.core.scan import Role
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, Storage, Tensor, described, tensors_in
 from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
-from opcost.frontends.pickles import BadPickle
+from opcost.frontends.input_data import BadPickle
 from opcost.wording import shortened
 
 _WHAT = "a PyTorch checkpoint"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.open_sizes import DIM
+from opcost.frontends.inputs import DIM
 from opcost.frontends.options import Option
 from opcost.frontends.registry import FrontEnd
 
@@ -26,7 +26,7 @@ class CoremlFrontEnd(FrontEnd):
     suffixes = (".mlmodel", ".json")
     options = (
         DIM,
-        Option("function", str, "Which function of a Core ML program is counted; its main one unless told.", "NAME"),
+        Option("function", str, "Which function of a Core ML program is counted; by default its main one.", "NAME"),
     )
     understands = frozenset({"sizes"})
 
@@ -39,7 +39,7 @@ class CoremlFrontEnd(FrontEnd):
         return (path.suffix == ".mlmodel" and head[:1] == b"\x08") or second_begins(head) in DESCRIBED
 
     def named(self, text: str) -> Path | None:
-        """A package is a folder; its manifest says where the model is."""
+        """A package is a folder; its manifest names the model's file."""
         folder = Path(text)
         if folder.suffix != ".mlpackage" or not folder.is_dir():
             return None
@@ -47,7 +47,7 @@ class CoremlFrontEnd(FrontEnd):
         return manifest if manifest.is_file() else folder / "Data" / "com.apple.CoreML" / "model.mlmodel"
 
     def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.coreml.load import load
+        from opcost.frontends.coreml.walk import load
 
         return load(Path(source), options)
 

@@ -1,14 +1,254 @@
-"""A Core ML model as data: what it declares of its inputs and outputs, and which kind of model it is."""
+"""A Core ML model as data: its declared inputs, and its programs or its neural network as graphs of nodes.
+
+In a program, constants become stored tensors, or attributes of the nodes that read them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from math import log2, prod
+from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.errors import SourceError
-from opcost.frontends.nodes.model import Declared, NodeGraph
-from opcost.frontends.protobuf import Parts, Piece, piece
+from opcost.frontends.coreml.network import network_graph
+from opcost.frontends.nodes.model import (
+    MOST_AXES,
+    MOST_CONTENT,
+    MOST_DEPTH,
+    Content,
+    DeclaredValue,
+    GraphNode,
+    NodeGraph,
+    StoredTensor,
+)
+from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, integers, piece, text
+
+DTYPES = {
+    1: "bool", 2: "string", 10: "float16", 11: "float32", 12: "float64", 13: "bfloat16", 21: "int8", 22: "int16", 23: "int32",
+    24: "int64", 25: "int4", 31: "uint8", 32: "uint16", 33: "uint32", 34: "uint64", 35: "uint4", 36: "uint2", 37: "uint1",
+    38: "uint6", 39: "uint3", 40: "float8_e4m3fn", 41: "float8_e5m2",
+}  # fmt: skip
+_PACKED = {
+    "constexpr_affine_dequantize": "quantized_data",
+    "constexpr_cast": "source_val",
+    "constexpr_blockwise_shift_scale": "data",
+}
+"""Weights that are stored in fewer bits and made whole when the model is loaded: which argument holds them."""
+
+
+class _Value(NamedTuple):
+    """A constant: a text, or a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    content: Content | None = None
+    words: tuple[str, ...] = ()
+
+
+class _Known(NamedTuple):
+    """The constants that a block sees: its own and those around it."""
+
+    stored: dict[str, StoredTensor]
+    texts: dict[str, tuple[str, ...]]
+
+
+def program_graphs(message: Piece) -> dict[str, NodeGraph]:
+    """The functions of a program."""
+    found: dict[str, NodeGraph] = {}
+    for number, value in fields(message):
+        if number != 2:
+            continue
+        entry = Parts.of(piece(value))
+        name = entry.text(1)
+        for function in entry.messages(2):
+            blocks = {each.text(1): each.all(2)[-1] for each in function.messages(3) if each.all(2)}
+            chosen = blocks.get(function.text(2), next(iter(blocks.values()), None))
+            if chosen is None:
+                raise Bad(f"the function {name!r} has no block")
+            inputs = tuple(_declared(each) for each in function.messages(1))
+            found[name] = _block(piece(chosen), name, inputs, _Known({}, {}), 0)
+    if not found:
+        raise Bad("the program has no function")
+    return found
+
+
+def _block(message: Piece, name: str, inputs: tuple[DeclaredValue, ...], outer: _Known, depth: int) -> NodeGraph:
+    if depth > MOST_DEPTH:
+        raise Bad(f"blocks are nested, more than {MOST_DEPTH} deep")
+    known = _Known({}, dict(outer.texts))
+    nodes: list[GraphNode] = []
+    outputs: list[str] = []
+    declared = {each.name: each for each in inputs}
+    for number, value in fields(message):
+        match number:
+            case 1:
+                each = _declared(Parts.of(piece(value)))
+                declared[each.name] = each
+                inputs = (*inputs, each)
+            case 2:
+                outputs.append(text(value))
+            case 3:
+                _operation(Parts.of(piece(value)), known, nodes, declared, depth)
+    ends = tuple(declared.get(each, DeclaredValue(each, "float32", None)) for each in outputs)
+    return NodeGraph(name, tuple(nodes), known.stored, inputs, ends, declared)
+
+
+def _operation(
+    parts: Parts, known: _Known, nodes: list[GraphNode], declared: dict[str, DeclaredValue], depth: int
+) -> None:
+    op = parts.text(1)
+    outs = [_declared(each) for each in parts.messages(3)]
+    declared.update({each.name: each for each in outs})
+    attrs: dict[str, Any] = {}
+    for entry in parts.messages(5):
+        for value in entry.all(2):
+            attrs[entry.text(1)] = _value(piece(value))
+    if op == "const" and outs:
+        _keep(outs[0], attrs.get("val"), known)
+        return
+    label = attrs.pop("name", None)
+    names: list[str] = []
+    places: dict[str, tuple[int, ...]] = {}
+    texts: dict[str, Any] = {}
+    for entry in parts.messages(2):
+        bound = [_binding(each, f"{outs[0].name if outs else op}:{entry.text(1)}", known) for each in _bindings(entry)]
+        if bound and all(each in known.texts for each in bound):
+            texts[entry.text(1)] = known.texts[bound[0]][0]
+            continue
+        places[entry.text(1)] = tuple(range(len(names), len(names) + len(bound)))
+        names += bound
+    for key, given in attrs.items():  # what older versions have beside their inputs
+        if isinstance(given, _Value) and not given.words:
+            stored = f"{outs[0].name if outs else op}:{key}"
+            known.stored[stored] = StoredTensor(stored, given.shape, given.dtype, given.content)
+            places[key] = (len(names),)
+            names.append(stored)
+    blocks = tuple(_block(piece(each), f"{op}.{at}", (), known, depth + 1) for at, each in enumerate(parts.all(4)))
+    label_text = label.words[0] if isinstance(label, _Value) and label.words else ""
+    node = GraphNode(
+        op, "", label_text, tuple(names), tuple(each.name for each in outs), {**texts, "@": places, "@blocks": blocks}
+    )
+    if op.startswith("constexpr_") and outs:
+        known.stored[outs[0].name] = _whole_weight(node, outs[0], known.stored)
+        return
+    nodes.append(node)
+
+
+def _keep(out: DeclaredValue, value: Any, known: _Known) -> None:
+    if not isinstance(value, _Value):
+        raise Bad(f"the constant {out.name!r} has no value")
+    if value.words:
+        known.texts[out.name] = value.words
+    else:
+        known.stored[out.name] = StoredTensor(out.name, value.shape, value.dtype, value.content)
+
+
+def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, StoredTensor]) -> StoredTensor:
+    """A weight as it is meant: all its elements, in the bits of those that are stored."""
+    places = node.attrs["@"]
+
+    def given(name: str) -> StoredTensor | None:
+        return stored.get(node.inputs[places[name][0]]) if places.get(name) else None
+
+    shape = tuple(extent for extent in out.shape or () if isinstance(extent, int))
+    packed = given(_PACKED.get(node.op, "nonzero_data"))
+    dtype = packed.dtype if packed is not None else out.dtype
+    table = given("lut")
+    if table is not None and table.shape:
+        # Older tables are a row of numbers; newer ones have an axis for the numbers and one for vectors of them.
+        count = table.shape[0] if len(table.shape) == 1 else table.shape[-2]
+        bits = int(log2(count)) if count > 0 and count & (count - 1) == 0 and count <= 256 else 8
+        dtype = f"uint{max(bits, 1)}"
+    return StoredTensor(out.name, shape, dtype)
+
+
+def _bindings(entry: Parts) -> list[Parts]:
+    return [binding for argument in entry.messages(2) for binding in argument.messages(1)]
+
+
+def _binding(parts: Parts, name: str, known: _Known) -> str:
+    """The name that an argument is bound to; a value that is written out is stored under one."""
+    if 1 in parts.found:
+        return parts.text(1)
+    for value in parts.all(2):
+        given = _value(piece(value))
+        if given.words:
+            known.texts[name] = given.words
+        else:
+            place = f"{name}.{len(known.stored)}" if name in known.stored else name
+            known.stored[place] = StoredTensor(place, given.shape, given.dtype, given.content)
+            return place
+    return name
+
+
+def _declared(parts: Parts) -> DeclaredValue:
+    for kind in parts.messages(2):
+        for inner in (*kind.messages(1), *_wrapped(kind)):
+            return DeclaredValue(parts.text(1), _dtype(inner), _shape(inner))
+        return DeclaredValue(parts.text(1), "float32", None, tensor=False)
+    return DeclaredValue(parts.text(1), "float32", None)
+
+
+def _wrapped(kind: Parts) -> list[Parts]:
+    """The tensor that a state holds."""
+    return [tensor for state in kind.messages(5) for inner in state.messages(1) for tensor in inner.messages(1)]
+
+
+def _dtype(parts: Parts) -> str:
+    number = parts.whole(1)
+    if number not in DTYPES:
+        raise Bad(f"an element type has the number {number}")
+    return DTYPES[number]
+
+
+def _shape(parts: Parts) -> tuple[int | None, ...] | None:
+    found: list[int | None] = []
+    for each in parts.messages(3):
+        sizes = each.messages(1)
+        found.append(sizes[-1].whole(1) if sizes else None)
+        if any(inner.whole(1) for inner in each.messages(2)):  # any number of axes
+            return None
+    if len(found) > MOST_AXES or any(extent is not None and extent < 0 for extent in found):
+        raise Bad(f"a tensor has the shape {found[:MOST_AXES]}")
+    return tuple(found)
+
+
+def _value(message: Piece) -> _Value:
+    parts = Parts.of(message)
+    kinds = [tensor for kind in parts.messages(2) for tensor in kind.messages(1)]
+    if not kinds:
+        return _Value((), "uint8")
+    dtype, shape = _dtype(kinds[-1]), _shape(kinds[-1]) or ()
+    whole = tuple(extent for extent in shape if extent is not None)
+    for immediate in parts.messages(3):
+        for tensor in immediate.messages(1):
+            return _immediate(tensor, whole, dtype)
+    return _Value(whole, dtype)
+
+
+def _immediate(tensor: Parts, shape: tuple[int, ...], dtype: str) -> _Value:
+    if dtype == "string":
+        return _Value(
+            shape, dtype, None, tuple(text(each) for row in tensor.messages(4) for each in row.all(1)) or ("",)
+        )
+    elements = prod(shape)
+    items: list[Any] = []
+    if elements <= MOST_CONTENT:
+        for number, rows in ((1, "f"), (6, "d")):
+            items += [value for row in tensor.messages(number) for each in row.all(1) for value in floats(each, rows)]
+        for number in (2, 3, 5):
+            items += [value for row in tensor.messages(number) for each in row.all(1) for value in integers(each)]
+        for row in tensor.messages(7):
+            raw = piece(row.all(1)[-1]) if row.all(1) else b""
+            found = None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
+            items += found.items if found is not None else ()
+    if dtype == "bool":
+        items = [bool(item) for item in items]
+    return _Value(shape, dtype, Content(shape, tuple(items)) if len(items) == elements else None)
+
+
+# -- the model -----------------------------------------------------------------------------------------------------------
 
 PROGRAM, NETWORKS = 502, {500: "neuralNetwork", 403: "neuralNetworkClassifier", 303: "neuralNetworkRegressor"}
 _OTHERS = {
@@ -28,7 +268,7 @@ _ARRAYS = {65568: "float32", 65600: "float64", 131104: "int32", 65552: "float16"
 class Model(NamedTuple):
     """Inputs as the model declares them, and its graphs by the names of functions."""
 
-    inputs: Mapping[str, Declared]
+    inputs: Mapping[str, DeclaredValue]
     graphs: Mapping[str, NodeGraph]
     main: str
     version: int
@@ -36,9 +276,6 @@ class Model(NamedTuple):
 
 def read_model(message: Piece) -> Model:
     """The model in these bytes."""
-    from opcost.frontends.coreml.network import network_graph
-    from opcost.frontends.coreml.program import program_graphs
-
     parts = Parts.of(message)
     version = parts.whole(1)
     described = parts.messages(2)
@@ -69,19 +306,19 @@ def read_model(message: Piece) -> Model:
     raise Bad("there is neither a program nor a neural network in it")
 
 
-def _feature(parts: Parts) -> Declared:
+def _feature(parts: Parts) -> DeclaredValue:
     """What a model declares of an input: an array, or an image as (channels, height, width)."""
     name = parts.text(1)
     for kind in parts.messages(3):
         for image in kind.messages(4):
             channels = 1 if image.whole(3) in (10, 40) else 3
-            return Declared(name, "float32", (channels, *_sizes(image.whole(2), image.whole(1))))
+            return DeclaredValue(name, "float32", (channels, *_sizes(image.whole(2), image.whole(1))))
         for array in (*kind.messages(5), *(inner for state in kind.messages(8) for inner in state.messages(1))):
             shape = tuple(array.integers(1)) or _first_shape(array)
-            return Declared(name, _ARRAYS.get(array.whole(2), "float32"), _sizes(*shape) if shape else None)
+            return DeclaredValue(name, _ARRAYS.get(array.whole(2), "float32"), _sizes(*shape) if shape else None)
         if 1 in kind.found or 2 in kind.found:
-            return Declared(name, "int64" if 1 in kind.found else "float64", (1,))
-    return Declared(name, "float32", None)
+            return DeclaredValue(name, "int64" if 1 in kind.found else "float64", (1,))
+    return DeclaredValue(name, "float32", None)
 
 
 def _first_shape(array: Parts) -> tuple[int, ...]:

@@ -6,11 +6,20 @@ Layers of the first versions see a tensor as (..., channels, height, width), wha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 from opcost.core.checked import Bad
-from opcost.frontends.nodes.model import MOST_CONTENT, MOST_DEPTH, Content, Declared, Node, NodeGraph, Stored
+from opcost.frontends.nodes.model import (
+    MOST_CONTENT,
+    MOST_DEPTH,
+    Content,
+    DeclaredValue,
+    GraphNode,
+    NodeGraph,
+    StoredTensor,
+)
 from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text
 
 _FIXED: dict[int, str] = {
@@ -58,8 +67,8 @@ class _Reader:
 
     def __init__(self, depth: int = 0) -> None:
         self.depth = depth
-        self.nodes: list[Node] = []
-        self.stored: dict[str, Stored] = {}
+        self.nodes: list[GraphNode] = []
+        self.stored: dict[str, StoredTensor] = {}
 
     def layer(self, message: Piece) -> None:
         parts = Parts.of(message)
@@ -68,20 +77,18 @@ class _Reader:
         layer = parts.messages(number)[-1] if number else Parts()
         self.name, self.outs = name or (outs[0] if outs else ""), outs
         special = self.special.get(number)
-        if special is not None or number in _FIXED:
-            try:
-                if special is not None:
-                    special(self, layer, ins)
-                else:
-                    self._fixed(_FIXED[number].split(), layer, ins)
-            except (LookupError, ArithmeticError, ValueError) as exc:
-                raise Bad(f"the layer {self.name!r} is not what such a layer must be ({exc})") from exc
-        else:
-            self.node(
-                f"layer_{number}" if number != 500 else layer.text(10) or "custom",
-                ins,
-                domain="custom" * (number == 500),
-            )
+        if special is None and number not in _FIXED:
+            custom = number == 500
+            name = (layer.text(10) or "custom") if custom else f"layer_{number}"
+            self.node(name, ins, domain="custom" if custom else "")
+            return
+        try:
+            if special is not None:
+                special(self, layer, ins)
+            else:
+                self._fixed(_FIXED[number].split(), layer, ins)
+        except (LookupError, ArithmeticError, ValueError) as exc:
+            raise Bad(f"the layer {self.name!r} is not what such a layer must be ({exc})") from exc
 
     def node(
         self,
@@ -98,7 +105,9 @@ class _Reader:
         for place, (label, given) in enumerate(zip(called, ins, strict=False)):
             if given:
                 places[label] = (*places.get(label, ()), place)
-        self.nodes.append(Node(op, domain, self.name, tuple(ins), tuple(outs or self.outs), {**attrs, "@": places}))
+        self.nodes.append(
+            GraphNode(op, domain, self.name, tuple(ins), tuple(outs or self.outs), {**attrs, "@": places})
+        )
 
     def _fixed(self, words: Sequence[str], layer: Parts, ins: Sequence[str]) -> None:
         op, *rest = words
@@ -146,7 +155,7 @@ class _Reader:
         if any(extent < 0 for extent in shape):
             raise Bad(f"the layer {self.name!r} has a weight of the shape {shape}")
         name = f"{self.name}.{label}"
-        self.stored[name] = Stored(name, shape, dtype, content)
+        self.stored[name] = StoredTensor(name, shape, dtype, content)
         return name
 
     # -- layers with weights --------------------------------------------------------------------------------------------
@@ -219,25 +228,25 @@ class _Reader:
         self.node("identity", (name,), ("x",))
 
     def _recurrent(
-        self, layer: Parts, ins: Sequence[str], op: str, fields: Sequence[Sequence[int]], ways: int = 1
+        self, layer: Parts, ins: Sequence[str], op: str, fields: Sequence[Sequence[int]], directions: int = 1
     ) -> None:
-        """The gates' weights stand alone; together they are those of a program's layer."""
+        """The gates' weights are separate; together they are those of a program's layer."""
         width, hidden = layer.whole(1), layer.whole(2)
         gates = len(fields[0])
         inner = layer.messages(20) if op == "lstm" else [layer]
         reads, names = [ins[0]], ["x"]
-        told = layer.messages(15)[-1] if op == "lstm" and layer.messages(15) else layer
-        sequence = told.whole(10 if op == "lstm" else 15)
-        for way, held in zip(("", "_back")[:ways], inner, strict=False):
+        described = layer.messages(15)[-1] if op == "lstm" and layer.messages(15) else layer
+        sequence = described.whole(10 if op == "lstm" else 15)
+        for suffix, weights in zip(("", "_back")[:directions], inner, strict=False):
             shapes = ((gates * hidden, width), (gates * hidden, hidden), (gates * hidden,))
             for label, numbers, shape in zip(("weight_ih", "weight_hh", "bias"), fields, shapes, strict=True):
-                if all(number in held.found for number in numbers):
-                    found = self.weight(held, numbers[0], f"{label}{way}", *shape)
+                if all(number in weights.found for number in numbers):
+                    found = self.weight(weights, numbers[0], f"{label}{suffix}", *shape)
                     stored = self.stored[found]
-                    self.stored[found] = Stored(found, shape, stored.dtype)
+                    self.stored[found] = StoredTensor(found, shape, stored.dtype)
                     reads.append(found)
-                    names.append(f"{label}{way}")
-        direction = "bidirectional" if ways > 1 else "forward"
+                    names.append(f"{label}{suffix}")
+        direction = "bidirectional" if directions > 1 else "forward"
         self.node(op, reads, names, direction=direction, output_sequence=sequence)
 
     # -- layers without -------------------------------------------------------------------------------------------------
@@ -271,18 +280,18 @@ class _Reader:
             self.node(op, ins[:1], ("x",))
             return
         inner = layer.messages(25)[-1]
-        count = sum(len(floats(each)) for held in inner.messages(1) for each in held.all(1)) or 1
+        count = sum(len(floats(each)) for weights in inner.messages(1) for each in weights.all(1)) or 1
         self.node("prelu", (ins[0], self.weight(inner, 1, "alpha", count)), ("x", "alpha"))
 
     def _unary(self, layer: Parts, ins: Sequence[str]) -> None:
         op = _UNARY[layer.whole(1) % len(_UNARY)]
         self.node(op if op != "pow" else "square", ins[:1], ("x",))
 
-    def _chain(self, op: str, layer: Parts, ins: Sequence[str]) -> None:
+    def _chain(self, layer: Parts, ins: Sequence[str], op: str) -> None:
         """Two tensors, then the next, and so on; one alone meets a number."""
         if len(ins) == 1:
             number, name = floats(layer.all(1)[-1])[0] if 1 in layer.found else 0.0, f"{self.name}.alpha"
-            self.stored[name] = Stored(name, (), "float32", Content((), (number,)))
+            self.stored[name] = StoredTensor(name, (), "float32", Content((), (number,)))
             ins = (*ins, name)
         last = ins[0]
         for place, other in enumerate(ins[1:]):
@@ -320,13 +329,8 @@ class _Reader:
         self.node(op, ins[:1], ("x",), block_size=layer.whole(2, 1))
 
     def _slice(self, layer: Parts, ins: Sequence[str]) -> None:
-        ends: dict[str, Any] = {
-            "begin": layer.whole(1),
-            "end": layer.whole(2),
-            "stride": layer.whole(3) or 1,
-            "axis": layer.whole(4) - 3,
-        }
-        self.node("slice_image", ins[:1], ("x",), **ends)
+        begin, end, stride, axis = map(layer.whole, (1, 2, 3, 4))
+        self.node("slice_image", ins[:1], ("x",), begin=begin, end=end, stride=stride or 1, axis=axis - 3)
 
     def _pad(self, layer: Parts, ins: Sequence[str]) -> None:
         self.node("pad", ins[:1], ("x",), pad=_borders(layer, 10) or (0, 0, 0, 0))
@@ -343,7 +347,7 @@ class _Reader:
 
     def _inner(self, layer: Parts, number: int) -> NodeGraph:
         if self.depth >= MOST_DEPTH:
-            raise Bad(f"networks lie in one another, more than {MOST_DEPTH} deep")
+            raise Bad(f"networks are nested, more than {MOST_DEPTH} deep")
         reader = _Reader(self.depth + 1)
         for message in layer.all(number):
             for inside, value in fields(piece(message)):
@@ -369,16 +373,11 @@ class _Reader:
     310: _permute,
         320: _concat, 210: _upsample, 345: _reorganize, 350: _slice, 200: _pad, 190: _crop, 795: _gelu, 605: _branch, 615: _loop,
         620: _leave, 625: _leave,
-        230: lambda self, layer, ins: self._chain("add", layer, ins),
-        231: lambda self, layer, ins: self._chain("mul", layer, ins),
-        240: lambda self, layer, ins: self._chain("add", layer, ins),
-        260: lambda self, layer, ins: self._chain("maximum", layer, ins),
-        261: lambda self, layer, ins: self._chain("minimum", layer, ins),
-        270: lambda self, layer, ins: self._chain("mul", layer, ins),
-        400: lambda self, layer, ins: self._recurrent(layer, ins, "rnn", ((30,), (31,), (32,))),
-        410: lambda self, layer, ins: self._recurrent(layer, ins, "gru", ((30, 31, 32), (50, 51, 52), (70, 71, 72))),
-        420: lambda self, layer, ins: self._recurrent(layer, ins, "lstm", _LSTM),
-        430: lambda self, layer, ins: self._recurrent(layer, ins, "lstm", _LSTM, 2),
+        230: partial(_chain, op="add"), 231: partial(_chain, op="mul"), 240: partial(_chain, op="add"),
+        260: partial(_chain, op="maximum"), 261: partial(_chain, op="minimum"), 270: partial(_chain, op="mul"),
+        400: partial(_recurrent, op="rnn", fields=((30,), (31,), (32,))),
+        410: partial(_recurrent, op="gru", fields=((30, 31, 32), (50, 51, 52), (70, 71, 72))),
+        420: partial(_recurrent, op="lstm", fields=_LSTM), 430: partial(_recurrent, op="lstm", fields=_LSTM, directions=2),
     }  # fmt: skip
 
 
@@ -396,30 +395,24 @@ def _padding(layer: Parts, valid: int, same: int) -> dict[str, Any]:
     return {"pad_type": "custom", "pad": edges} if edges else {"pad_type": "valid"}
 
 
-def _padding_3d(layer: Parts, way: int, edges: Sequence[int]) -> dict[str, Any]:
-    if layer.whole(way) == 0:
+def _padding_3d(layer: Parts, mode: int, edges: Sequence[int]) -> dict[str, Any]:
+    if layer.whole(mode) == 0:
         return {"pad_type": "custom", "pad": tuple(layer.whole(at) for at in edges)}
-    return {"pad_type": "same" if layer.whole(way) == 2 else "valid"}
-
-
-def _network(message: Piece, inputs: Sequence[Declared], outputs: Sequence[str]) -> NodeGraph:
-    reader = _Reader()
-    for number, value in fields(message):
-        if number == 1:
-            reader.layer(piece(value))
-    made = {name for node in reader.nodes for name in node.outputs}
-    ends = tuple(Declared(name, "float32", None) for name in outputs if name in made)
-    return NodeGraph("", tuple(reader.nodes), reader.stored, tuple(inputs), ends, {})
+    return {"pad_type": "same" if layer.whole(mode) == 2 else "valid"}
 
 
 def network_graph(
-    message: Piece, inputs: Sequence[Declared], images: Collection[str], outputs: Sequence[str]
+    message: Piece, inputs: Sequence[DeclaredValue], images: Collection[str], outputs: Sequence[str]
 ) -> NodeGraph:
-    """The graph of a neural network with these inputs; images have one axis more in front where the network says so."""
-    mapping = 0
+    """The graph of a neural network with these inputs; images have one axis more in front where the network has it so."""
+    reader, mapping = _Reader(), 0
     for number, value in fields(message):
-        if number == 6 and isinstance(value, int):
+        if number == 1:
+            reader.layer(piece(value))
+        elif number == 6 and isinstance(value, int):
             mapping = value
     if mapping == 1:
         inputs = [each._replace(shape=(1, *(each.shape or ()))) if each.name in images else each for each in inputs]
-    return _network(message, inputs, outputs)
+    made = {name for node in reader.nodes for name in node.outputs}
+    ends = tuple(DeclaredValue(name, "float32", None) for name in outputs if name in made)
+    return NodeGraph("", tuple(reader.nodes), reader.stored, tuple(inputs), ends, {})

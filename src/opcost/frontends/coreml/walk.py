@@ -1,19 +1,102 @@
-"""The walk over a Core ML model: branches and loops."""
+"""From a Core ML model to a graph: packages, functions, the roles of stored tensors, branches and loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path, PurePosixPath
 
-from opcost.errors import SourceError
+from opcost.core.checked import Bad
+from opcost.core.graph import Graph, Role
+from opcost.core.parsing import parse
+from opcost.core.reading import length_of, opened, whole
+from opcost.errors import SourceError, UnknownName
 from opcost.frontends.building import GraphBuilder
-from opcost.frontends.coreml import operators as _families  # noqa: F401 - entering them in the table is what it is for
-from opcost.frontends.coreml.scopes import CoremlScopes
-from opcost.frontends.coreml.table import TABLE
-from opcost.frontends.nodes.call import Made
-from opcost.frontends.nodes.loops import MOST_TURNS, first_of
-from opcost.frontends.nodes.model import Node, NodeGraph, Number
-from opcost.frontends.nodes.walk import Walk
+from opcost.frontends.coreml import MANIFEST
+from opcost.frontends.coreml.model import Model, read_model
+from opcost.frontends.coreml.operators import TABLE
+from opcost.frontends.nodes.inputs import given_inputs
+from opcost.frontends.nodes.meaning import Operand
+from opcost.frontends.nodes.model import DeclaredValue, GraphNode, NodeGraph
+from opcost.frontends.nodes.scopes import Scopes
+from opcost.frontends.nodes.walk import MOST_TURNS, Walk
+from opcost.frontends.options import CountOptions, refuse_running
+from opcost.frontends.protobuf import Span
+
+
+def load(path: Path, options: CountOptions) -> Graph:
+    """Read a model and work out all its shapes."""
+    refuse_running(options, f"{path} is a Core ML model")
+    name = next((part for part in reversed(path.parts) if part.endswith(".mlpackage")), path.name)
+    try:
+        with opened(model_of(path) if path.name == MANIFEST else path) as file:
+            model = read_model(Span(file, 0, length_of(file)))
+        return graph_of(model, options, name)
+    except (Bad, RecursionError) as exc:
+        raise SourceError(f"{path} is not a Core ML model that can be read: {exc}") from exc
+
+
+def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
+    """The graph of one function of a model on the requested inputs."""
+    function = str(options.own.get("function", "") or model.main)
+    if function not in model.graphs:
+        raise UnknownName("function", function, model.graphs)
+    graph = model.graphs[function]
+    maker = GraphBuilder()
+    inputs = [_input(declared, model) for declared in graph.inputs]
+    given = given_inputs(inputs, options, maker)
+    walk = CoremlWalk(maker, trusted=given.trusted)
+    outputs = walk.graph(graph, {each.name: value for each, value in zip(inputs, given.made, strict=True)})
+    meta = {"version": f"specification {model.version}", "mode": "eval"}
+    return walk.finished(source, meta, function, given.made, outputs)
+
+
+def _input(declared: DeclaredValue, model: Model) -> DeclaredValue:
+    """An input of a function, with the sizes of the model's description where it has such."""
+    described = model.inputs.get(declared.name)
+    shape = declared.shape
+    if described is not None and described.shape is not None and (shape is None or len(shape) == len(described.shape)):
+        return declared._replace(shape=described.shape)
+    return declared
+
+
+LARGEST_MANIFEST = 1 << 20
+"""Bytes of a manifest that is read; real ones have a thousand."""
+
+
+def model_of(manifest: Path) -> Path:
+    """The model's file that the manifest of a package names, which must be in the package."""
+    try:
+        content = parse(whole(manifest, LARGEST_MANIFEST, "manifest").decode("utf-8-sig"))
+        entry = str(content["itemInfoEntries"][content["rootModelIdentifier"]]["path"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise SourceError(f"{manifest} is not the manifest of a Core ML package") from exc
+    package = manifest.parent
+    found = package / "Data" / PurePosixPath(entry)
+    if "\0" in entry or not found.resolve().is_relative_to(package.resolve()):
+        raise SourceError(f"{package} names a model outside of itself: {entry!r}")
+    if not found.is_file():
+        raise SourceError(f"{package} has no model: {entry!r} is not there", hint="the package was copied in part")
+    return found
+
+
+_STATISTICS = ("mean", "variance")
+_WEIGHTS = ("weight", "bias", "weight_ih", "weight_hh", "x", "y", "gamma", "beta", "input", "alpha", "values")
+"""Arguments whose constants are weights, unless they are whole numbers of many bits."""
+
+
+class CoremlScopes(Scopes):
+    """Modules as the names of nodes have them; those of weights have underscores where modules had dots."""
+
+    def path_of_weight(self, name: str) -> str | None:
+        return None
+
+    def role(self, node: GraphNode, place: int, made: Operand) -> Role:
+        name = next((key for key, places in node.attrs["@"].items() if place in places), "")
+        if name in _STATISTICS and "norm" in node.op:
+            return "buffer"
+        weights = name.removesuffix("_back") in _WEIGHTS and made.dtype not in ("int32", "int64", "bool")
+        return "param" if weights and made.shape else "const"
 
 
 class CoremlWalk(Walk):
@@ -26,95 +109,85 @@ class CoremlWalk(Walk):
     def __init__(self, maker: GraphBuilder, *, trusted: bool) -> None:
         super().__init__(maker, CoremlScopes(), trusted=trusted)
 
-    def special(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:
-        match node.op:
-            case "branch_layer":
-                self._branch_layer(node, graph, env)
-                return True
-            case "loop_layer":
-                self._loop_layer(node, graph, env)
-                return True
-            case "leave_turn":
-                self.maker.note("loop", f"{node}: a turn that data may end before is counted whole", node.name)
-                return True
-            case "cond" | "while_loop":
-                pass
-            case _:
-                return False
+    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
+        if node.op == "leave_turn":
+            self.maker.note("loop", f"{node}: a turn that data may end before is counted whole", node.name)
+            return True
+        run = {
+            "cond": self._run_blocks,
+            "while_loop": self._run_blocks,
+            "branch_layer": self._branch_layer,
+            "loop_layer": self._loop_layer,
+        }.get(node.op)
+        if run is not None:
+            run(node, graph, env)
+        return run is not None
+
+    def _run_blocks(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+        """A branch or a loop of a program."""
         blocks: tuple[NodeGraph, ...] = node.attrs["@blocks"]
         if len(blocks) != 2:
             raise SourceError(f"{node}: it has {len(blocks)} blocks, and needs two")
         found = [self.found(name, graph, env) for name in node.inputs]
+        first, second = (partial(self.inner, block, graph, env) for block in blocks)
         if node.op == "cond":
-            ways = [partial(self.graph, block, self.nested(graph, env)) for block in blocks]
-            results = self._chosen(node, first_of(found), ways)
+            results = self.choose(node, _branch(found), [first, second])
         else:
-            cond, body = (self._block(block, graph, env) for block in blocks)
-            results = self.looped(node, found, cond, body)
+            results = self.looped(node, found, first, second)
         env.update(zip(node.outputs, results, strict=False))
-        return True
 
-    def _chosen(self, node: Node, answer: Number, ways: Sequence[Callable[[], list[Made]]]) -> list[Made]:
-        """What comes out of a branch: of the one that is taken, where that is known, else of both."""
-        return self.either(node, ways) if answer is None else ways[0 if answer else 1]()
+    # -- layers of neural networks: the networks that they run see and change the values of all names around them -----------
 
-    # -- layers of neural networks: the networks that they run see all names around them, and change what these stand for --
-
-    def _branch_layer(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
+    def _branch_layer(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
         blocks: tuple[NodeGraph, ...] = node.attrs["@blocks"]
-        answer = first_of([self.found(name, graph, env) for name in node.inputs])
+        place = _branch([self.found(name, graph, env) for name in node.inputs])
         first, second = ([*_made_in(block)] for block in blocks)
-        if answer is not None:
-            names = first if answer else second
-        else:  # what only one of them makes stands for nothing after the other
+        if place is not None:
+            names = second if place else first
+        else:  # what only one of them makes has no value after the other
             names = [name for name in first if name in second or env.get(name) is not None]
             names += [name for name in second if name not in first and env.get(name) is not None]
-        ways = [partial(self._after, block, names, graph, env) for block in blocks]
-        env.update(zip(names, self._chosen(node, answer, ways), strict=True))
+        branches = [partial(self._after, block, names, graph, env) for block in blocks]
+        env.update(zip(names, self.choose(node, place, branches), strict=True))
 
-    def _loop_layer(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
-        """Turns as often as its input or its own number says, or as long as a network says."""
+    def _loop_layer(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+        """Turns as often as its input or its own number, or while the result of a network holds."""
         cond, body = node.attrs["@blocks"]
         made = _made_in(body)
         start = {name: found for name in made if (found := env.get(name)) is not None}
         names = [*start, *[name for name in made if name not in start]]
 
-        def run(block: NodeGraph, wanted: Sequence[str]) -> Callable[[list[Made]], list[Made]]:
+        def run(block: NodeGraph, wanted: Sequence[str]) -> Callable[[list[Operand]], list[Operand]]:
             return lambda given: self._after(block, wanted, graph, env, dict(zip(start, given, strict=True)))
 
-        limit = first_of([self.found(name, graph, env) for name in node.inputs]) if node.inputs else node.attrs["most"]
-        asked = node.attrs["cond"]
-        if not limit and asked and not node.inputs:
+        limit = self.found(node.inputs[0], graph, env).first if node.inputs else node.attrs["most"]
+        condition = node.attrs["cond"]
+        if not limit and condition and not node.inputs:
             limit = None  # no number is written as zero
         most = int(limit) if limit is not None and 0 <= limit < MOST_TURNS else None
-        turns = self.looped(node, [*start.values()], run(cond, [asked]) if asked else None, run(body, names), most)
+        holds = run(cond, [condition]) if condition else None
+        turns = self.looped(node, [*start.values()], holds, run(body, names), most)
         env.update(zip(names, turns, strict=False))
 
     def _after(
-        self,
-        block: NodeGraph,
-        names: Sequence[str],
-        graph: NodeGraph,
-        env: dict[str, Made],
-        given: Mapping[str, Made] | None = None,
-    ) -> list[Made]:
-        """What names stand for after a network has run."""
+        self, block: NodeGraph, names: Sequence[str], graph: NodeGraph, env: dict[str, Operand],
+        given: Mapping[str, Operand] | None = None,
+    ) -> list[Operand]:  # fmt: skip
+        """The values of names after a network has run."""
         inner = self.nested(graph, env, given)
         for each in block.nodes:
             self.node(each, block, inner)
         return [inner.get(name) or self._nothing() for name in names]
 
-    def _nothing(self) -> Made:
-        """What a name stands for that is only given where data have it so."""
-        return Made(self.maker.value("", self.maker.spec(None, "float32"), "const"), None, "float32")
+    def _nothing(self) -> Operand:
+        """The value of a name that gets one only where data have it so."""
+        return Operand(self.maker.value("", self.maker.spec(None, "float32"), "const"), None, "float32")
 
-    def _block(self, block: NodeGraph, graph: NodeGraph, env: dict[str, Made]) -> Callable[[list[Made]], list[Made]]:
-        names = [declared.name for declared in block.inputs]
 
-        def run(given: list[Made]) -> list[Made]:
-            return self.graph(block, self.nested(graph, env, dict(zip(names, given, strict=False))))
-
-        return run
+def _branch(conditions: Sequence[Operand]) -> int | None:
+    """The number of the branch that is taken: the first where the condition holds; None: that depends on data."""
+    answer = conditions[0].first if conditions else None
+    return None if answer is None else 0 if answer else 1
 
 
 def _made_in(block: NodeGraph) -> dict[str, None]:

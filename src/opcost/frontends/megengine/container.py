@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from opcost.errors import SourceError
-from opcost.frontends.flatbuffer import U32, U64, Buffer
-from opcost.frontends.pages import Pages
+from opcost.frontends.flatbuffer import U32, U64, Buffer, Pages
 
 TESTCASE = b"mgbtest0"
 V2 = b"mgv2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.errors import InputError
-from opcost.frontends.inputs import asked_of
+from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.megengine.model import INPUT, MAX_RANK, Model
 from opcost.frontends.options import CountOptions
 
@@ -25,7 +25,7 @@ def asked_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int, ..
     names = input_names(model)
     stored = {v: t for op in model.operators if op.type == INPUT for v, t in zip(op.outputs, op.tensors, strict=True)}
     own = {name: stored[variable].shape for name, variable in names.items() if stored[variable].shape}
-    asked = asked_of(options, list(names), stored=own)
+    asked = requested_inputs(options, list(names), stored=own)
     wanted = asked.shapes
     for name, dtype in asked.dtypes.items() if options.dtypes is not None else ():  # an array lends only its shape
         held = stored[names[name]].dtype.name

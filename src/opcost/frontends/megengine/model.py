@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from opcost.core.dtype import nbytes
 from opcost.core.graph import Attr
-from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, Table
+from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, Pages, Table, pages_of
 from opcost.frontends.megengine.container import V1, V1_GRAPH, V2, Container, locate
 from opcost.frontends.megengine.dtypes import DType, read_dtype
 from opcost.frontends.megengine.names import by_hash, plain
 from opcost.frontends.megengine.outputs import output_count
 from opcost.frontends.megengine.params import Param, read_param
-from opcost.frontends.pages import Pages, pages_of
 
 MOST_VARIABLES = 1 << 18
 """Variables of the largest model that is believed: a small file must not stand for a large one."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from opcost.errors import InputError
-from opcost.frontends.inputs import arguments, arrays_in, asked_of, parse_dtype
+from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested_inputs
 from opcost.frontends.mxnet.dialect import upgraded
 from opcost.frontends.mxnet.load import Opened, Saved
 from opcost.frontends.mxnet.symbol import parse_symbol
@@ -26,7 +26,7 @@ def open_object(source: Any, options: CountOptions) -> Opened:
     if isinstance(source, mxnet.symbol.Symbol):
         return _open(source, options, {}, source.name or "symbol")
     names = _names(options)
-    asked = asked_of(options, names)
+    asked = requested_inputs(options, names)
     options = replace(options, inputs=None, kwargs={}, shapes=asked.shapes, dtypes=asked.dtypes)
     saved = dict(_parameters(source.collect_params().values()))
     return _open(_trace(source, names), options, saved, type(source).__name__)

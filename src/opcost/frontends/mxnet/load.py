@@ -11,7 +11,7 @@ from opcost.core.graph import Graph, Note
 from opcost.core.shapes import Mismatch, Shape, complete, merge, text
 from opcost.core.shapes import known as extents_of
 from opcost.errors import InputError, SourceError
-from opcost.frontends.inputs import asked_of
+from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.checkpoint import find_checkpoint
@@ -127,7 +127,7 @@ def work_out(
     likely = _likely_inputs(symbol, saved)
     variables = {node.name: node for node in symbol.variables}
     stored = _stored((variables[name] for name in likely), symbol) if any(options.sizes) else {}
-    asked = asked_of(options, likely, variables, stored)
+    asked = requested_inputs(options, likely, variables, stored)
     named: Mapping[str, Shape] = asked.shapes
     roles = _roles(symbol, named, saved)
     known, types, origins = _start(symbol, named, asked.dtypes, saved)

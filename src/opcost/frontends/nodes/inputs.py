@@ -12,10 +12,19 @@ from opcost.core.option import Sizes
 from opcost.core.shapes import Shape
 from opcost.errors import InputError
 from opcost.frontends.building import GraphBuilder
-from opcost.frontends.inputs import Asked, arrays_in, asked_of, by_place, check_one
-from opcost.frontends.nodes.call import Made
-from opcost.frontends.nodes.model import MOST_CONTENT, Content, Declared, plain
-from opcost.frontends.open_sizes import Usual, filled, is_batch, parse_dims
+from opcost.frontends.inputs import (
+    RequestedInputs,
+    Usual,
+    arrays_in,
+    by_place,
+    check_one,
+    filled,
+    is_batch,
+    parse_dims,
+    requested_inputs,
+)
+from opcost.frontends.nodes.meaning import Operand
+from opcost.frontends.nodes.model import MOST_CONTENT, Content, DeclaredValue, plain
 from opcost.frontends.options import CountOptions
 from opcost.wording import some
 
@@ -23,24 +32,25 @@ _CACHED = re.compile("past|cache", re.IGNORECASE)
 """In the name of an input that a language model keeps of the tokens before."""
 
 
-class Given(NamedTuple):
-    """The inputs in their order, the sizes that names in declared shapes stand for, and whether declared shapes hold."""
+class GivenInputs(NamedTuple):
+    """The inputs in their order, the sizes of names in declared shapes, and whether declared shapes hold."""
 
-    made: list[Made]
+    made: list[Operand]
     sizes: dict[str, int]
     trusted: bool
 
 
 def given_inputs(
-    inputs: Sequence[Declared], options: CountOptions, maker: GraphBuilder, usual: Usual | None = None
-) -> Given:
+    inputs: Sequence[DeclaredValue], options: CountOptions, maker: GraphBuilder, usual: Usual | None = None
+) -> GivenInputs:
     """Make the values of a model's inputs; `usual` are the sizes of images, sounds and texts that are left open."""
-    asked = asked_of(replace(options, sizes=Sizes()), [declared.name for declared in inputs])
+    inputs = [_named(declared) for declared in inputs]
+    requested = requested_inputs(replace(options, sizes=Sizes()), [declared.name for declared in inputs])
     check_one(options)
     shapes = {declared.name: declared.shape or () for declared in inputs}
     sizes = parse_dims(options.own.get("dim"), shapes)
     wanted = filled(shapes, options.sizes, sizes)
-    # What the file says of values inside holds for the shapes that it declares.
+    # What the file declares of values inside holds for the input shapes that it declares.
     trusted = all(
         type(old) is not int or old == new
         for name in shapes
@@ -48,24 +58,32 @@ def given_inputs(
     )
     inputs = [declared._replace(shape=declared.shape and wanted[declared.name]) for declared in inputs]
     for declared in inputs:
-        if (given := asked.shapes.get(declared.name)) is not None:
+        if (given := requested.shapes.get(declared.name)) is not None:
             trusted &= _learn(declared, given, sizes)
     contents = _contents(options, inputs)
     usual = usual or Usual()
     if any(_CACHED.search(declared.name) for declared in inputs):  # lengths that must fit each other
         usual = usual._replace(tokens=0)
     open_ones = _Open(usual, sizes)
-    shapes_found = [open_ones.shape(declared, asked) if declared.tensor else None for declared in inputs]
+    shapes_found = [open_ones.shape(declared, requested) if declared.tensor else None for declared in inputs]
     open_ones.note(maker)
     made = []
     for declared, shape in zip(inputs, shapes_found, strict=True):
-        spec = maker.spec(shape, plain(asked.dtypes.get(declared.name, declared.dtype)))
+        spec = maker.spec(shape, plain(requested.dtypes.get(declared.name, declared.dtype)))
         value = maker.value(declared.name, spec, "input")
-        made.append(Made(value, shape, spec.dtype, contents.get(declared.name)))
-    return Given(made, sizes, trusted)
+        made.append(Operand(value, shape, spec.dtype, contents.get(declared.name)))
+    return GivenInputs(made, sizes, trusted)
 
 
-def _contents(options: CountOptions, inputs: Sequence[Declared]) -> dict[str, Content]:
+def _named(declared: DeclaredValue) -> DeclaredValue:
+    """The input with a name for every size that is left open: `x[2]` where the file has none."""
+    if declared.shape is None:
+        return declared
+    extents = enumerate(declared.shape)
+    return declared._replace(shape=tuple(f"{declared.name}[{at}]" if n is None else n for at, n in extents))
+
+
+def _contents(options: CountOptions, inputs: Sequence[DeclaredValue]) -> dict[str, Content]:
     """The elements of small arrays that were given: a model may take a shape, or the number of turns of a loop, as an input."""
     ordered, named = arrays_in(options)
     found = {}
@@ -77,7 +95,7 @@ def _contents(options: CountOptions, inputs: Sequence[Declared]) -> dict[str, Co
     return found
 
 
-def _learn(declared: Declared, given: tuple[int, ...], sizes: dict[str, int]) -> bool:
+def _learn(declared: DeclaredValue, given: tuple[int, ...], sizes: dict[str, int]) -> bool:
     """Take the sizes of names from a shape that was given; whether that shape is as declared."""
     if declared.shape is None:
         return True
@@ -106,8 +124,8 @@ class _Open:
         self._missing: dict[str, str] = {}
         """Dimensions without any size, and the input that has them."""
 
-    def shape(self, declared: Declared, asked: Asked) -> Shape:
-        given = asked.shapes.get(declared.name)
+    def shape(self, declared: DeclaredValue, requested: RequestedInputs) -> Shape:
+        given = requested.shapes.get(declared.name)
         if given is not None:
             return given
         if declared.shape is None:
@@ -121,13 +139,13 @@ class _Open:
             if isinstance(extent, int):
                 found.append(extent)
                 continue
-            name = extent or f"{declared.name}[{axis}]"
+            name = str(extent)
             if name not in self._sizes:
                 self._assume(name, declared, axis, usual)
             found.append(self._sizes[name])
         return tuple(found)
 
-    def _assume(self, name: str, declared: Declared, axis: int, usual: Mapping[int, tuple[int, str]]) -> None:
+    def _assume(self, name: str, declared: DeclaredValue, axis: int, usual: Mapping[int, tuple[int, str]]) -> None:
         size = 1
         if is_batch(name, axis):
             self._ones[name] = None

@@ -1,4 +1,4 @@
-"""Modules, and the part that each stored tensor plays, as far as names and readers tell them."""
+"""Modules, and the role of each stored tensor, as they follow from names and from the nodes that read them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import lru_cache
 from opcost.core.graph import Module, Role
 from opcost.core.scopes import path_of_scopes
 from opcost.frontends.building import GraphBuilder, tree_order, with_above
-from opcost.frontends.nodes.call import Made
-from opcost.frontends.nodes.model import Node
+from opcost.frontends.nodes.meaning import Operand
+from opcost.frontends.nodes.model import GraphNode
 
 
 class Scopes:
-    """Where nodes stand in the tree of modules, and who reads which stored tensor as what; each format has its own words."""
+    """The modules of nodes and the roles of stored tensors; each format derives its own rules from this class."""
 
     root = ""
-    """What the model itself is called, where the file says it."""
+    """The type of the model itself, where the file has it."""
 
     def __init__(self) -> None:
-        self.held: dict[int, bool] = {}
-        """Stored tensors by their values; True: they stand in a node and not among the weights."""
+        self.stored: dict[int, bool] = {}
+        """Stored tensors by their values; True: they are constants in a node and not among the weights."""
         self.roles: dict[int, Role] = {}
         self.owners: dict[int, str] = {}
         """The module of each stored tensor."""
@@ -34,15 +34,15 @@ class Scopes:
         self.logical: dict[int, tuple[tuple[int, ...], str]] = {}
         """Shape and element type of packed weights as they are meant."""
 
-    def told(self, node: Node) -> str | None:
-        """The path that the node itself tells; None: it tells none."""
+    def path_in_node(self, node: GraphNode) -> str | None:
+        """The path in the node itself; None: it has none."""
         return path_in_name(node.name)
 
     def path_of_weight(self, name: str) -> str | None:
-        """The module that a stored tensor's name tells."""
+        """The module in the name of a stored tensor."""
         return name.rpartition(".")[0] if "/" not in name else None
 
-    def owner(self, made: Made, path: str, maker: GraphBuilder) -> tuple[str, str]:
+    def owner(self, made: Operand, path: str, maker: GraphBuilder) -> tuple[str, str]:
         """The module to which a stored tensor belongs that is read in this one, and its name there."""
         return path, maker.values[made.value].name.removeprefix(f"{path}.")
 
@@ -50,28 +50,28 @@ class Scopes:
         """What a module is called."""
         return self.paths.get(path, "scope")
 
-    def role(self, node: Node, place: int, made: Made) -> Role:
+    def role(self, node: GraphNode, place: int, made: Operand) -> Role:
         """The part that a stored tensor plays for the node that reads it at this place."""
         raise NotImplementedError
 
-    def meant(self, node: Node, place: int, ins: Sequence[Made | None]) -> tuple[tuple[int, ...], str] | None:
+    def meant(self, node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[tuple[int, ...], str] | None:
         """Shape and element type of the weight at this place, where it is stored in another form."""
         return None
 
-    def path(self, node: Node, ins: Sequence[Made | None], maker: GraphBuilder) -> str:
-        """The module of a node: told by the exporter, by the node's name, or by that of a weight it reads."""
-        found = self.told(node)
+    def path(self, node: GraphNode, ins: Sequence[Operand | None], maker: GraphBuilder) -> str:
+        """The module of a node: from the exporter, from the node's name, or from that of a weight that it reads."""
+        found = self.path_in_node(node)
         if found is None:
-            names = [maker.values[made.value].name for made in ins if made is not None and made.value in self.held]
+            names = [maker.values[made.value].name for made in ins if made is not None and made.value in self.stored]
             found = next(filter(None, map(self.path_of_weight, names)), "")
         if found not in self.paths:
             self.paths[found] = node.op
         return found
 
-    def read(self, node: Node, path: str, ins: Sequence[Made | None], maker: GraphBuilder) -> None:
+    def read(self, node: GraphNode, path: str, ins: Sequence[Operand | None], maker: GraphBuilder) -> None:
         """Note which part the stored tensors play that a node reads."""
         for place, made in enumerate(ins):
-            if made is None or made.value not in self.held:
+            if made is None or made.value not in self.stored:
                 continue
             role = self.role(node, place, made)
             if role == "const":
@@ -87,7 +87,7 @@ class Scopes:
 
     def forget(self, begin: int) -> None:
         """Drop all that is noted of values from this one on."""
-        for noted in (self.held, self.roles, self.owners, self.readers, self.names, self.logical):
+        for noted in (self.stored, self.roles, self.owners, self.readers, self.names, self.logical):
             for value in [value for value in noted if value >= begin]:
                 del noted[value]
         self.shared = {value for value in self.shared if value < begin}

@@ -1,8 +1,9 @@
-"""The walk over a model's nodes, in the order in which they run: shapes, contents and operators are found in one go."""
+"""The walk over a model's nodes, in the order in which they run: shapes, contents and operators are found in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph
@@ -11,29 +12,39 @@ from opcost.core.report import DATA
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder, check_extents
-from opcost.frontends.nodes.call import Call, Made, Meaning, Out, Table
-from opcost.frontends.nodes.loops import first_of, turns_of, without_changes
-from opcost.frontends.nodes.model import MOST_AXES, Content, Node, NodeGraph, Stored, known_shape, plain
+from opcost.frontends.nodes.meaning import Operand, OperatorMeaning, OperatorTable, Out
+from opcost.frontends.nodes.model import (
+    MOST_AXES,
+    Content,
+    GraphNode,
+    NodeGraph,
+    Number,
+    StoredTensor,
+    known_shape,
+    plain,
+)  # fmt: skip
 from opcost.frontends.nodes.scopes import Scopes
 from opcost.wording import some
 
 MOST_STEPS = 1 << 16
-"""Nodes that are walked beside 64 times those that there are: graphs that run graphs may do so without an end in sight."""
+"""Nodes that are walked beside 64 times those that there are: graphs that run each other may never end."""
 MOST_KNOWN = 1 << 20
 """Elements of all small tensors that are worked out; a model computes some thousand sizes."""
+MOST_TURNS = 1 << 40
+"""A loop with a counter that turns more often ends by something else."""
 
 FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
 """What handlers raise for nodes of damaged files."""
 
 
 class Walk:
-    """Makes the values and operators of a graph, and of the graphs inside it; what steers others is each format's own."""
+    """Makes the values and operators of a graph, and of the graphs inside it; each format adds its own control flow."""
 
     format: str
     """The word before the names of its operators."""
     typed = False
-    """Every value's element type is declared, and holds."""
-    table: Table
+    """The file declares the element type of every value."""
+    table: OperatorTable
 
     def __init__(
         self, maker: GraphBuilder, scopes: Scopes, sizes: Mapping[str, int] | None = None, *, trusted: bool
@@ -41,39 +52,39 @@ class Walk:
         self.maker = maker
         self.scopes = scopes
         self.sizes = sizes or {}
-        """What the names in declared shapes stand for."""
+        """The sizes of names in declared shapes."""
         self.trusted = trusted
         """Declared shapes hold: the inputs are as the file declares them."""
         self.repeat = 1
         self._steps = self._known = 0
         self._walked: set[tuple[str, ...]] = set()
         self._possible: set[Shape] = set()
-        """Shapes that were found to be those of a tensor; a model has few."""
-        self._stored: dict[int, Made] = {}
-        """Tensors of the file that somebody has read, by the identity of what was read of them."""
+        """Shapes that passed the check; a model has few."""
+        self._stored: dict[int, Operand] = {}
+        """Tensors of the file that were read, by the identity of what was read of them."""
 
-    def special(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> bool:
+    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
         """Run a node that runs graphs or holds a constant; False: it is none of these."""
         return False
 
-    def version(self, node: Node) -> int:
+    def version(self, node: GraphNode) -> int:
         """Of the operators of a node's domain."""
         return 1
 
-    def free(self, node: Node) -> bool:
+    def free(self, node: GraphNode) -> bool:
         """Whether a node that has no handler moves elements at most."""
         return False
 
     # -- graphs ---------------------------------------------------------------------------------------------------------
 
-    def graph(self, graph: NodeGraph, env: dict[str, Made]) -> list[Made]:
-        """Run a graph; what it stores is made when somebody first reads it. What comes back is what it returns."""
+    def graph(self, graph: NodeGraph, env: dict[str, Operand]) -> list[Operand]:
+        """Run a graph and give what it returns; the tensors that it stores become values when they are first read."""
         with sharing(lambda: (self._steps, len(graph.nodes))):
             for node in graph.nodes:
                 self.node(node, graph, env)
         return [self.found(declared.name, graph, env) for declared in graph.outputs]
 
-    def found(self, name: str, graph: NodeGraph, env: dict[str, Made]) -> Made:
+    def found(self, name: str, graph: NodeGraph, env: dict[str, Operand]) -> Operand:
         found = env.get(name)
         if found is None:
             stored = graph.stored.get(name)
@@ -82,41 +93,35 @@ class Walk:
             found = self.stored(stored)
         return found
 
-    def stored(self, tensor: Stored) -> Made:
+    def stored(self, tensor: StoredTensor) -> Operand:
         """A tensor of the file, one however many graphs read it."""
         found = self._stored.get(id(tensor))
         if found is None:
-            found = self._stored[id(tensor)] = self.held(tensor, constant=False)
+            found = self._stored[id(tensor)] = self.stored_value(tensor, constant=False)
         return found
 
-    def held(self, tensor: Stored, *, constant: bool) -> Made:
-        """A new value that the file holds; which part it plays is decided by who reads it."""
+    def stored_value(self, tensor: StoredTensor, *, constant: bool) -> Operand:
+        """A new value for a tensor of the file; its role follows from the nodes that read it."""
         spec = self.maker.spec(tensor.shape, plain(tensor.dtype))
         value = self.maker.value(tensor.name, spec, "const")
-        self.scopes.held[value] = constant
-        return Made(value, tensor.shape, spec.dtype, tensor.content, stored=True)
+        self.scopes.stored[value] = constant
+        return Operand(value, tensor.shape, spec.dtype, tensor.content, stored=True)
 
     def finished(
-        self, source: str, meta: Mapping[str, str], name: str, inputs: Sequence[Made], outputs: Sequence[Made]
+        self, source: str, meta: Mapping[str, str], name: str, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Graph:
-        """The graph of all that was made; `name` is what the root of its modules is called."""
+        """The graph of all that was made; `name` is the type of the root of its modules."""
         self.scopes.settle(self.maker)
         if self.scopes.shared:
             names = [self.maker.values[value].name for value in sorted(self.scopes.shared)]
             self.maker.note("shared-weights", f"stored once and read by several modules: {', '.join(some(names))}")
-        return self.maker.graph(
-            source,
-            self.format,
-            meta,
-            modules=self.scopes.modules(self.maker, name or source),
-            inputs=[made.value for made in inputs],
-            outputs=[made.value for made in outputs],
-            choices=self.maker.choices,
-        )
+        ends = {"inputs": [each.value for each in inputs], "outputs": [each.value for each in outputs]}
+        modules = self.scopes.modules(self.maker, name or source)
+        return self.maker.graph(source, self.format, meta, modules=modules, choices=self.maker.choices, **ends)
 
     # -- nodes ----------------------------------------------------------------------------------------------------------
 
-    def node(self, node: Node, graph: NodeGraph, env: dict[str, Made]) -> None:
+    def node(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
         """Make the operators of one node."""
         self._steps += 1
         self._walked.add(node.outputs)
@@ -130,10 +135,9 @@ class Walk:
         except FAULTS as exc:
             raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
 
-    def _made(self, node: Node, ins: list[Made | None], graph: NodeGraph) -> list[Made]:
+    def _made(self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph) -> list[Operand]:
         path = self.scopes.path(node, ins, self.maker)
-        call = Call(node, ins, node.attrs, path, graph, self)
-        kind, attrs, outs, reads = self._meaning(node, call)
+        kind, attrs, outs, reads = self._meaning(node, ins, path, graph)
         named = node.outputs
         if self.typed or len(outs) != len(named) or not all(complete(out.shape) for out in outs):
             outs = [self._declared(out, name, graph) for out, name in zip(outs, named, strict=False)]
@@ -141,19 +145,19 @@ class Walk:
         self.scopes.read(node, path, ins, self.maker)
         return self.emit(node, path, kind, attrs, ins if reads is None else reads, outs, named)
 
-    def _meaning(self, node: Node, call: Call) -> Meaning:
-        handler = self.table.get((node.domain, node.op))
-        if handler is None:
-            return _unknown(call, "copy" if self.free(node) else "unknown")
+    def _meaning(self, node: GraphNode, ins: list[Operand | None], path: str, graph: NodeGraph) -> OperatorMeaning:
+        operator = self.table.get((node.domain, node.op))
+        if operator is None:
+            return _unknown(ins, "copy" if self.free(node) else "unknown", NO_ATTRS)
         try:
-            found = handler(call)
+            found = operator.handler(operator.call(node, ins, path, graph, self))
             return found if found.kind != "unknown" else found._replace(attrs={"reason": DATA})
         except Unknown as exc:
-            return _unknown(call)._replace(attrs={"reason": str(exc) or DATA})
+            return _unknown(ins, "unknown", {"reason": str(exc) or DATA})
         except Mismatch as exc:
-            raise InputError(f"{node}: {exc}", hint=_seen(call)) from exc
+            raise InputError(f"{node}: {exc}", hint=_shapes(ins)) from exc
         except FAULTS as exc:
-            raise SourceError(f"{node}: its attributes do not fit its inputs ({exc})", hint=_seen(call)) from exc
+            raise SourceError(f"{node}: its attributes do not fit its inputs ({exc})", hint=_shapes(ins)) from exc
 
     def _declared(self, out: Out, name: str, graph: NodeGraph) -> Out:
         """What the file declares of a value, where nothing better is known."""
@@ -168,15 +172,10 @@ class Walk:
             return out
 
     def emit(
-        self,
-        node: Node,
-        path: str,
-        kind: str,
-        attrs: Attrs,
-        reads: Sequence[Made | None],
-        outs: Sequence[Out],
+        self, node: GraphNode, path: str, kind: str, attrs: Attrs, reads: Sequence[Operand | None], outs: Sequence[Out],
         names: Sequence[str],
-    ) -> list[Made]:
+    ) -> list[Operand]:  # fmt: skip
+        """Make an operator of a node, and a value for each of its results."""
         made, maker = [], self.maker
         for (shape, dtype, content, home, items), name in zip(outs, names, strict=False):
             if shape not in self._possible:
@@ -184,13 +183,15 @@ class Walk:
                 self._possible.add(shape)
             spec = maker.spec(shape, plain(dtype))
             value = maker.value(name, spec, home=None if home is None else home.value)
-            made.append(Made(value, shape, spec.dtype, *self._bounded(content, items)))
+            made.append(Operand(value, shape, spec.dtype, *self._bounded(content, items)))
         inputs = [each.value for each in reads if each is not None]
         raw = f"{node.domain or self.format}::{node.op}"
         maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
         return made
 
-    def _bounded(self, content: Content | None, items: list[Made] | None) -> tuple[Content | None, list[Made] | None]:
+    def _bounded(
+        self, content: Content | None, items: list[Operand] | None
+    ) -> tuple[Content | None, list[Operand] | None]:
         """What is known of a result: integers have 64 bits, and where nodes compute very many numbers, no more are kept."""
         if content is None and items is None:
             return None, None
@@ -205,15 +206,27 @@ class Walk:
     # -- graphs inside nodes --------------------------------------------------------------------------------------------
 
     def nested(
-        self, graph: NodeGraph, env: dict[str, Made], given: Mapping[str, Made] | None = None
-    ) -> dict[str, Made]:
+        self, graph: NodeGraph, env: dict[str, Operand], given: Mapping[str, Operand] | None = None
+    ) -> dict[str, Operand]:
         """The names of a graph inside a node: it sees those around it, and its own do not leave it."""
         inner = _Nested(self, graph, env)
         inner.update(given or {})
         return inner
 
-    def either(self, node: Node, branches: Sequence[Callable[[], list[Made]]]) -> list[Made]:
-        """What comes out of a node that takes one of two ways, which data decide: both are walked, the dearer counts."""
+    def inner(
+        self, block: NodeGraph, graph: NodeGraph, env: dict[str, Operand], given: Sequence[Operand] = ()
+    ) -> list[Operand]:
+        """Run a graph inside a node of another one, with values for its inputs."""
+        names = [declared.name for declared in block.inputs]
+        return self.graph(block, self.nested(graph, env, dict(zip(names, given, strict=False))))
+
+    def choose(self, node: GraphNode, place: Number, branches: Sequence[Callable[[], list[Operand]]]) -> list[Operand]:
+        """The results of the branch with this number, where that is known, else of all: the most expensive one counts."""
+        known = place is not None and 0 <= int(place) < len(branches)
+        return branches[int(place or 0)]() if known else self.either(node, branches)
+
+    def either(self, node: GraphNode, branches: Sequence[Callable[[], list[Operand]]]) -> list[Operand]:
+        """The results of a node whose branch depends on data: all are walked, the most expensive one counts."""
         ranges, found, faults = [], [], []
         for branch in branches:
             mark = self.mark()
@@ -237,10 +250,15 @@ class Walk:
         return [self._wider(node, *results) for results in zip(*found, strict=True)]
 
     def turned(
-        self, node: Node, start: list[Made], turns: int, body: Callable[[list[Made]], list[Made]], skip: int = 0
-    ) -> list[Made]:
-        """All that a loop's body gives; what it hands to its next turn stands behind so many other results."""
-        while True:  # until no shape changes from turn to turn; every time round, less is taken to be known
+        self,
+        node: GraphNode,
+        start: list[Operand],
+        turns: int,
+        body: Callable[[list[Operand]], list[Operand]],
+        skip: int = 0,
+    ) -> list[Operand]:
+        """All that a loop's body gives; what its next turn takes comes after the first `skip` results."""
+        while True:  # until no shape changes from turn to turn; in every round, less is taken to be known
             mark = self.mark()
             if self.repeat * turns >= 1 << 63:
                 raise SourceError(f"{node}: with the loops around it, it would turn more than 2**63 times")
@@ -260,24 +278,24 @@ class Walk:
 
     def looped(
         self,
-        node: Node,
-        ins: list[Made],
-        cond: Callable[[list[Made]], list[Made]] | None,
-        body: Callable[[list[Made]], list[Made]],
+        node: GraphNode,
+        ins: list[Operand],
+        cond: Callable[[list[Operand]], list[Operand]] | None,
+        body: Callable[[list[Operand]], list[Operand]],
         most: int | None = None,
-    ) -> list[Made]:
-        """What comes out of a loop that turns as long as a condition holds: as often as a counter tells, or once.
+    ) -> list[Operand]:
+        """The results of a loop that turns while a condition holds: as often as its counter allows, or once.
 
         `most`: it turns no more often; without a condition it turns as often as that.
         """
         mark, notes = self.mark(), dict(self.maker.notes)
         after = body(ins)
 
-        def holds(given: list[Made]) -> bool | None:
-            answer = first_of(cond(given)) if cond is not None else None
+        def holds(given: list[Operand]) -> bool | None:
+            answer = next((each.first for each in cond(given)), None) if cond is not None else None
             return None if answer is None else bool(answer)
 
-        turns, start = turns_of(holds, ins, after), without_changes(ins, after)
+        turns, start = _turns(holds, ins, after), _without_changes(ins, after)
         self.forget(mark)
         self.maker.notes = notes
         if most is not None:
@@ -288,11 +306,11 @@ class Walk:
             return ins
         return self.turned(node, start, self.once(node) if turns is None else turns, body)
 
-    def ends_early(self, node: Node, turns: int) -> None:
-        """Say that a loop may end before its last turn."""
+    def ends_early(self, node: GraphNode, turns: int) -> None:
+        """Note that a loop may end before its last turn."""
         self.maker.note("loop", f"{node}: all its {turns} turns are counted; data may end it before", node.name)
 
-    def once(self, node: Node) -> int:
+    def once(self, node: GraphNode) -> int:
         """One turn, where the number of turns is not known."""
         self.maker.note("loop", f"{node}: how often it runs depends on data; one turn is counted", node.name)
         return 1
@@ -307,21 +325,21 @@ class Walk:
         self.scopes.forget(values)
         self._stored = {key: made for key, made in self._stored.items() if made.value < values}
 
-    def _wider(self, node: Node, one: Made, other: Made) -> Made:
+    def _wider(self, node: GraphNode, one: Operand, other: Operand) -> Operand:
         """A tensor that may be the one or the other: what differs in their shapes is not known."""
         return other if one.shape == other.shape else self._seen_as(node, one, _common(one, other))
 
-    def _seen_as(self, node: Node, made: Made, shape: Shape) -> Made:
+    def _seen_as(self, node: GraphNode, made: Operand, shape: Shape) -> Operand:
         if shape == made.shape:
             return made
         path = self.scopes.path(node, [], self.maker)
         return self.emit(node, path, "view", NO_ATTRS, [made], [Out(shape, made.dtype, home=made)], [""])[0]
 
 
-class _Nested(dict[str, Made]):
+class _Nested(dict[str, Operand]):
     """The names of a graph inside a node: its own, and those around it."""
 
-    def __init__(self, walk: Walk, outer: NodeGraph, env: dict[str, Made]) -> None:
+    def __init__(self, walk: Walk, outer: NodeGraph, env: dict[str, Operand]) -> None:
         super().__init__()
         self._walk, self._outer, self._env = walk, outer, env
 
@@ -334,17 +352,71 @@ class _Nested(dict[str, Made]):
         return default if found is None else found
 
 
-def _common(one: Made, other: Made) -> Shape:
+def _common(one: Operand, other: Operand) -> Shape:
     """What two shapes have in common."""
     if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
         return None
     return tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
 
 
-def _unknown(call: Call, kind: str = "unknown") -> Meaning:
-    """What is said of a node of which nothing more is known than its inputs."""
-    return Meaning(kind, NO_ATTRS, [Out(None, call.given[0].dtype if call.given else "float32")])
+def _unknown(ins: Sequence[Operand | None], kind: str, attrs: Attrs) -> OperatorMeaning:
+    """The meaning of a node of which only the inputs are known."""
+    dtype = next((each.dtype for each in ins if each is not None), "float32")
+    return OperatorMeaning(kind, attrs, [Out(None, dtype)])
 
 
-def _seen(call: Call) -> str:
-    return f"its inputs are {', '.join(text(made.shape) if made else 'left out' for made in call.ins) or 'none'}"
+def _shapes(ins: Sequence[Operand | None]) -> str:
+    return f"its inputs are {', '.join(text(each.shape) if each else 'left out' for each in ins) or 'none'}"
+
+
+# -- loops whose condition looks at a counter ----------------------------------------------------------------------------
+
+
+def _without_changes(before: Sequence[Operand], after: Sequence[Operand]) -> list[Operand]:
+    """What a loop takes, without the contents that change from turn to turn."""
+    pairs = zip(before, after, strict=False)
+    return [one if one.content == other.content else replace(one, content=None) for one, other in pairs]
+
+
+def _turns(
+    holds: Callable[[list[Operand]], bool | None], before: Sequence[Operand], after: Sequence[Operand]
+) -> int | None:
+    """How often a loop turns, by what it takes in its first and its second turn; None: that depends on data.
+
+    The first turn at which the condition no longer holds is found by doubling and halving, since a counter grows evenly.
+    """
+    steps = [_counter(one, other) for one, other in zip(before, after, strict=False)]
+    start = _without_changes(before, after)
+
+    def holds_at(turn: int) -> bool | None:
+        return holds(
+            [
+                kept if step is None else replace(kept, content=Content(step[0], (step[1] + turn * step[2],)))
+                for kept, step in zip(start, steps, strict=True)
+            ]
+        )
+
+    if not (answer := holds_at(0)):
+        return None if answer is None else 0
+    low, high = 0, 1
+    while holds_at(high):
+        low, high = high, 2 * high
+        if high > MOST_TURNS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds_at(middle) else (low, middle)
+    return high
+
+
+def _counter(before: Operand, after: Operand) -> tuple[tuple[int, ...], int, int] | None:
+    """The shape of a counter, where it begins, and by how much it grows in a turn; None: it is no counter."""
+    one, other = before.content, after.content
+    if one is None or other is None or one == other or len(one.items) != 1 or len(other.items) != 1:
+        return None
+    first, second = (
+        int(item) if isinstance(item, float) and item.is_integer() else item for item in (one.items[0], other.items[0])
+    )
+    if not isinstance(first, int) or not isinstance(second, int):
+        return None
+    return one.shape, first, second - first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.open_sizes import DIM
+from opcost.frontends.inputs import DIM
 from opcost.frontends.registry import FrontEnd
 
 if TYPE_CHECKING:
@@ -31,11 +31,8 @@ class OnnxFrontEnd(FrontEnd):
         # The producer's name is text; what comes through a pipe may be another format that begins as this one does.
         return path.suffix.lower() == ".onnx" or second_begins(head) not in (b"\n", b"\xa2")
 
-    def owns(self, obj: object) -> bool:
-        return False
-
     def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.onnx.load import load
+        from opcost.frontends.onnx.walk import load
 
         return load(Path(source), options)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.checked import Bad
-from opcost.frontends.nodes.model import MOST_AXES, MOST_CONTENT, MOST_DEPTH, Content, Declared, Node, NodeGraph, Stored
+from opcost.frontends.nodes.model import (
+    MOST_AXES,
+    MOST_CONTENT,
+    MOST_DEPTH,
+    Content,
+    DeclaredValue,
+    GraphNode,
+    NodeGraph,
+    StoredTensor,
+)
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, long_text, piece, text
 
 DTYPES = dict(
@@ -21,17 +29,10 @@ DTYPES = dict(
     )
 )
 
-_RAW = {
-    "float32": "f", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "int32": "i", "int64": "q", "bool": "?",
-    "float16": "e", "float64": "d", "uint32": "I", "uint64": "Q",
-}  # fmt: skip
-
-
 MOST_NOTED = 1 << 24
 """Bytes of what an exporter notes of a graph: PyTorch's lists all parameters."""
-MOST_TOLD = 1024
-"""Bytes of what a file says of the model; what is longer is no size."""
-_WIDTHS = {form: struct.calcsize(form) for form in _RAW.values()}
+MOST_METADATA = 1024
+"""Bytes of an entry of a file's metadata; what is longer is no size."""
 _DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ml"}
 """What nodes call the domains of ONNX itself."""
 
@@ -42,7 +43,7 @@ class Function(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     defaults: Mapping[str, Any]
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
 
 
 class Reference(NamedTuple):
@@ -67,7 +68,7 @@ class Model:
     producer: str
     ir: int
     metadata: Mapping[str, str]
-    """What the file says of the model besides."""
+    """What else the file notes of the model."""
 
 
 def read_model(message: Piece) -> Model:
@@ -84,18 +85,20 @@ def read_model(message: Piece) -> Model:
         names = [tuple(map(text, each.all(number))) for number in (4, 5)]
         functions[each.text(10), each.text(1)] = Function(names[0], names[1], defaults, nodes)
     producer = " ".join(filter(None, (parts.text(2), parts.text(3))))
-    metadata = {each.text(1): long_text(each.all(2)[-1], MOST_TOLD) for each in parts.messages(14) if 2 in each.found}
+    metadata = {
+        each.text(1): long_text(each.all(2)[-1], MOST_METADATA) for each in parts.messages(14) if 2 in each.found
+    }
     return Model(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1), metadata)
 
 
 def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
     if depth > MOST_DEPTH:
-        raise Bad(f"graphs lie in one another, more than {MOST_DEPTH} deep")
-    nodes: list[Node] = []
-    stored: dict[str, Stored] = {}
+        raise Bad(f"graphs are nested, more than {MOST_DEPTH} deep")
+    nodes: list[GraphNode] = []
+    stored: dict[str, StoredTensor] = {}
     inputs: list[tuple[str, Piece]] = []
-    outputs: list[Declared] = []
-    inside: dict[str, Declared | Piece] = {}
+    outputs: list[DeclaredValue] = []
+    inside: dict[str, DeclaredValue | Piece] = {}
     props: dict[str, str] = {}
     name = ""
     for number, value in fields(message):
@@ -105,11 +108,11 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
             tensor = _tensor(piece(value)) if number == 5 else _sparse(piece(value))
             stored[tensor.name] = tensor
         elif number == 13:
-            said = piece(value)
-            inside[_name(said)] = said
+            declaration = piece(value)
+            inside[_name(declaration)] = declaration
         elif number == 11:
-            said = piece(value)
-            inputs.append((_name(said), said))
+            declaration = piece(value)
+            inputs.append((_name(declaration), declaration))
         elif number == 12:
             outputs.append(_declared(piece(value)))
         elif number == 2:
@@ -119,27 +122,27 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
             props[pair.text(1)] = long_text(pair.all(2)[-1], MOST_NOTED) if 2 in pair.found else ""
     inside.update((each.name, each) for each in outputs)
     # The first versions list what is stored among the inputs, too, of which it is none.
-    given = tuple([_declared(said) for called, said in inputs if depth or called not in stored])
+    given = tuple([_declared(declaration) for called, declaration in inputs if depth or called not in stored])
     return NodeGraph(name, tuple(nodes), stored, given, tuple(outputs), _Declarations(inside), props)
 
 
-class _Declarations(Mapping[str, Declared]):
-    """What the file says of values inside, read when somebody asks: mostly nobody does, since shapes are worked out."""
+class _Declarations(Mapping[str, DeclaredValue]):
+    """What the file declares of values inside, read when needed: mostly it is not, since shapes are worked out."""
 
-    def __init__(self, said: dict[str, Declared | Piece]) -> None:
-        self._said = said
+    def __init__(self, declaration: dict[str, DeclaredValue | Piece]) -> None:
+        self._declarations = declaration
 
-    def __getitem__(self, name: str) -> Declared:
-        found = self._said[name]
-        if not isinstance(found, Declared):
-            found = self._said[name] = _declared(found)
+    def __getitem__(self, name: str) -> DeclaredValue:
+        found = self._declarations[name]
+        if not isinstance(found, DeclaredValue):
+            found = self._declarations[name] = _declared(found)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._said)
+        return iter(self._declarations)
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._declarations)
 
 
 def _name(message: Piece) -> str:
@@ -151,7 +154,7 @@ def _name(message: Piece) -> str:
     return Parts.of(message).text(1)
 
 
-def _node(message: Piece, depth: int, seen: Attributes) -> Node:
+def _node(message: Piece, depth: int, seen: Attributes) -> GraphNode:
     op = domain = name = ""
     inputs, outputs, attrs, props = [], [], {}, {}
     for number, value in fields(message):
@@ -160,8 +163,8 @@ def _node(message: Piece, depth: int, seen: Attributes) -> Node:
         elif number == 2:
             outputs.append(text(value))
         elif number == 5:
-            key, told = _attribute(piece(value), depth, seen)
-            attrs[key] = told
+            key, given = _attribute(piece(value), depth, seen)
+            attrs[key] = given
         elif number == 4:
             op = text(value)
         elif number == 3:
@@ -171,7 +174,7 @@ def _node(message: Piece, depth: int, seen: Attributes) -> Node:
         elif number == 9:
             pair = Parts.of(piece(value))
             props[pair.text(1)] = pair.text(2)
-    return Node(op, _DOMAINS.get(domain, domain), name, tuple(inputs), tuple(outputs), attrs, props)
+    return GraphNode(op, _DOMAINS.get(domain, domain), name, tuple(inputs), tuple(outputs), attrs, props)
 
 
 def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
@@ -212,7 +215,7 @@ def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
 
 
 def _untyped(parts: Parts) -> Any:
-    """An attribute of the first versions, whose kind is told by what it holds."""
+    """An attribute of the first versions, whose kind follows from its fields."""
     if 3 in parts.found:
         return parts.whole(3)
     if 2 in parts.found:
@@ -224,7 +227,7 @@ def _untyped(parts: Parts) -> Any:
     return tuple(value for each in parts.all(7) for value in floats(each)) or None
 
 
-def _tensor(message: Piece) -> Stored:
+def _tensor(message: Piece) -> StoredTensor:
     parts = Parts.of(message)
     found = parts.found
     shape = tuple(parts.integers(1)) if 1 in found else ()
@@ -233,55 +236,47 @@ def _tensor(message: Piece) -> Stored:
     dtype = _dtype(parts.whole(2))
     elements = prod(shape)
     content = None
-    if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):  # else its data lies in another file
+    if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):  # else its data is in another file
         content = _content(parts, dtype, shape, elements)
-    return Stored(parts.text(8), shape, dtype, content)
+    return StoredTensor(parts.text(8), shape, dtype, content)
+
+
+_NUMBERS = {
+    "int64": 7, **dict.fromkeys(("int32", "int16", "int8", "uint16", "uint8", "bool"), 5), "uint32": 11, "uint64": 11,
+}  # fmt: skip
+"""The fields of whole numbers that are not stored as bytes."""
 
 
 def _content(parts: Parts, dtype: str, shape: tuple[int, ...], elements: int) -> Content | None:
     """The elements, where they are of a type that shapes and scales are made of."""
     if 9 in parts.found:
         raw = piece(parts.found[9][-1])
-        form = _RAW.get(dtype)
-        if form is None or isinstance(raw, Span) or len(raw) != elements * _WIDTHS[form]:
-            return None
-        return Content(shape, raw, f"<{elements}{form}")
-    items = _items(parts, dtype)
+        return None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
+    if dtype in ("float32", "float64"):
+        field, form = (4, "f") if dtype == "float32" else (10, "d")
+        items: list[Any] = [value for each in parts.all(field) for value in floats(each, form)]
+    else:
+        items = parts.integers(_NUMBERS[dtype]) if dtype in _NUMBERS else []
     return Content(shape, tuple(items)) if len(items) == elements else None
 
 
-def _items(parts: Parts, dtype: str) -> list[Any]:
-    match dtype:
-        case "float32":
-            return [value for each in parts.all(4) for value in floats(each)]
-        case "float64":
-            return [value for each in parts.all(10) for value in floats(each, "d")]
-        case "int64":
-            return parts.integers(7)
-        case "int32" | "int16" | "int8" | "uint16" | "uint8" | "bool":
-            return parts.integers(5)
-        case "uint32" | "uint64":
-            return parts.integers(11)
-    return []
-
-
-def _sparse(message: Piece) -> Stored:
+def _sparse(message: Piece) -> StoredTensor:
     parts = Parts.of(message)
-    values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else Stored("", (0,), "float32")
-    return Stored(values.name, tuple(parts.integers(3)), values.dtype)
+    values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else StoredTensor("", (0,), "float32")
+    return StoredTensor(values.name, tuple(parts.integers(3)), values.dtype)
 
 
-def _declared(message: Piece) -> Declared:
-    """What is said of a value; only a tensor has a shape."""
+def _declared(message: Piece) -> DeclaredValue:
+    """What is declared of a value; only a tensor has a shape."""
     parts = Parts.of(message)
     for kind in parts.messages(2):
         for tensor in (*kind.messages(1), *kind.messages(8)):
             shapes = tensor.messages(2)
             shape = tuple(_extent(each) for each in shapes[-1].messages(1)) if shapes else None
-            return Declared(parts.text(1), _dtype(tensor.whole(1)), shape)
+            return DeclaredValue(parts.text(1), _dtype(tensor.whole(1)), shape)
         if kind.found:
-            return Declared(parts.text(1), "float32", None, tensor=False)
-    return Declared(parts.text(1), "float32", None)
+            return DeclaredValue(parts.text(1), "float32", None, tensor=False)
+    return DeclaredValue(parts.text(1), "float32", None)
 
 
 def _extent(parts: Parts) -> int | str | None:

@@ -1,4 +1,4 @@
-"""What ONNX's exporters and operators tell of modules and of the parts that stored tensors play."""
+"""Modules and the roles of stored tensors, as ONNX's exporters and operators give them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from opcost.core.dtype import INTEGER
 from opcost.core.graph import Role
 from opcost.core.shapes import known
 from opcost.frontends.building import GraphBuilder, with_above
-from opcost.frontends.nodes.call import Made
-from opcost.frontends.nodes.model import Node, NodeGraph
+from opcost.frontends.nodes.meaning import Operand
+from opcost.frontends.nodes.model import GraphNode, NodeGraph
 from opcost.frontends.nodes.scopes import Scopes, clean
-from opcost.frontends.onnx.operators.blocked import unpadded
-from opcost.frontends.onnx.table import NCHWC
+from opcost.frontends.onnx.operators import NCHWC
+from opcost.frontends.onnx.runtime import unpadded
 
 _STATISTICS = {"BatchNormalization": (3, 4)}
 _QUANTIZED = {
@@ -45,12 +45,12 @@ _SETTINGS = {
     "Clip": (1, 2),
     "Pad": (2,),
 }
-"""What tells an operator what to do, and is no weight though it is made of floating numbers."""
+"""Settings of an operator, which are no weights though they are floating numbers."""
 _PACKED = {
     ("MatMulNBits", 1): "N", ("MatMulBnb4", 1): "N", ("MatMulNBitsMlp", 3): "N", ("MatMulNBitsMlp", 6): "N",
     ("MatMulNBitsQkv", 3): "Nq", ("MatMulNBitsQkv", 6): "Nkv", ("MatMulNBitsQkv", 9): "Nkv",
 }  # fmt: skip
-"""Weights that are packed out of sight, and the attribute that says how many rows they have."""
+"""Weights that are packed, and the attribute with the number of their rows."""
 _PARTS: dict[str, Role] = {"PARAMETER": "param", "BUFFER": "buffer"}
 _TARGET = re.compile(r"^(\w+): (PARAMETER|BUFFER)\b.*? target='([^'\n]*)'", re.MULTILINE)
 """A line of the signature that PyTorch's newer exporter writes: its own word, what it is, and the name in the module."""
@@ -64,7 +64,7 @@ _TURNED = re.compile(
 _COMPUTED = re.compile(r"/.*_output_\d+")
 """The name of a node's result: a stored tensor has it where an optimiser has computed the node."""
 _WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul FusedConv FusedMatMul LSTM GRU RNN Einsum".split())
-"""Operators whose constants of two axes and more are weights, though they stand in a node of their own."""
+"""Operators whose constants of two axes and more are weights, though they are in a node of their own."""
 
 
 class OnnxScopes(Scopes):
@@ -72,16 +72,16 @@ class OnnxScopes(Scopes):
 
     def __init__(self, graph: NodeGraph) -> None:
         super().__init__()
-        told = _TARGET.findall(graph.props.get("pkg.torch.export.ExportedProgram.graph_signature", ""))
-        self._parts: dict[str, Role] = {target: _PARTS[part] for _, part, target in told}
+        signature = _TARGET.findall(graph.props.get("pkg.torch.export.ExportedProgram.graph_signature", ""))
+        self._parts: dict[str, Role] = {target: _PARTS[part] for _, part, target in signature}
         """Parameters and buffers of the module that was exported, by their names; none: the exporter does not say."""
         self._absent = {
-            called: target for called, part, target in told if part == "PARAMETER" and target not in graph.stored
+            called: target for called, part, target in signature if part == "PARAMETER" and target not in graph.stored
         }
         """Parameters that are not stored under their names, by what PyTorch's graph calls them."""
-        self._called = {called: target for called, _, target in told}
-        self._stands: dict[int, str] = {}
-        """Stored tensors that stand for such a parameter, by their values."""
+        self._called = {called: target for called, _, target in signature}
+        self._replaces: dict[int, str] = {}
+        """The parameter that a stored tensor replaces, by its value."""
         self._gone: set[str] = set()
         """Constants that were computed before the file was saved, as tables of positions: no parameters of the model."""
         self._types: dict[str, str] = {}
@@ -92,50 +92,50 @@ class OnnxScopes(Scopes):
                 zip(map(clean, listed[:-1]), (name.rpartition(".")[2] for name in classes), strict=False)
             )
         self.root = self._types.get("", "")
-        found = (super(OnnxScopes, self).told(node) for node in graph.nodes if not node.props)
-        self._told = {*with_above(filter(None, found)), *self._types}
+        found = (super(OnnxScopes, self).path_in_node(node) for node in graph.nodes if not node.props)
+        self._named_modules = {*with_above(filter(None, found)), *self._types}
         """The modules that the nodes themselves name."""
         texts = (node.props.get("pkg.torch.onnx.fx_node", "") for node in graph.nodes) if self._absent else ()
         self._mentioned = {called for text in texts for called in _NAMED.findall(text) if called in self._absent}
         """Absent parameters that PyTorch's operators read as they are."""
 
     def folded(self) -> list[str]:
-        """The parameters of the module that no weight of the file stands for."""
-        there = {*self._stands.values()}
+        """The parameters of the module that no weight of the file replaces."""
+        there = {*self._replaces.values()}
         return [target for target in self._absent.values() if target not in there]
 
     def computed(self) -> list[str]:
         """Constants that an optimiser has computed, and that are not counted as parameters."""
         return sorted(self._gone)
 
-    def told(self, node: Node) -> str | None:
+    def path_in_node(self, node: GraphNode) -> str | None:
         scopes = _scopes(node.props)
         if not scopes:
-            return super().told(node)
+            return super().path_in_node(node)
         return clean(scopes[-2]) if len(scopes) > 1 else ""
 
-    def path(self, node: Node, ins: Sequence[Made | None], maker: GraphBuilder) -> str:
+    def path(self, node: GraphNode, ins: Sequence[Operand | None], maker: GraphBuilder) -> str:
         """The module of a weight that no node names: its own operator was merged into that of the module behind it."""
         found = super().path(node, ins, maker)
         if self._parts and node.op in _WEIGHTED:
-            names = [maker.values[made.value].name for made in ins if made is not None and made.value in self.held]
+            names = [maker.values[made.value].name for made in ins if made is not None and made.value in self.stored]
             homes = [name.rpartition(".")[0] for name in names if self._parts.get(name) == "param"]
-            if homes and homes[0] not in self._told and not homes[0].startswith(f"{found}." if found else "."):
+            if homes and homes[0] not in self._named_modules and not homes[0].startswith(f"{found}." if found else "."):
                 self.paths.setdefault(homes[0], node.op)
                 return homes[0]
         return found
 
-    def owner(self, made: Made, path: str, maker: GraphBuilder) -> tuple[str, str]:
-        name = self._stands.get(made.value, maker.values[made.value].name)
+    def owner(self, made: Operand, path: str, maker: GraphBuilder) -> tuple[str, str]:
+        name = self._replaces.get(made.value, maker.values[made.value].name)
         home, _, last = name.rpartition(".")
-        if name in self._parts or (home and home in self._told):
+        if name in self._parts or (home and home in self._named_modules):
             return home, last
         return super().owner(made, path, maker)
 
     def type(self, path: str) -> str:
         return self._types.get(path, "scope")
 
-    def meant(self, node: Node, place: int, ins: Sequence[Made | None]) -> tuple[tuple[int, ...], str] | None:
+    def meant(self, node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[tuple[int, ...], str] | None:
         made = ins[place]
         if made is None or not made.shape:
             return None
@@ -149,7 +149,7 @@ class OnnxScopes(Scopes):
             return None
         return (int(node.attrs[width]), int(node.attrs["K"])), f"uint{int(node.attrs.get('bits', 4))}"
 
-    def role(self, node: Node, place: int, made: Made) -> Role:
+    def role(self, node: GraphNode, place: int, made: Operand) -> Role:
         if place in _STATISTICS.get(node.op, ()) or place in _SCALES.get(node.op, ()):
             return "buffer"
         if place in _SETTINGS.get(node.op, ()):
@@ -163,30 +163,30 @@ class OnnxScopes(Scopes):
         if made.shape and node.op not in _WEIGHTED and _COMPUTED.fullmatch(node.inputs[place]):
             self._gone.add(node.inputs[place])
             return "const"
-        if not made.shape or (self._parts and not self._stands_for(node, place, made)):
+        if not made.shape or (self._parts and not self._was_parameter(node, place, made)):
             return "const"
-        return "param" if not self.held[made.value] or (node.op in _WEIGHTED and len(made.shape) > 1) else "const"
+        return "param" if not self.stored[made.value] or (node.op in _WEIGHTED and len(made.shape) > 1) else "const"
 
-    def _stands_for(self, node: Node, place: int, made: Made) -> bool:
+    def _was_parameter(self, node: GraphNode, place: int, made: Operand) -> bool:
         """Whether what a node reads was a parameter before the exporter turned it; a constant of its own was none.
 
         PyTorch's operator names the parameter or another one of its module; or an operator between has changed it (a scale, a
         token, a weight with other axes), and then the node's module has a parameter that is found nowhere else, or, for
         weights and vectors, a module below. What was looked up in a table is not that table.
         """
-        if made.value in self._stands:
+        if made.value in self._replaces:
             return True
         shape = known(made.shape)
         if prod(shape) < 2 or _CREATED.match(node.inputs[place]):
             return False
         vector = max(shape) == prod(shape)
         bias = vector and (node.op not in _WEIGHTED or place > 1)
-        there = {*self._stands.values()}
+        there = {*self._replaces.values()}
         left = {called: target for called, target in self._absent.items() if target not in there}
         named = _NAMED.findall(node.props.get("pkg.torch.onnx.fx_node", ""))
         homes = {_home(self._called[called]) for called in named if called in self._called}
         free = {called: target for called, target in left.items() if called not in self._mentioned}
-        path = self.told(node) or ""
+        path = self.path_in_node(node) or ""
         near = [target for target in free.values() if _home(target) == path]
         near = near if vector or _TURNED.fullmatch(node.inputs[place]) else []
         below = [target for target in free.values() if path and target.startswith(f"{path}.")] if vector else []
@@ -199,7 +199,7 @@ class OnnxScopes(Scopes):
         ]
         found = next((each[0] for each in choices if each), None)
         if found is not None:
-            self._stands[made.value] = found
+            self._replaces[made.value] = found
         return found is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.open_sizes import DIM
+from opcost.frontends.inputs import DIM
 from opcost.frontends.registry import FrontEnd
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Pt2FrontEnd(FrontEnd):
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Exported programs are zip archives; what is inside is checked when it is read."""
-        from opcost.frontends.programs.code import holds_code
+        from opcost.frontends.programs import holds_code
 
         return head.startswith(b"PK\x03\x04") and (path.suffix == ".pt2" or not holds_code(path))
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.programs.builder import Builder, Made
-from opcost.frontends.programs.modules import stack_of
-from opcost.frontends.programs.operators import Emitter, Operator, operator_named
+from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
 from opcost.frontends.pt2 import control
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph
 
@@ -18,7 +16,7 @@ _ARITHMETIC = ("_operator.", "math.", "torch.sym_", "torch._sym_")
 DEEPEST = 16
 
 
-def operator_of(target: str) -> Operator | None:
+def operator_of(target: str) -> ProgramOperator | None:
     """The operator of a target such as `torch.ops.aten.add.Tensor`; None for arithmetic on sizes."""
     if target.startswith("torch.ops."):
         library, _, rest = target.removeprefix("torch.ops.").partition(".")
@@ -34,9 +32,9 @@ class Run:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: ProgramBuilder,
         graph: Mapping[str, Any],
-        made: dict[str, Made],
+        made: dict[str, ProgramTensor],
         *,
         module: str = "",
         repeat: int = 1,
@@ -52,7 +50,7 @@ class Run:
         self.repeat = repeat
         self.depth = depth
 
-    def __call__(self) -> list[Made]:
+    def __call__(self) -> list[ProgramTensor]:
         """Make the operators; what comes back are the tensors that the graph returns."""
         around = self.module
         for node in objects(self.graph, "nodes"):  # type: ignore[arg-type]
@@ -63,7 +61,7 @@ class Run:
                 self.node(operator, node)
         return [self.tensor(name) for name in self.names(get(self.graph, "outputs", list)) if name in self.made]
 
-    def tensor(self, name: str) -> Made:
+    def tensor(self, name: str) -> ProgramTensor:
         if name not in self.made:
             raise Bad(f"the tensor {short(name)} is read before it is made")
         return self.made[name]
@@ -75,7 +73,7 @@ class Run:
             self.scope.argument(argument, found.append)
             yield from found
 
-    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[Made]:
+    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[ProgramTensor]:
         """The operators of a graph that an operator is given, and what it returns; its inputs are the operands in order."""
         inner = Run(
             self.builder, graph.content, {}, module=self.module, repeat=self.repeat * turns, depth=self.depth + 1
@@ -84,10 +82,10 @@ class Run:
         if len(inputs) != len(operands):
             raise Bad(f"a graph takes {len(inputs)} inputs and is given {len(operands)}")
         for given, operand in zip(inputs, operands, strict=True):
-            inner.made.update((name, operand) for name in inner.names([given]) if isinstance(operand, Made))
+            inner.made.update((name, operand) for name in inner.names([given]) if isinstance(operand, ProgramTensor))
         return inner()
 
-    def node(self, operator: Operator, node: Mapping[str, Any]) -> None:
+    def node(self, operator: ProgramOperator, node: Mapping[str, Any]) -> None:
         named = {}
         for place, argument in enumerate(objects(node, "inputs")):  # type: ignore[arg-type]
             name = get(argument, "name", str) or str(place)
@@ -99,7 +97,7 @@ class Run:
             return
         self.plain(operator, named, results)
 
-    def plain(self, operator: Operator, named: dict[str, Any], results: list[str]) -> None:
+    def plain(self, operator: ProgramOperator, named: dict[str, Any], results: list[str]) -> None:
         """An operator with the results that the file describes."""
         outs = {name: described(self.scope.meta(name)) for name in results}
         made = Emitter(self.builder, self.module, self.repeat).plain(operator, named, outs)

@@ -8,19 +8,19 @@ from typing import Any, Protocol
 from opcost.core.checked import Bad
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.programs.builder import Builder, Made
+from opcost.frontends.programs import ProgramBuilder, ProgramTensor
 from opcost.frontends.pt2.program import Subgraph
 
 
 class Outer(Protocol):
     """The pass over the graph in which such an operator stands."""
 
-    builder: Builder
-    made: dict[str, Made]
+    builder: ProgramBuilder
+    made: dict[str, ProgramTensor]
     module: str
     repeat: int
 
-    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[Made]:
+    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[ProgramTensor]:
         """Make the operators of a graph that is given, as often as it runs; what comes back is what it returns."""
 
 
@@ -41,7 +41,7 @@ def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
     return given[: len(kinds)]
 
 
-def _return(outer: Outer, made: list[Made], results: list[str]) -> None:
+def _return(outer: Outer, made: list[ProgramTensor], results: list[str]) -> None:
     if len(made) < len(results):
         raise Bad(f"a graph returns {len(made)} tensors where {len(results)} are expected")
     outer.made.update(zip(results, made, strict=False))
@@ -89,9 +89,9 @@ def _scan(outer: Outer, operator: str, arguments: list[Any], results: list[str])
     return True
 
 
-def _slices(outer: Outer, operator: str, xs: list[Any]) -> tuple[int, list[Made]]:
+def _slices(outer: Outer, operator: str, xs: list[Any]) -> tuple[int, list[ProgramTensor]]:
     """How often a loop runs, and one step of each tensor that it walks along."""
-    if not xs or not all(isinstance(x, Made) and x.tensor.shape and x.tensor.shape[0] is not None for x in xs):
+    if not xs or not all(isinstance(x, ProgramTensor) and x.tensor.shape and x.tensor.shape[0] is not None for x in xs):
         raise Bad(f"{operator} has nothing to walk along")
     turns = xs[0].tensor.shape[0]
     steps = []
@@ -102,7 +102,7 @@ def _slices(outer: Outer, operator: str, xs: list[Any]) -> tuple[int, list[Made]
     return turns, steps
 
 
-def _stacked(outer: Outer, operator: str, made: list[Made], turns: int) -> list[Made]:
+def _stacked(outer: Outer, operator: str, made: list[ProgramTensor], turns: int) -> list[ProgramTensor]:
     """The results of all turns, each copied to its place."""
     found = []
     for part in made:

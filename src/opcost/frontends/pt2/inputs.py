@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad, get, instance, short
 from opcost.errors import InputError
-from opcost.frontends.inputs import asked_of, check_one
-from opcost.frontends.open_sizes import parse_dims
+from opcost.frontends.inputs import check_one, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions
 from opcost.frontends.pt2.program import TYPES, one
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
@@ -140,7 +139,7 @@ def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions)
         check_one(options)
         arrays = _of_tensors(inputs, names, options)
         options = replace(options, inputs=None, kwargs=arrays)
-    asked = asked_of(options, list(tensors), stored=_exported(inputs) if any(options.sizes) else None)
+    asked = requested_inputs(options, list(tensors), stored=_exported(inputs) if any(options.sizes) else None)
     for name, dtype in asked.dtypes.items():
         _check_type(tensors[name], dtype)
     return asked.shapes

@@ -10,8 +10,7 @@ from opcost.core.checked import Bad, get, instance, short
 from opcost.core.graph import Graph, Role
 from opcost.errors import SourceError
 from opcost.frontends.options import CountOptions, refuse_running
-from opcost.frontends.programs.builder import Builder, Made
-from opcost.frontends.programs.modules import again_removed
+from opcost.frontends.programs import ProgramBuilder, ProgramTensor, again_removed
 from opcost.frontends.pt2.archive import Archive, read_archive
 from opcost.frontends.pt2.build import Run, described
 from opcost.frontends.pt2.inputs import Input, bind
@@ -45,7 +44,7 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
     signature = [one(spec) for spec in get(get(module, "signature", dict), "input_specs", list)]
     tensors = get(graph, "tensor_values", dict)
     inputs = [entry for kind, spec in signature for entry in _inputs(kind, spec, tensors)]
-    builder = Builder(bind(inputs, _argument_names(module), program, options))
+    builder = ProgramBuilder(bind(inputs, _argument_names(module), program, options))
     scope = Scope(graph, builder.symbols)
     for entry in get(module, "module_call_graph", list):
         builder.modules.declare(again_removed(get(entry, "fqn", str)))
@@ -94,11 +93,11 @@ _ROLES: dict[str, tuple[Role, str]] = {
 
 
 def _leaves(
-    builder: Builder, scope: Scope, signature: list[tuple[str, Any]], weights: Mapping[str, Any]
-) -> dict[str, Made]:
+    builder: ProgramBuilder, scope: Scope, signature: list[tuple[str, Any]], weights: Mapping[str, Any]
+) -> dict[str, ProgramTensor]:
     """A value for every weight, buffer, constant and input; weights that are one tensor are one value."""
-    made: dict[str, Made] = {}
-    known: dict[tuple[str, Meta], Made] = {}
+    made: dict[str, ProgramTensor] = {}
+    known: dict[tuple[str, Meta], ProgramTensor] = {}
     homes: dict[str, int] = {}
     for kind, spec in signature:
         if kind == "user_input":

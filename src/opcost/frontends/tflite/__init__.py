@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.open_sizes import DIM
+from opcost.frontends.inputs import DIM
 from opcost.frontends.options import Option
 from opcost.frontends.registry import FrontEnd
 
@@ -23,20 +23,16 @@ class TfliteFrontEnd(FrontEnd):
     options = (
         DIM,
         Option(
-            "signature", str, "Which signature of a TensorFlow Lite model is counted; the first unless told.", "NAME"
+            "signature", str, "Which signature of a TensorFlow Lite model is counted; by default the first.", "NAME"
         ),
     )
-
     understands = frozenset({"sizes"})
 
     def sniff(self, head: bytes, path: Path) -> bool:
         return head[4:8] == b"TFL3"
 
-    def owns(self, obj: object) -> bool:
-        return False
-
     def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.tflite.load import load
+        from opcost.frontends.tflite.walk import load
 
         return load(Path(source), options)
 

@@ -1,33 +1,181 @@
-"""A TensorFlow Lite model as data: its graphs, and the signatures by which they are called."""
+"""The words of TensorFlow Lite's schema: operators and element types by their numbers, and the fields of operators' options."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
-from opcost.frontends.flatbuffer import I8, I32, U8, U32, U64, Buffer, Table
-from opcost.frontends.nodes.model import MOST_AXES, MOST_CONTENT, Content, Declared, Node, NodeGraph, Stored
-from opcost.frontends.pages import Pages
-from opcost.frontends.tflite.schema import DTYPES, OPERATORS, options_of
+from opcost.frontends.flatbuffer import F32, I8, I32, U8, U32, U64, Buffer, Pages, Table
+from opcost.frontends.nodes.model import (
+    MOST_AXES,
+    MOST_CONTENT,
+    Content,
+    DeclaredValue,
+    GraphNode,
+    NodeGraph,
+    StoredTensor,
+)
+
+DTYPES = dict(
+    enumerate(
+        """
+        float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant uint32
+        uint16 int4 bfloat16 int2 uint4 float8_e4m3fn float8_e5m2
+        """.split()
+    )
+)
+
+OPERATORS = dict(
+    enumerate(
+        """
+        ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
+        FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION LSTM
+        MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS
+        SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER BATCH_TO_SPACE_ND
+        SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN
+        EXP TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS NEG PADV2
+        GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE EXPAND_DIMS EQUAL NOT_EQUAL LOG
+        SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT
+        UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU
+        SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE
+        MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND
+        SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL PLACEHOLDER CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL
+        COMPLEX_ABS HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE
+        READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU
+        DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2
+        UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE
+        STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE
+        STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS
+        STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE
+        STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH
+        STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE
+        STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE
+        STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE
+        STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE
+        """.split()
+    )
+)
+
+_FIELDS = """
+ADD SUB MUL DIV L2_NORMALIZATION: fused
+CONCATENATION: axis fused
+CONV_2D: padding stride_w stride_h fused dilation_w=1 dilation_h=1
+DEPTHWISE_CONV_2D: padding stride_w stride_h multiplier fused dilation_w=1 dilation_h=1
+TRANSPOSE_CONV: padding stride_w stride_h fused
+CONV_3D CONV_3D_TRANSPOSE: padding stride_d stride_w stride_h fused dilation_d=1 dilation_w=1 dilation_h=1
+AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D: padding stride_w stride_h filter_w filter_h fused
+FULLY_CONNECTED: fused format keep_num_dims?
+BATCH_MATMUL: adj_x? adj_y?
+LSTM: fused cell_clip/f proj_clip/f kernel
+UNIDIRECTIONAL_SEQUENCE_LSTM: fused cell_clip/f proj_clip/f time_major? asymmetric? diagonal?
+BIDIRECTIONAL_SEQUENCE_LSTM: fused cell_clip/f proj_clip/f merge_outputs? time_major?=1
+RNN: fused
+UNIDIRECTIONAL_SEQUENCE_RNN: time_major? fused
+BIDIRECTIONAL_SEQUENCE_RNN: time_major? fused merge_outputs?
+SVDF: rank fused
+LOCAL_RESPONSE_NORMALIZATION: radius
+EMBEDDING_LOOKUP_SPARSE: combiner
+RESHAPE: new_shape/I
+SQUEEZE: squeeze_dims/I
+GATHER: axis batch_dims
+MEAN SUM REDUCE_PROD REDUCE_MAX REDUCE_MIN REDUCE_ANY REDUCE_ALL: keep_dims?
+SPLIT SPLIT_V: count
+STRIDED_SLICE: begin_mask end_mask ellipsis_mask new_axis_mask shrink_axis_mask offset?
+CAST: from to
+SPACE_TO_DEPTH DEPTH_TO_SPACE: block_size
+PACK: count axis
+UNPACK: num axis
+ONE_HOT: axis
+GELU: approximate?
+REVERSE_SEQUENCE: seq_dim batch_dim
+BUCKETIZE: boundaries/I
+VAR_HANDLE: container/s shared_name/s
+CALL: subgraph
+IF: then else
+WHILE STABLEHLO_WHILE: cond body
+CALL_ONCE: init
+REDUCE_WINDOW: function
+STABLEHLO_COMPOSITE: name/s subgraph
+STABLEHLO_CASE: branches/I
+STABLEHLO_TRANSPOSE: permutation/L
+STABLEHLO_CONCATENATE STABLEHLO_IOTA: axis/l
+STABLEHLO_BROADCAST_IN_DIM: dims/L
+STABLEHLO_SLICE: begins/L ends/L steps/L
+STABLEHLO_DYNAMIC_SLICE: sizes/L
+STABLEHLO_PAD: low/L high/L interior/L
+STABLEHLO_REDUCE: dims/L body
+STABLEHLO_REDUCE_WINDOW: window/L strides/L base/L dilations/L padding/L body
+STABLEHLO_SORT: axis/l stable? comparator
+STABLEHLO_DOT_GENERAL: batch_a/L batch_b/L summed_a/L summed_b/L
+STABLEHLO_GATHER: offset_dims/L collapsed/L index_map/L index_axis/l sizes/L
+STABLEHLO_SCATTER: sorted? window_dims/L inserted/L dims/L index_axis/l unique? body
+STABLEHLO_CONVOLUTION: strides/L padding/L spread/L dilations/L reversal/? in_batch/l in_channels/l in_space/L kernel_in/l
+    kernel_out/l kernel_space/L out_batch/l out_channels/l out_space/L groups/l batch_groups/l
+"""
+"""The fields of operators' options in the order of their slots: `name` a number, `name?` a flag, `name/form` something else."""
+
+_BYTES = ("padding", "fused", "format", "kernel", "combiner", "from", "to", "merge_outputs", "time_major")
+"""Numbers of one byte."""
+_I64 = struct.Struct("<q")
+
+
+def _parsed() -> dict[str, tuple[tuple[str, str, int], ...]]:
+    found: dict[str, tuple[tuple[str, str, int], ...]] = {}
+    for line in _FIELDS.replace("\n    ", " ").strip().splitlines():
+        names, _, fields = line.partition(":")
+        parsed = []
+        for field in fields.split():
+            described, _, default = field.partition("=")
+            name, _, form = described.partition("/")
+            form = "?" if name.endswith("?") else form or ("b" if name in _BYTES else "i")
+            parsed.append((name.rstrip("?"), form, int(default or 0)))
+        found.update(dict.fromkeys(names.split(), tuple(parsed)))
+    return found
+
+
+FIELDS = _parsed()
+
+
+def options_of(op: str, table: Table | None) -> dict[str, Any]:
+    """What the options of an operator say; where a field is not stored, its default."""
+    fields = FIELDS.get(op, ())
+    if table is None:
+        return {name: default for name, form, default in fields if form in "bi?l"}
+    return {name: _option_value(table, slot, form, default) for slot, (name, form, default) in enumerate(fields)}
+
+
+def _option_value(table: Table, slot: int, form: str, default: int) -> Any:
+    match form:
+        case "?":
+            return bool(table.number(slot, U8, default))
+        case "b":
+            return table.number(slot, I8, default)
+        case "l":
+            return table.number(slot, _I64, default)
+        case "f":
+            return table.real(slot, F32, default)
+        case "s":
+            return table.text(slot)
+        case "I" | "L":
+            return table.numbers(slot, "i" if form == "I" else "q", 4 if form == "I" else 8)
+    return table.number(slot, I32, default)
+
+
+# -- model: A TensorFlow Lite model as data: its graphs, and the signatures by which they are called.
 
 IDENTIFIER = b"TFL3"
 
-_FORMS = {
-    "float32": "f", "float16": "e", "int32": "i", "uint8": "B", "int64": "q", "bool": "?", "int16": "h", "int8": "b",
-    "float64": "d", "uint64": "Q", "uint32": "I", "uint16": "H",
-}  # fmt: skip
-
 
 class Tensor(NamedTuple):
-    """What the file says of one tensor; `held`: it has data in the file, or keeps its data from call to call."""
+    """What the file declares of one tensor; `stored_data`: it has data in the file, or keeps its data from call to call."""
 
     name: str
     shape: tuple[int | None, ...] | None
     dtype: str
-    held: bool
+    stored_data: bool
     quantized: bool = False
     variable: bool = False
     sparse: bool = False
@@ -90,36 +238,36 @@ def _operator(code: Table) -> tuple[str, str]:
 
 def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffers: Sequence[int]) -> LiteGraph:
     tensors: dict[str, Tensor] = {}
-    stored: dict[str, Stored] = {}
+    stored: dict[str, StoredTensor] = {}
     for place, each in enumerate(table.tables(0)):
         label = each.text(3)
         name = label if label and label not in tensors else f"{label}#{place}"
         where = _data(buffer, buffers, each.number(2, U32))
-        tensor = tensors[name] = _tensor(each, name, held=where[1] > 0)
-        if tensor.held:
+        tensor = tensors[name] = _tensor(each, name, stored_data=where[1] > 0)
+        if tensor.stored_data:
             shape = _whole_shape(tensor)
             content = None if tensor.sparse else _content(buffer, where, shape, tensor.dtype)
-            stored[name] = Stored(name, shape, tensor.dtype, content)
+            stored[name] = StoredTensor(name, shape, tensor.dtype, content)
     order = tuple(tensors)
     nodes = tuple(_node(each, codes, order) for each in table.tables(3))
-    declared = {name: Declared(name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+    declared = {name: DeclaredValue(name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
     ends = [tuple(declared[_named(order, at)] for at in table.numbers(slot, "i", 4)) for slot in (1, 2)]
     made = {each.name for each in ends[0]}.union(*(node.outputs for node in nodes))
     for name, tensor in tensors.items():
         if 0 in tensor.now and name not in made:  # nothing is stored of a tensor without elements
-            stored[name] = Stored(name, tensor.now, tensor.dtype, Content(tensor.now, ()))
+            stored[name] = StoredTensor(name, tensor.now, tensor.dtype, Content(tensor.now, ()))
     kept = {name: tensor for name, tensor in stored.items() if name not in made}
     return LiteGraph(
         NodeGraph(table.text(4), _named_by_readers(nodes, kept), kept, ends[0], ends[1], declared), tensors, order
     )
 
 
-def _named_by_readers(nodes: Sequence[Node], stored: Mapping[str, Stored]) -> tuple[Node, ...]:
-    """Nodes, where those that widen a stored weight have the name that tells the layer which reads it."""
+def _named_by_readers(nodes: Sequence[GraphNode], stored: Mapping[str, StoredTensor]) -> tuple[GraphNode, ...]:
+    """Nodes, where those that widen a stored weight have the name of the layer that reads it."""
     widened = {node.outputs[0]: node.inputs[0] for node in nodes if _widens(node, stored)}
     readers = {name: node for node in reversed(nodes) for name in node.inputs if name in widened}
 
-    def name_of(node: Node) -> str:
+    def name_of(node: GraphNode) -> str:
         reader = readers.get(node.outputs[0]) if _widens(node, stored) else None
         if reader is None:
             return node.name
@@ -130,7 +278,7 @@ def _named_by_readers(nodes: Sequence[Node], stored: Mapping[str, Stored]) -> tu
     return tuple(node._replace(name=name_of(node)) if node.op == "DEQUANTIZE" else node for node in nodes)
 
 
-def _widens(node: Node, stored: Mapping[str, Stored]) -> bool:
+def _widens(node: GraphNode, stored: Mapping[str, StoredTensor]) -> bool:
     return node.op == "DEQUANTIZE" and bool(node.inputs and node.outputs) and node.inputs[0] in stored
 
 
@@ -141,7 +289,7 @@ def _whole_shape(tensor: Tensor) -> tuple[int, ...]:
     return shape  # type: ignore[return-value]
 
 
-def _tensor(table: Table, name: str, *, held: bool) -> Tensor:
+def _tensor(table: Table, name: str, *, stored_data: bool) -> Tensor:
     written = table.numbers(0, "i", 4)
     signature = table.numbers(7, "i", 4) or written
     if len(written) > MOST_AXES or any(extent < -1 for extent in (*written, *signature)):
@@ -152,14 +300,14 @@ def _tensor(table: Table, name: str, *, held: bool) -> Tensor:
     variable = bool(table.number(5, U8))
     quantization = table.table(4)
     # A shape without axes is that of a scalar, or of a tensor of which nothing is known.
-    known = bool(written) or held or variable or bool(table.number(8, U8))
+    known = bool(written) or stored_data or variable or bool(table.number(8, U8))
     shape: tuple[int | None, ...] = tuple(None if extent < 0 else extent for extent in signature)
     whole = tuple(extent for extent in written if extent >= 0)
     return Tensor(
         name,
         shape if known else None,
         DTYPES[number],
-        held or variable,
+        stored_data or variable,
         quantization is not None and bool(quantization.vector(2, 4)),
         variable,
         table.table(6) is not None,
@@ -168,7 +316,7 @@ def _tensor(table: Table, name: str, *, held: bool) -> Tensor:
 
 
 def _data(buffer: Buffer, buffers: Sequence[int], place: int) -> tuple[int, int]:
-    """Where the data of a tensor lies and how long it is; nothing: none of it is in the file."""
+    """Place and length of the data of a tensor; zeros: none of it is in the file."""
     if not 0 < place < len(buffers):
         return 0, 0
     table = Table(buffer, buffers[place])
@@ -177,26 +325,24 @@ def _data(buffer: Buffer, buffers: Sequence[int], place: int) -> tuple[int, int]
         return at, length
     at, length = table.number(1, U64), table.number(2, U64)  # behind the graph, in files of more than two gigabytes
     if at > 1 and length and at + length > buffer.end:
-        raise Bad(f"the data of a tensor lies at byte {at:,}, behind the end of the file")
+        raise Bad(f"the data of a tensor is at byte {at:,}, behind the end of the file")
     return (at, length) if at > 1 else (0, 0)
 
 
 def _content(buffer: Buffer, where: tuple[int, int], shape: tuple[int, ...], dtype: str) -> Content | None:
-    form, elements = _FORMS.get(dtype), prod(shape)
-    if form is None or elements > MOST_CONTENT or where[1] != elements * struct.calcsize(form):
+    if prod(shape) > MOST_CONTENT or where[1] > 8 * MOST_CONTENT:
         return None
-    at = buffer.check(*where)
-    return Content(shape, buffer.data.piece(at, where[1]), f"<{elements}{form}")
+    return Content.stored(shape, dtype, buffer.data.piece(buffer.check(*where), where[1]))
 
 
-def _node(table: Table, codes: Sequence[tuple[str, str]], order: Sequence[str]) -> Node:
+def _node(table: Table, codes: Sequence[tuple[str, str]], order: Sequence[str]) -> GraphNode:
     place = table.number(0, U32)
     if place >= len(codes):
         raise Bad(f"an operator is of the kind {place}, and there are {len(codes)}")
     domain, op = codes[place]
     ins = tuple("" if at == -1 else _named(order, at) for at in table.numbers(1, "i", 4))
     outs = tuple("" if at == -1 else _named(order, at) for at in table.numbers(2, "i", 4))
-    return Node(op, domain, outs[0] if outs else "", ins, outs, options_of(op, table.table(4) or table.table(12)))
+    return GraphNode(op, domain, outs[0] if outs else "", ins, outs, options_of(op, table.table(4) or table.table(12)))
 
 
 def _named(order: Sequence[str], at: int) -> str:

@@ -21,7 +21,7 @@ class TorchScriptFrontEnd(FrontEnd):
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """An archive with code in it; a checkpoint has none."""
-        from opcost.frontends.programs.code import holds_code
+        from opcost.frontends.programs import holds_code
 
         return head.startswith(b"PK\x03\x04") and holds_code(path)
 

@@ -16,7 +16,7 @@ from opcost.core.archives import BadArchive, archive_in
 from opcost.core.checked import Bad
 from opcost.core.reading import opened
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Tensor, described
-from opcost.frontends.pickles import BadPickle
+from opcost.frontends.input_data import BadPickle
 
 LARGEST_CODE = 4 << 20
 """Bytes of one file of code; those of the largest models have some hundred thousand."""

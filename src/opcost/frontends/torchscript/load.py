@@ -10,9 +10,9 @@ from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
-from opcost.frontends.inputs import asked_of
+from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.options import CountOptions, refuse_running
-from opcost.frontends.programs.builder import Builder, Made, made_in
+from opcost.frontends.programs import ProgramBuilder, ProgramTensor, made_in
 from opcost.frontends.torchscript.archive import Script, read_script
 from opcost.frontends.torchscript.run import Run
 
@@ -35,8 +35,8 @@ def graph_of(script: Script, options: CountOptions, source: str) -> Graph:
         raise Bad("its module has no forward")
     names = [argument.arg for argument in forward.args.args[1:]]
     defaults = len(forward.args.defaults)
-    asked = asked_of(options, names)
-    builder = Builder()
+    asked = requested_inputs(options, names)
+    builder = ProgramBuilder()
     run = Run(script, builder)
     given: list[Any] = []
     for place, name in enumerate(names):
@@ -61,6 +61,6 @@ def graph_of(script: Script, options: CountOptions, source: str) -> Graph:
         {"mode": "eval"},
         modules=builder.modules.all(),
         calls=builder.modules.calls,
-        inputs=[each.value for each in given if isinstance(each, Made)],
+        inputs=[each.value for each in given if isinstance(each, ProgramTensor)],
         outputs=dict.fromkeys(each.value for each in made_in([results])),
     )

@@ -15,7 +15,7 @@ from opcost.frontends.aten.schema import Argument, Schema, overloads
 from opcost.frontends.aten.tensor import Described, Tensor, type_name
 from opcost.frontends.aten.told import NotTold
 from opcost.frontends.aten.views import VIEWS, views_of
-from opcost.frontends.programs.operators import Operator
+from opcost.frontends.programs import ProgramOperator
 
 SCALAR_TYPES = (
     "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
@@ -84,7 +84,7 @@ def _typed(argument: Argument, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def results_of(operator: Operator, call: Call) -> tuple[Tensor, ...]:
+def results_of(operator: ProgramOperator, call: Call) -> tuple[Tensor, ...]:
     """The tensors that come out of a call; `NotTold` where the arguments do not tell it."""
     own = _OWN.get(call.base)
     if own is not None:

@@ -13,9 +13,15 @@ from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
 from opcost.frontends.aten.told import NotTold
 from opcost.frontends.building import check_extents
-from opcost.frontends.programs.builder import MOST_AXES, Builder, Made
-from opcost.frontends.programs.modules import Entry
-from opcost.frontends.programs.operators import Emitter, operator_named, tensors_of
+from opcost.frontends.programs import (
+    MOST_AXES,
+    Emitter,
+    ModuleEntry,
+    ProgramBuilder,
+    ProgramTensor,
+    operator_named,
+    tensors_of,
+)
 from opcost.frontends.torchscript.archive import Object, Script
 from opcost.frontends.torchscript.plain import ANSWERS, HOLDS, LONGEST, PLAIN, QUESTIONS, Number, fused
 from opcost.frontends.torchscript.results import SCALAR_TYPES, matched, results_of
@@ -61,9 +67,9 @@ class _Returned(Exception):
 class Run:
     """Follows the code from the outermost forward on."""
 
-    def __init__(self, script: Script, builder: Builder) -> None:
+    def __init__(self, script: Script, builder: ProgramBuilder) -> None:
         self.script, self.builder = script, builder
-        self.stack: list[Entry] = []
+        self.stack: list[ModuleEntry] = []
         self.weights = Weights(script, builder)
         self._steps = self._calls = self._depth = 0
         self._where = ("", 0)
@@ -80,7 +86,7 @@ class Run:
         if path is None:
             return self._function(found, kind.file, given, named)
         self._calls += 1
-        self.stack.append(Entry(str(self._calls), path, held.kind.rpartition(".")[2]))
+        self.stack.append(ModuleEntry(str(self._calls), path, held.kind.rpartition(".")[2]))
         try:
             return self._function(found, kind.file, given, named)
         finally:
@@ -299,7 +305,7 @@ class Run:
     def _plainly(self, name: str, values: Sequence[Any]) -> Any:
         """What plain numbers, texts, lists and dicts make together."""
         plain = [each.value if isinstance(each, Number) else each for each in values]
-        if name not in HOLDS and self.holds(plain, Made):
+        if name not in HOLDS and self.holds(plain, ProgramTensor):
             raise self.refuse("a number depends on data")
         try:
             found = PLAIN[name](*plain)
@@ -334,9 +340,9 @@ class Run:
             return ANSWERS[base]
         if base in ("__is__", "__isnot__") and len(values) == 2:
             return (_identity(values[0]) is _identity(values[1])) == (base == "__is__")
-        tensors = self.holds([*values, *named.values()], Made)
+        tensors = self.holds([*values, *named.values()], ProgramTensor)
         try:
-            if base in QUESTIONS and isinstance(first, Made):
+            if base in QUESTIONS and isinstance(first, ProgramTensor):
                 return QUESTIONS[base](first.tensor, *values[1:])
             if base == "device" and isinstance(first, str):
                 return first
@@ -424,14 +430,22 @@ class Run:
 
     def _again(self, bound: Any, given: Any) -> Any:
         """An argument with what was made in the place of the tensors."""
-        if isinstance(given, Made) or (isinstance(given, list) and any(isinstance(each, Made) for each in given)):
+        if isinstance(given, ProgramTensor) or (
+            isinstance(given, list) and any(isinstance(each, ProgramTensor) for each in given)
+        ):
             return given
         return bound
 
 
 def _identity(value: Any) -> Any:
     """What `is` compares."""
-    return value.tensor if isinstance(value, Made) else value.held.attributes if isinstance(value, Part) else value
+    return (
+        value.tensor
+        if isinstance(value, ProgramTensor)
+        else value.held.attributes
+        if isinstance(value, Part)
+        else value
+    )
 
 
 def _number(value: Any) -> Any:

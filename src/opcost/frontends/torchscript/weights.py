@@ -11,8 +11,7 @@ from opcost.frontends.aten.resolve import is_view
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
 from opcost.frontends.checkpoint.described import Tensor as Stored
-from opcost.frontends.programs.builder import Builder, Made, made_in
-from opcost.frontends.programs.operators import Operator
+from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.archive import Constant, Object, Script
 from opcost.frontends.torchscript.plain import Number
 from opcost.wording import counted
@@ -27,10 +26,10 @@ _STATISTICS = frozenset({"running_mean", "running_var"})
 class Weights:
     """The tensors of the file as values of the graph, each once."""
 
-    def __init__(self, script: Script, builder: Builder) -> None:
+    def __init__(self, script: Script, builder: ProgramBuilder) -> None:
         self.script, self.builder = script, builder
-        self._homes: dict[tuple[str, int, tuple[int, ...]], Made] = {}
-        self._frozen: dict[str, Made] = {}
+        self._homes: dict[tuple[str, int, tuple[int, ...]], ProgramTensor] = {}
+        self._frozen: dict[str, ProgramTensor] = {}
         """Constants and attributes that no class calls a parameter, in a module that was frozen."""
         self._uses: dict[int, set[str]] = {}
         """What reads them, by their memory."""
@@ -60,13 +59,13 @@ class Weights:
             elif isinstance(value, Object) and value.kind.startswith("__torch__."):
                 self._module(value, full)
 
-    def _made(self, stored: Stored, name: str, role: Role) -> Made:
+    def _made(self, stored: Stored, name: str, role: Role) -> ProgramTensor:
         key = (stored.storage.key if stored.storage else name, stored.offset, stored.shape)
         if key not in self._homes:
             self._homes[key] = self._value(stored, name, role)
         return self._homes[key]
 
-    def _value(self, stored: Stored, name: str, role: Role) -> Made:
+    def _value(self, stored: Stored, name: str, role: Role) -> ProgramTensor:
         tensor = Described(stored.shape, row_major(stored.shape), stored.dtype, requires_grad=role == "param")
         return self.builder.made(name, tensor, role, trainable=role == "param")
 
@@ -103,7 +102,7 @@ class Weights:
     def _is_frozen(self, stored: Stored) -> bool:
         return self.script.frozen and stored.dtype.startswith(("float", "bfloat")) and stored.shape != ()
 
-    def _kept(self, stored: Stored, name: str) -> Made:
+    def _kept(self, stored: Stored, name: str) -> ProgramTensor:
         known = len(self._homes)
         made = self._made(stored, name, "param")
         if len(self._homes) > known:
@@ -111,7 +110,7 @@ class Weights:
             self._uses[self.builder.values[made.value].storage] = set()
         return made
 
-    def read(self, call: Call, which: Operator, arguments: dict[str, Any]) -> None:
+    def read(self, call: Call, which: ProgramOperator, arguments: dict[str, Any]) -> None:
         """Note what reads the weights of a frozen module; a view does not."""
         if not self._uses or (which.schema is not None and is_view(which.schema)):
             return

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.inputs import Asks, Tree, arguments, check_one, nested, parse_dtype
+from opcost.frontends.inputs import InputRequest, Tree, arguments, check_one, nested, parse_dtype
 from opcost.frontends.torch.guessing.families import guess
 from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, Probe, needed, signature
 from opcost.frontends.torch.guessing.layers import example
@@ -68,7 +68,7 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
     return made
 
 
-def make_inputs(model: nn.Module, options: Asks, device: torch.device, probe: Probe) -> Inputs:
+def make_inputs(model: nn.Module, options: InputRequest, device: torch.device, probe: Probe) -> Inputs:
     """The inputs that were given, or made from shapes, or else what the model itself says it takes."""
     kwargs = dict(options.kwargs)
     check_one(options)
@@ -230,7 +230,7 @@ def argument_names(model: nn.Module) -> list[str]:
         return []
 
 
-def _from_model(model: nn.Module, options: Asks, probe: Probe) -> Guess:
+def _from_model(model: nn.Module, options: InputRequest, probe: Probe) -> Guess:
     """What the model itself, or its library, says it takes, and who says so."""
     maker = Maker(model, options.sizes, probe, options.kwargs)
     found = guess(model, maker)

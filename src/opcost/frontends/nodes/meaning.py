@@ -1,0 +1,297 @@
+"""What an operator of a file means: the call of a node as a handler sees it, and the operator in our words that it gives.
+
+Formats whose files hold graphs of nodes (ONNX, TensorFlow Lite, Core ML) have an `OperatorTable` each. Its plain operators are
+rows of text that name one of the handlers of `nodes.operators`; the others are functions that are entered by `handles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from opcost.core.graph import NO_ATTRS, Attrs
+from opcost.core.shapes import Dims, Shape, Unknown, broadcast, known
+from opcost.frontends.nodes.model import MOST_CONTENT, Content, GraphNode, NodeGraph, Number, plain
+
+
+@dataclass(slots=True)
+class Operand:
+    """A tensor as it is known while the graph is walked; `items` are the tensors of a sequence."""
+
+    value: int
+    shape: Shape
+    dtype: str
+    content: Content | None = None
+    items: list[Operand] | None = None
+    stored: bool = False
+    """The file holds it."""
+
+    @property
+    def dims(self) -> Dims:
+        """The shape, of which at least the number of axes must be known."""
+        if self.shape is None:
+            raise Unknown
+        return self.shape
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """The content, which must be known as far as elements go."""
+        if self.content is None:
+            raise Unknown
+        return self.content.items
+
+    @property
+    def integers(self) -> tuple[int, ...]:
+        """The content, of which every element must be known."""
+        if None in self.numbers:
+            raise Unknown
+        return tuple(int(number) for number in self.numbers)  # type: ignore[arg-type]
+
+    @property
+    def first(self) -> Number:
+        """The first element, None where it is not known."""
+        return self.content.items[0] if self.content and self.content.items else None
+
+
+class Out(NamedTuple):
+    """A result. `home`: it is in the memory of that tensor."""
+
+    shape: Shape
+    dtype: str
+    content: Content | None = None
+    home: Operand | None = None
+    items: list[Operand] | None = None
+
+
+class OperatorMeaning(NamedTuple):
+    """What a node does in our words, and its results; `reads` are the tensors that it reads, None: all its inputs."""
+
+    kind: str
+    attrs: Attrs
+    outs: Sequence[Out]
+    reads: Sequence[Operand | None] | None = None
+
+
+class NodeWalk(Protocol):
+    """The walk, as far as handlers use it."""
+
+    typed: bool
+
+    def version(self, node: GraphNode) -> int: ...
+    def emit(
+        self, node: GraphNode, path: str, kind: str, attrs: Attrs, reads: Sequence[Operand | None], outs: Sequence[Out],
+        names: Sequence[str],
+    ) -> list[Operand]: ...  # fmt: skip
+
+
+@dataclass(slots=True)
+class NodeCall:
+    """A node with its inputs, which have a place and, where the operator's row or the file gives them one, a name."""
+
+    node: GraphNode
+    ins: list[Operand | None]
+    attrs: Mapping[str, Any]
+    places: Mapping[str, Sequence[int]]
+    """The places of the inputs that are an argument, by its name."""
+    path: str
+    graph: NodeGraph
+    walk: NodeWalk
+
+    @property
+    def version(self) -> int:
+        """The version of the operators of its domain."""
+        return self.walk.version(self.node)
+
+    @property
+    def out_dtype(self) -> str:
+        """The element type that the file declares for its first result."""
+        declared = self.graph.declared.get(self.node.outputs[0]) if self.node.outputs else None
+        return plain(declared.dtype) if declared else "float32"
+
+    def __getitem__(self, name: int | str) -> Operand:
+        """An input that must be there."""
+        found = self.at(name)
+        if found is None:
+            raise IndexError(
+                f"the input {name} is missing" if type(name) is int else f"the argument {name!r} is missing"
+            )
+        return found
+
+    def at(self, name: int | str) -> Operand | None:
+        """An input that may be left out."""
+        if isinstance(name, str):
+            places = self.places.get(name)
+            if not places:
+                return None
+            name = places[0]
+        return self.ins[name] if name < len(self.ins) else None
+
+    def several(self, name: str) -> list[Operand]:
+        """The inputs of an argument that may be several."""
+        count = len(self.ins)
+        places = self.places.get(name, ())[:count]
+        return [found for place in places if place < count and (found := self.ins[place]) is not None]
+
+    @property
+    def given(self) -> list[Operand]:
+        """The inputs that are there."""
+        return [found for found in self.ins if found is not None]
+
+    def numbers(self, name: str) -> tuple[Number, ...] | None:
+        """Numbers that are an input or an attribute, with None where one is not known; None: not given."""
+        if (given := self.at(name)) is not None:
+            return given.numbers
+        found = self.attrs.get(name)
+        return found if found is None or type(found) is tuple else tuple(found) if type(found) is list else (found,)
+
+    def extents(self, name: str) -> Dims | None:
+        """Sizes that are an input or an attribute, with None where one is not known; None: not given."""
+        found = self.numbers(name)
+        return None if found is None else tuple([None if number is None else int(number) for number in found])
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Whole numbers that are an input or an attribute, all of which must be known; None: not given."""
+        found = self.numbers(name)
+        if found is None:
+            return None
+        if None in found:
+            raise Unknown
+        return tuple(map(int, found))  # type: ignore[arg-type]
+
+    def whole(self, name: str, default: int = 0) -> int:
+        """One whole number."""
+        found = self.integers(name)
+        return found[0] if found else default
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Yes or no."""
+        found = self.numbers(name)
+        return bool(found[0]) if found else default
+
+    def text(self, name: str, default: str = "") -> str:
+        """An attribute that is a text."""
+        return str(self.attrs.get(name, default))
+
+    def step(self, kind: str, attrs: Attrs, reads: Sequence[Operand | None], outs: Sequence[Out]) -> list[Operand]:
+        """Make an operator that is a part of what the node does, and give its results."""
+        return self.walk.emit(self.node, self.path, kind, attrs, reads, outs, [""] * len(outs))
+
+    def one(
+        self, kind: str, attrs: Attrs, reads: Sequence[Operand | None], shape: Shape | None = None, dtype: str = ""
+    ) -> Operand:
+        """The same with one result, which is like the first tensor that is read unless given."""
+        first = next(each for each in reads if each is not None)
+        return self.step(kind, attrs, reads, [Out(first.shape if shape is None else shape, dtype or first.dtype)])[0]
+
+    def elementwise(self, fn: str, *ins: Operand | None) -> Operand:
+        """The result of a function of each element that is a part of what the node does."""
+        given = [each for each in ins if each is not None]
+        return self.step("elementwise", {"fn": fn}, given, [Out(common(given), given[0].dtype)])[0]
+
+    def viewed(self, x: Operand, shape: Shape) -> Operand:
+        """The same memory with another shape."""
+        return self.step("view", NO_ATTRS, [x], [Out(shape, x.dtype, home=x)])[0]
+
+
+Handler: TypeAlias = "Callable[[NodeCall], OperatorMeaning]"
+
+
+class Operator(NamedTuple):
+    """How one operator of a format is read: by a handler, which finds inputs and attributes under its own names for them."""
+
+    handler: Handler
+    places: Mapping[str, Sequence[int]]
+    constants: Mapping[str, Any]
+    renamed: Mapping[str, str]
+    """Attributes of the node by the names that the handler has for them."""
+
+    def call(self, node: GraphNode, ins: list[Operand | None], path: str, graph: NodeGraph, walk: NodeWalk) -> NodeCall:
+        """A node in the handler's words; a file that names inputs itself has their places in the attribute `@`."""
+        attrs, places = node.attrs, node.attrs.get("@", self.places)
+        if self.constants:
+            attrs = {**self.constants, **attrs} if attrs else self.constants
+        if self.renamed:
+            attrs = {**attrs, **{name: attrs[old] for name, old in self.renamed.items() if old in attrs}}
+            places = {**places, **{name: places[old] for name, old in self.renamed.items() if old in places}}
+        return NodeCall(node, ins, attrs, places, path, graph, walk)
+
+
+_MOST_INPUTS = 1 << 16
+
+
+def operator_row(handler: Handler, words: Iterable[str] = ()) -> Operator:
+    """An operator from the words of its row.
+
+    `x`: the next input; `*x`: all from here on; `axis<dim`: the node calls this attribute dim; `axis=-1`: it is always -1.
+    """
+    places: dict[str, Sequence[int]] = {}
+    constants: dict[str, Any] = {}
+    renamed: dict[str, str] = {}
+    at = 0
+    for word in words:
+        name, equals, value = word.partition("=")
+        own, less, old = word.partition("<")
+        if equals:
+            constants[name] = int(value) if value.lstrip("-").isdigit() else value
+        elif less:
+            renamed[own] = old
+        else:
+            places[word.lstrip("*")] = range(at, _MOST_INPUTS) if word.startswith("*") else (at,)
+            at += 1
+    return Operator(handler, places, constants, renamed)
+
+
+class OperatorTable(dict[tuple[str, str], Operator]):
+    """What the operators of a format mean, by domain and name; the domain of the format itself is the empty text."""
+
+    def handles(self, *names: str, domains: Sequence[str] = ("",), inputs: str = "") -> Callable[[Handler], Handler]:
+        """Enter a handler for operators; `inputs` names what it takes, as a row does."""
+
+        def enter(handler: Handler) -> Handler:
+            row = operator_row(handler, inputs.split())
+            self.update({(domain, name): row for domain in domains for name in names})
+            return handler
+
+        return enter
+
+
+# -- results -------------------------------------------------------------------------------------------------------------
+
+
+def numel(shape: Shape) -> int:
+    """The number of elements, which must be known."""
+    return prod(known(shape))
+
+
+def fitting(shape: Shape, items: Sequence[Number] | None) -> Content | None:
+    """A content for a result, if it is small and whole."""
+    if items is None or shape is None or None in shape or prod(known(shape)) != len(items) or len(items) > MOST_CONTENT:
+        return None
+    return Content(known(shape), tuple(items))
+
+
+def like(
+    x: Operand, kind: str, attrs: Attrs = NO_ATTRS, reads: Sequence[Operand | None] | None = None, dtype: str = ""
+) -> OperatorMeaning:
+    """One result with the shape, and unless given the element type, of a tensor."""
+    return OperatorMeaning(kind, attrs, [Out(x.shape, dtype or x.dtype)], reads)
+
+
+def one(
+    kind: str, attrs: Attrs, shape: Shape, dtype: str, reads: Sequence[Operand | None] | None = None
+) -> OperatorMeaning:
+    """One result."""
+    return OperatorMeaning(kind, attrs, [Out(shape, dtype)], reads)
+
+
+def with_bias(bias: Operand | None, **attrs: Any) -> dict[str, Any]:
+    """Attributes of a product, which may add a bias."""
+    return attrs if bias is None else {**attrs, "bias": True}
+
+
+def common(ins: Sequence[Operand]) -> Shape:
+    """The shape to which all inputs are stretched."""
+    shapes = [each.shape for each in ins]
+    return None if None in shapes else broadcast([each.dims for each in ins])

@@ -1,0 +1,382 @@
+"""What ONNX Runtime's optimizers make of several operators: each is taken apart into the kinds that it fuses.
+
+The second half is about images as it lays them out on processors with wide vectors: channels in blocks of 8 or 16, padded with
+zeros. Files that it saves at its default level hold such nodes (the domain com.microsoft.nchwc). They are read as the plain
+operators that they replace: values have the shapes of the author's model, and weights lose their padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from opcost.core.graph import NO_ATTRS
+from opcost.core.shapes import Dims, Extent, known, reduced, times
+from opcost.frontends.nodes import results
+from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, common, like, numel, one, with_bias
+from opcost.frontends.nodes.model import GraphNode, NodeGraph
+from opcost.frontends.onnx.model import DTYPES
+from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, TABLE
+from opcost.frontends.onnx.products import added_then, then
+from opcost.frontends.onnx.reductions import window
+
+handles = partial(TABLE.handles, domains=(MICROSOFT,))
+
+
+# -- functions of each element -------------------------------------------------------------------------------------------
+
+
+@handles("BiasGelu")
+def _bias_gelu(call: NodeCall) -> OperatorMeaning:
+    total = call.elementwise("add", *call.given)
+    return like(total, "elementwise", {"fn": "gelu"}, [total])
+
+
+@handles("BiasSplitGelu")
+def _bias_split_gelu(call: NodeCall) -> OperatorMeaning:
+    total = call.elementwise("add", *call.given)
+    *rest, width = total.dims
+    gate = call.one("elementwise", {"fn": "gelu"}, [total], (*rest, None if width is None else width // 2))
+    return like(gate, "elementwise", {"fn": "mul"}, [total, gate])
+
+
+@handles("BiasSoftmax")
+def _bias_softmax(call: NodeCall) -> OperatorMeaning:
+    """The bias is stretched by rules of its own, to the shape of what it is added to."""
+    total = call.one("elementwise", {"fn": "add"}, [call[0], call[1]])
+    return like(total, "softmax", {"fn": "softmax"}, [total])
+
+
+@handles("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout")
+def _bias_dropout(call: NodeCall) -> OperatorMeaning:
+    """In use nothing is dropped: a bias and a residual are added, where there are such."""
+    x = call[0]
+    others = [each for each in (call.at(1), call.at(2)) if each is not None] if "Bias" in call.node.op else []
+    for other in others[:-1]:
+        x = call.elementwise("add", x, other)
+    bits = call.node.op.startswith("Bitmask")
+    mask = Out((-(-numel(x.shape) // 32),), "uint32") if bits else Out(x.shape, "bool")
+    if not others:
+        return OperatorMeaning("view", NO_ATTRS, [Out(x.shape, x.dtype, home=x), mask], [x])
+    attrs: dict[str, Any] = {"fn": "add", "elements": numel(x.shape)}
+    return OperatorMeaning("elementwise", attrs, [Out(x.shape, x.dtype), mask], [x, others[-1]])
+
+
+@handles("ComplexMul", "ComplexMulConj")
+def _complex(call: NodeCall) -> OperatorMeaning:
+    """Pairs of numbers are complex ones: a b - c d and a d + b c, three operations for each number."""
+    return results.pointwise("mul_mul_add", call.given)
+
+
+@handles("MulInteger", inputs="a a_zero b b_zero")
+def _mul_integer(call: NodeCall) -> OperatorMeaning:
+    pairs = ((call["a"], call.at("a_zero")), (call["b"], call.at("b_zero")))
+    a, b = (call.elementwise("sub", each, zero) if zero else each for each, zero in pairs)
+    return one("elementwise", {"fn": "mul"}, common([a, b]), "int32", [a, b])
+
+
+_QLINEAR = {
+    "QLinearAdd": ("add", (0, 3)), "QLinearMul": ("mul", (0, 3)), "QLinearSigmoid": ("sigmoid", (0,)),
+    "QLinearLeakyRelu": ("leaky_relu", (0,)), "QLinearWhere": ("where", (0, 1, 4)),
+}  # fmt: skip
+"""The function, and the places of its operands."""
+
+
+@handles(*_QLINEAR)
+def _quantized(call: NodeCall) -> OperatorMeaning:
+    """Computed on small whole numbers by their scales; only the function itself is counted."""
+    fn, places = _QLINEAR[call.node.op]
+    ins = [call[place] for place in places]
+    return one("elementwise", {"fn": fn}, common(ins), ins[-1].dtype, call.given)
+
+
+@handles("GemmaRotaryEmbedding")
+def _gemma_rotary(call: NodeCall) -> OperatorMeaning:
+    """Sine and cosine of the angles, by which queries and keys and their turned halves are multiplied."""
+    angles, q, k = call[0], call[1], call[3]
+    turns = [call.elementwise("sin", angles), call.elementwise("cos", angles)]
+    outs = [Out(each.shape, each.dtype) for each in (q, k)]
+    return OperatorMeaning("elementwise", {"fn": "mul_mul_add"}, outs, [*call.given[1:], *turns])
+
+
+@handles("QuantizeWithOrder", "DequantizeWithOrder")
+def _ordered(call: NodeCall) -> OperatorMeaning:
+    dtype = DTYPES.get(call.whole("to", 1), "float32") if call.node.op.startswith("De") else "int8"
+    return like(call[0], "quantize", dtype=dtype)
+
+
+@handles("IsAllFinite")
+def _finite(call: NodeCall) -> OperatorMeaning:
+    elements = sum(numel(each.shape) for each in call.given)
+    return one("elementwise", {"fn": "nan_check", "elements": elements}, (), "bool")
+
+
+# -- normalizations ------------------------------------------------------------------------------------------------------
+
+
+def _summed(call: NodeCall, parts: Sequence[Operand | None]) -> Operand:
+    ins = [each for each in parts if each is not None]
+    return call.step("elementwise", results.added(ins), ins, [Out(common(ins), ins[0].dtype)])[0]
+
+
+@handles("SkipLayerNormalization", inputs="x skip gamma beta bias")
+@handles("SkipSimplifiedLayerNormalization", inputs="x skip gamma bias")
+def _skip_norm(call: NodeCall) -> OperatorMeaning:
+    """The sum of two tensors, and a bias, normalized."""
+    x, simple = call["x"], call.node.op == "SkipSimplifiedLayerNormalization"
+    total = _summed(call, [x, call["skip"], call.at("bias")])
+    kept = Out(reduced(x.dims, (-1,), keepdims=True), "float32")
+    outs = [Out(x.shape, x.dtype), kept, kept, Out(x.shape, x.dtype, home=total)]
+    reads = [total, call.at("gamma"), call.at("beta")]
+    return OperatorMeaning("norm", {"fn": "rms" if simple else "layer"}, outs, reads)
+
+
+@handles("EmbedLayerNormalization")
+def _embed_norm(call: NodeCall) -> OperatorMeaning:
+    """Rows of up to three tables looked up, added and normalized."""
+    words, table = call[0], call[2]
+    shape = (*words.dims, table.dims[-1])
+    parts = []
+    for each, rows in ((table, words), (call.at(3), words), (call.at(4), call.at(1))):
+        if each is not None and rows is not None:
+            parts.append(call.one("embedding", NO_ATTRS, [each, rows], shape))
+    total = _summed(call, parts)
+    outs = [Out(shape, table.dtype), Out((words.dims[0],), "int32"), Out(shape, table.dtype, home=total)]
+    return OperatorMeaning("norm", {"fn": "layer"}, outs, [total, call.at(5), call.at(6)])
+
+
+@handles("BranchwiseRMSNorm")
+def _branchwise_norm(call: NodeCall) -> OperatorMeaning:
+    return like(call[0], "norm", {"fn": "rms"}, [call[0], call.at(1)])
+
+
+@handles("QOrderedLayerNormalization")
+def _ordered_norm(call: NodeCall) -> OperatorMeaning:
+    return like(call[0], "norm", {"fn": "layer", "affine": 1 if call.at(3) is None else 2}, call.given)
+
+
+@handles("GatedRMSNorm")
+def _gated_norm(call: NodeCall) -> OperatorMeaning:
+    normed = call.one("norm", {"fn": "rms"}, [call[0], call[1]])
+    gate = call.elementwise("sigmoid" if call.text("activation", "silu") == "sigmoid" else "silu", call[2])
+    return like(call[0], "elementwise", {"fn": "mul"}, [normed, gate])
+
+
+@handles("SkipGroupNorm")
+def _skip_group_norm(call: NodeCall) -> OperatorMeaning:
+    x = total = call[0]
+    for other in (call[3], call.at(4)):  # the skip may lack the axes of the image
+        if other is not None:
+            total = call.one("elementwise", {"fn": "add"}, [total, other])
+    normed = call.one("norm", {"fn": "group"}, [total, call[1], call[2]])
+    outs = [Out(x.shape, x.dtype), Out(x.shape, x.dtype, home=total)]
+    if not call.flag("activation"):
+        return OperatorMeaning("view", NO_ATTRS, [outs[0]._replace(home=normed), *outs[1:]], [normed])
+    return OperatorMeaning("elementwise", {"fn": "silu", "elements": numel(x.shape)}, outs, [normed])
+
+
+# -- products ------------------------------------------------------------------------------------------------------------
+
+
+@handles("MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight")
+def _block_quantized(call: NodeCall) -> OperatorMeaning:
+    """The weight is (out, in), of four bits two in a byte; with a scale of its own the first operand becomes one byte."""
+    four = call.node.op.endswith("Fp4Weight")
+    a, weight, bias = call[0], call[1], call.at(5 if four else 4)
+    scale = None if four else call.at(3)
+    if scale is not None:
+        a = call.one("quantize", NO_ATTRS, [a, scale], dtype="float8_e4m3fn")
+    depth = known((times(weight.dims[1], 2 if four else 1),))[0]
+    reads = [a, weight, bias, *[each for each in call.given[2:] if each not in (bias, scale)]]
+    return one("matmul", with_bias(bias, depth=depth), (*a.dims[:-1], weight.dims[0]), call[0].dtype, reads)
+
+
+@handles("MatMulFpQ4")
+def _packed_four(call: NodeCall) -> OperatorMeaning:
+    """The weight is a run of bytes; its shape is an input."""
+    depth, width = call[2].integers
+    return one("matmul", {"depth": depth}, (*call[0].dims[:-1], width), call[0].dtype, [call[0], call[1]])
+
+
+@handles("QOrderedMatMul")
+def _ordered_product(call: NodeCall) -> OperatorMeaning:
+    """Order 0 of the second operand, by columns, means that it is transposed; other orders permute memory."""
+    a, b, bias = call[0], call[2], call.at(5)
+    after: dict[str, Any] = {"then": ("fma",)} if call.at(6) is not None else {}
+    return results.product(a, b, bias, [a, b, bias, *call.given], transposed=(False, True), attrs=after)
+
+
+@handles("MatMulNBitsMlp", "MatMulNBitsQkv")
+def _quantized_block(call: NodeCall) -> OperatorMeaning:
+    """A normalization, maybe of a sum, and products with packed weights: gate and up, or queries, keys and values."""
+    gated = call.node.op == "MatMulNBitsMlp"
+    x, skip, scale = call[0], call.at(1), call.at(2)
+    total = call.elementwise("add", x, skip) if skip is not None else x
+    normed = call.step("norm", {"fn": "rms"}, [total, scale], [Out(x.shape, x.dtype)])[0] if scale is not None else x
+    widths = [call.whole("N")] * 2 if gated else [call.whole("Nq"), *[call.whole("Nkv")] * 2]
+    made = []
+    for place, width in enumerate(widths):
+        weight, scales, bias = (call.at(3 + 3 * place + at) for at in range(3))
+        attrs = with_bias(bias, depth=call.whole("K"))
+        made.append(call.one("matmul", attrs, [normed, weight, bias, scales], (*x.dims[:-1], width), x.dtype))
+    summed = Out(x.shape, x.dtype, home=total)
+    if not gated:
+        outs = [Out(each.shape, each.dtype, home=each) for each in made]
+        return OperatorMeaning("view", NO_ATTRS, [*outs, summed], made)
+    fn = {"gelu": "gelu", "relu": "relu"}.get(call.text("activation").lower(), "silu")
+    gate, up = call.elementwise(fn, made[0]), made[1]
+    attrs = {"fn": "mul", "elements": numel(up.shape)}
+    return OperatorMeaning("elementwise", attrs, [Out(up.shape, up.dtype), summed], [gate, up])
+
+
+@handles("HyperConnectionPreMix", "HyperConnectionPostMix")
+def _streams(call: NodeCall) -> OperatorMeaning:
+    """Streams side by side: before a block they are added up with weights, after it they are mixed and given its result."""
+    x, count = call[0], call.whole("num_branches")
+    streams: Extent = count or x.dims[-2]
+    if call.node.op == "HyperConnectionPreMix":
+        features = known((x.dims[-1],))[0] // (count or 1)
+        attrs = {"depth": known((streams,))[0]}
+        scaled = float(call.attrs.get("reduction_scale", 1.0)) != 1.0
+        shape = (*(x.dims[:-1] if count else x.dims[:-2]), features)
+        return one("matmul", {**attrs, **({"then": ("mul",)} if scaled else {})}, shape, x.dtype, [x, call[1]])
+    block, gate, mix = call[1], call[2], call.at(3)
+    if mix is not None:
+        x = call.one("matmul", {"depth": known((streams,))[0]}, [x, mix])
+    return like(x, "elementwise", {"fn": "fma"}, [x, gate, block])
+
+
+# -- in other places -----------------------------------------------------------------------------------------------------
+
+
+@handles("QLinearConcat")
+def _concat(call: NodeCall) -> OperatorMeaning:
+    return results.joined(call.given[2::3], call.whole("axis"))
+
+
+@handles("TorchEmbedding")
+def _embedding(call: NodeCall) -> OperatorMeaning:
+    table, indices = call[0], call[1]
+    return one("embedding", NO_ATTRS, (*indices.dims, table.dims[-1]), table.dtype, [table, indices])
+
+
+@handles("RestorePadding")
+def _restored(call: NodeCall) -> OperatorMeaning:
+    return one("scatter", NO_ATTRS, (*call[1].dims, call[0].dims[-1]), call[0].dtype, call.given)
+
+
+@handles("NGramRepeatBlock")
+def _blocked_tokens(call: NodeCall) -> OperatorMeaning:
+    return like(call[1], "scatter", NO_ATTRS, [call[1], call[0]])
+
+
+@handles("UnfoldTensor")
+def _unfold(call: NodeCall) -> OperatorMeaning:
+    """All windows along an axis, each as a last axis of its own."""
+    x, size = call[0], call.whole("size", 1)
+    axis = call.whole("dim", -1) % len(x.dims)
+    count = (known((x.dims[axis],))[0] - size) // call.whole("step", 1) + 1
+    shape: Dims = (*x.dims[:axis], count, *x.dims[axis + 1 :], size)
+    return results.copied(x, shape)
+
+
+# -- images in blocks of channels ----------------------------------------------------------------------------------------
+
+ALIGNED = 4
+"""ONNX Runtime reorders channels whose number is a multiple of this."""
+WIDEST = 16
+"""Channels in the largest block."""
+_SCALING = ("_bn_nchwc", "_mul_nchwc")
+"""In the name of a convolution that replaces a normalization or a product with one number for each channel."""
+_KEEPING = frozenset(
+    "Relu Sigmoid Tanh HardSigmoid Gelu QuickGelu Clip LeakyRelu Add Sum Mul Reshape MaxPool AveragePool GlobalMaxPool "
+    "GlobalAveragePool Upsample".split()
+)
+"""Operators whose result has the channels of their inputs."""
+
+
+def with_channels(graph: NodeGraph) -> NodeGraph:
+    """The graph with the author's number of channels as an attribute of each convolution in blocks."""
+    if not any(node.domain == NCHWC for node in graph.nodes):
+        return graph
+    behind: dict[str, int] = {}  # by name of a value: what nodes behind it say of its channels
+    for node in reversed(graph.nodes):
+        if (node.domain, node.op) == (NCHWC, "ReorderOutput"):
+            behind[node.inputs[0]] = int(node.attrs["channels"])
+        elif (found := behind.get(node.outputs[0])) is not None:
+            if node.op in _KEEPING or _by_channel(node, graph):
+                behind.update((name, found) for name in node.inputs if name and name not in graph.stored)
+            elif (node.domain, node.op) == (NCHWC, "Conv"):
+                behind.update((name, found) for name in node.inputs[3:])
+    return replace(graph, nodes=tuple(_with_channels(node, graph, behind) for node in graph.nodes))
+
+
+def _with_channels(node: GraphNode, graph: NodeGraph, behind: Mapping[str, int]) -> GraphNode:
+    if (node.domain, node.op) != (NCHWC, "Conv") or node.inputs[1] not in graph.stored:
+        return node
+    padded = graph.stored[node.inputs[1]].shape[0]
+    found = behind.get(node.outputs[0]) or _declared(node, graph) or _before_zeros(node, graph, padded)
+    return node._replace(attrs={**node.attrs, "channels": min(found, padded)}) if found else node
+
+
+def _by_channel(node: GraphNode, graph: NodeGraph) -> bool:
+    """Whether it is a convolution of each channel with itself."""
+    weight = graph.stored.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    return node.domain == NCHWC and weight is not None and weight.shape[:2] == (node.attrs.get("group", 1), 1)
+
+
+def _declared(node: GraphNode, graph: NodeGraph) -> int:
+    """The channels that the file still declares of the value whose name the node has."""
+    name = node.name.partition("_bn_nchwc")[0].partition("_mul_nchwc")[0].partition("_nchwc")[0]
+    shape = declared.shape if (declared := graph.declared.get(name)) is not None else None
+    found = shape[1] if shape is not None and len(shape) == 4 else None
+    return found if isinstance(found, int) else 0
+
+
+def _before_zeros(node: GraphNode, graph: NodeGraph, padded: int) -> int:
+    """The channels before the zeros at the end of the bias; 0 where that is all zeros."""
+    bias = graph.stored.get(node.inputs[2]) if len(node.inputs) > 2 else None
+    items = bias.content.items if bias is not None and bias.content is not None else ()
+    zeros = next((place for place, item in enumerate(reversed(items)) if item), WIDEST)
+    return padded - zeros // ALIGNED * ALIGNED if zeros < WIDEST else 0
+
+
+@TABLE.handles("ReorderInput", "ReorderOutput", domains=(NCHWC,))
+def _reordered(call: NodeCall) -> OperatorMeaning:
+    if not call.flag("channels_last"):
+        return results.copied(call[0], call[0].shape)
+    return results.turned(call[0], (0, 3, 1, 2) if call.node.op == "ReorderInput" else (0, 2, 3, 1))
+
+
+@TABLE.handles("Conv", domains=(NCHWC,))
+def _conv(call: NodeCall) -> OperatorMeaning:
+    x, weight, bias, more = call[0], call[1], call.at(2), call.at(3)
+    channels = call.whole("channels", known(weight.dims[:1])[0])
+    after = then(call)
+    if any(word in call.node.name for word in _SCALING):
+        steps: list[tuple[str, list[Operand | None]]] = [("mul" if bias is None else "fma", [weight, bias])]
+        steps += [("add", [more])] if more is not None else []
+        steps += [(str(fn), []) for fn in after.get("then", ())]  # type: ignore[union-attr]
+        for fn, reads in steps[:-1]:
+            x = call.one("elementwise", {"fn": fn}, [x, *reads])
+        fn, reads = steps[-1]
+        return like(x, "elementwise", {"fn": fn}, [x, *reads])
+    over = window(call, weight.dims[2:], x.dims[2:])
+    attrs = {**over.geometry, **after}
+    if more is not None:
+        attrs = added_then(attrs, bias)
+    return one("conv", attrs, (x.dims[0], channels, *over.swept()), x.dtype, [x, weight, bias, more])
+
+
+def unpadded(node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[int, ...]:
+    """The shape of a convolution's weight or bias without the channels that fill up its blocks."""
+    x, made = ins[0], ins[place]
+    shape = known(made.shape if made is not None else None)
+    channels = int(node.attrs.get("channels", shape[0]))
+    if place != 1:
+        return (channels,)
+    grouped = int(node.attrs.get("group", 1)) > 1
+    deep = None if grouped or x is None or x.shape is None or len(x.shape) < 2 else x.shape[1]
+    return (channels, shape[1] if deep is None else deep, *shape[2:])

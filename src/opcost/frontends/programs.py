@@ -1,0 +1,308 @@
+"""Programs of PyTorch in files: what readers of `.pt2` and of TorchScript share, from one operator to the tree of modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcost.core.archives import BadArchive, archive_in
+from opcost.core.checked import Bad, short
+from opcost.core.graph import Call as ModuleCall
+from opcost.core.graph import Module, Role
+from opcost.core.reading import opened
+from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
+from opcost.frontends.aten.call import Call, flat
+from opcost.frontends.aten.composite import taken_apart
+from opcost.frontends.aten.resolve import is_view
+from opcost.frontends.aten.schema import Schema, shipped
+from opcost.frontends.aten.tensor import Described, layout_name
+from opcost.frontends.building import GraphBuilder, above, check_extents, tree_order
+
+
+def holds_code(path: Path) -> bool:
+    """Whether an archive of PyTorch's holds code, as one of TorchScript does; one that cannot be listed holds none."""
+    try:
+        with opened(path) as file, archive_in(file) as archive:
+            return any("/code/" in name for name in archive.namelist())
+    except BadArchive:
+        return False
+
+
+# -- modules, as operators have them: `key,path,type;key,path,type`, outermost first -------------------------------------
+
+_LONGEST_PATH = 1000
+_DEEPEST = 64
+_AGAIN = re.compile(r"@\d+(?=\.|$)")
+"""What a path has where a module is called once more."""
+
+
+class ModuleEntry(NamedTuple):
+    """A module around an operator."""
+
+    key: str
+    """Another one for each call."""
+    path: str
+    type: str
+
+
+def stack_of(text: str) -> tuple[ModuleEntry, ...]:
+    """The modules around an operator."""
+    found = []
+    for entry in text.split(";") if text else ():
+        key, _, rest = entry.partition(",")
+        path, _, kind = rest.rpartition(",")
+        if key.startswith("_empty_nn_module_stack"):
+            return ()
+        found.append(ModuleEntry(key, again_removed(_checked(path)), kind.rpartition(".")[2] or "Module"))
+    return tuple(found)
+
+
+def again_removed(path: str) -> str:
+    """The path of a module, without the number of its call."""
+    return _AGAIN.sub("", path)
+
+
+def _checked(path: str) -> str:
+    if len(path) > _LONGEST_PATH or path.count(".") > _DEEPEST:
+        raise Bad(f"the module {short(path)} is nested too deep")
+    return path
+
+
+class ProgramModules:
+    """Follows the operators through the modules."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, str] = {"": "Module"}
+        self.stored: dict[str, tuple[list[tuple[str, int]], list[tuple[str, int]]]] = {}
+        """Parameters and buffers of each module, with their values."""
+        self.calls: list[ModuleCall] = []
+        self._open: list[tuple[str, int]] = []
+
+    def declare(self, path: str) -> None:
+        """A module that the program names."""
+        for each in (*above(_checked(path)), path):
+            self.types.setdefault(each, "Module")
+
+    def hold(self, name: str, value: int, *, parameter: bool) -> None:
+        """A weight, by its full name."""
+        path, _, own = name.rpartition(".")
+        self.declare(path)
+        self.stored.setdefault(path, ([], []))[0 if parameter else 1].append((own, value))
+
+    def enter(self, stack: tuple[ModuleEntry, ...], at: int) -> str:
+        """The module of the next operator, which is the `at`-th; without a stack it is the root."""
+        if not stack:
+            return ""
+        same = 0
+        for entry, (key, _) in zip(stack, self._open, strict=False):
+            if entry.key != key:
+                break
+            same += 1
+        self.leave(at, same)
+        for key, path, kind in stack[same:]:
+            self.declare(path)
+            if self.types[path] == "Module":
+                self.types[path] = kind
+            self._open.append((key, len(self.calls)))
+            self.calls.append(ModuleCall(path, (), (), at, at))
+        return stack[-1].path
+
+    def leave(self, at: int, depth: int = 0) -> None:
+        """Close the modules below a depth."""
+        while len(self._open) > depth:
+            _, index = self._open.pop()
+            self.calls[index] = self.calls[index]._replace(end=at)
+
+    def all(self) -> Iterator[Module]:
+        """Every module once, in the order of definition, those below right after the one above."""
+        count: dict[str, int] = {}
+        for call in self.calls:
+            count[call.path] = count.get(call.path, 0) + 1
+        for path in tree_order(self.types):
+            parameters, buffers = self.stored.get(path, ((), ()))
+            yield Module(
+                path=path,
+                type=self.types[path],
+                parameters=tuple(parameters),
+                buffers=tuple(buffers),
+                calls=count.get(path, 0),
+            )
+
+
+# -- the graph -----------------------------------------------------------------------------------------------------------
+
+MOST_AXES = 64
+
+
+class ProgramTensor(NamedTuple):
+    """A tensor and its value; extents that depend on data are None."""
+
+    tensor: Described
+    value: int
+
+
+class ProgramBuilder(GraphBuilder):
+    """Makes values and operators in the order of the program."""
+
+    def __init__(self, symbols: Mapping[str, int] | None = None) -> None:
+        super().__init__()
+        self.symbols = symbols or {}
+        self.modules = ProgramModules()
+        self._possible: set[tuple[int | None, ...]] = set()
+
+    def made(
+        self,
+        name: str,
+        tensor: Described,
+        role: Role = "activation",
+        *,
+        home: int | None = None,
+        trainable: bool = False,
+    ) -> ProgramTensor:
+        """A new value for a tensor."""
+        shape = tuple(tensor.shape)
+        if shape not in self._possible:
+            check_extents(shape, name or "a result", MOST_AXES)
+            self._possible.add(shape)
+        spec = self.spec(shape, tensor.dtype)
+        return ProgramTensor(tensor, self.value(name, spec, role, home=home, trainable=trainable))
+
+
+def made_in(values: Iterable[Any]) -> Iterator[ProgramTensor]:
+    """What was made among nested arguments, in order."""
+    for value in values:
+        if isinstance(value, ProgramTensor):
+            yield value
+        elif isinstance(value, list):
+            yield from made_in(value)
+        elif isinstance(value, dict):
+            yield from made_in(value.values())
+
+
+# -- operators, translated by the table of `frontends.aten` ------------------------------------------------------------
+
+_FLAWS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, StopIteration, TypeError, ValueError,
+)  # fmt: skip
+"""What a handler raises where arguments are not those of such an operator."""
+
+
+class ProgramOperator(NamedTuple):
+    """An operator that a program names."""
+
+    name: str
+    plan: Plan
+    schema: Schema | None
+
+
+@lru_cache(maxsize=4096)  # a file may name any number of operators
+def operator_named(name: str, overload: str) -> ProgramOperator:
+    """The operator of this name, `aten::add`, and overload."""
+    schema = shipped(name, overload)
+    return ProgramOperator(name, plan_of(schema) if schema is not None else plan_without_schema(name, overload), schema)
+
+
+class EmittedStep(NamedTuple):
+    """One operator that goes into the graph."""
+
+    operator: ProgramOperator
+    arguments: dict[str, Any]
+    outs: tuple[Any, ...]
+    found: Translation
+
+
+class Emitter:
+    """Puts operators into a graph; `module` and `repeat` say where and how often they run."""
+
+    def __init__(self, builder: ProgramBuilder, module: str = "", repeat: int = 1) -> None:
+        self.builder = builder
+        self.module = module
+        self.repeat = repeat
+
+    def plain(
+        self, operator: ProgramOperator, named: Mapping[str, Any], outs: Mapping[str, Described]
+    ) -> list[ProgramTensor]:
+        """An operator as the table knows it, or those that it consists of; `outs` are its results by their names."""
+        known = {id(given.tensor): given.value for given in made_in(named.values())}
+        arguments = {**dict(operator.plan.parameters), **{name: tensors_of(value) for name, value in named.items()}}
+        names = {id(tensor): name for name, tensor in outs.items()}
+        for step in self._steps(operator, arguments, tuple(outs.values())):
+            self._step(step, known, names)
+        if any(id(tensor) not in known for tensor in outs.values()):
+            raise Bad(f"{operator.name} has {len(outs)} results, more than it makes")
+        return [ProgramTensor(tensor, known[id(tensor)]) for tensor in outs.values()]
+
+    def _steps(
+        self, operator: ProgramOperator, arguments: dict[str, Any], outs: tuple[Described, ...]
+    ) -> list[EmittedStep]:
+        tensors = [*flat(arguments.values()), *outs]
+        kind = "unknown"
+        if any(None in tensor.shape or None in tensor.stride() for tensor in tensors):
+            kind = "view" if operator.schema is not None and is_view(operator.schema) else "unknown"
+        elif all(layout_name(tensor) == "strided" for tensor in tensors):
+            call = _call(operator, arguments, outs)
+            try:
+                parts = taken_apart(call)
+                if parts is None:
+                    return [EmittedStep(operator, arguments, outs, translate(operator.plan, call))]
+                return [self._part(part.operator, part.args, part.outs) for part in parts]
+            except _FLAWS:
+                self.builder.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
+        return [EmittedStep(operator, arguments, outs, Translation(kind, {}))]
+
+    def _part(self, name: str, given: Mapping[str, Any], outs: tuple[Any, ...]) -> EmittedStep:
+        """One of the operators that another consists of."""
+        base, _, overload = name.partition(".")
+        operator = operator_named(f"aten::{base}", overload)
+        arguments = {**dict(operator.plan.parameters), **given}
+        return EmittedStep(operator, arguments, outs, translate(operator.plan, _call(operator, arguments, outs)))
+
+    def _step(self, step: EmittedStep, known: dict[int, int], names: Mapping[int, str]) -> None:
+        found, builder = step.found, self.builder
+        given = [known[id(tensor)] for tensor in flat(step.arguments.values())]
+        reads = given if found.ins is None else [known[id(tensor)] for tensor in found.ins]
+        writes = []
+        for place, tensor in enumerate(step.outs):
+            home = _home(step, place)
+            if home is not None:  # a look at a weight takes its gradients too
+                tensor.requires_grad |= home.requires_grad
+            place_of = None if home is None else known[id(home)]
+            known[id(tensor)] = builder.made(names.get(id(tensor), ""), tensor, home=place_of).value
+            writes.append(known[id(tensor)])
+        if not writes and found.outs:
+            writes = [known[id(tensor)] for tensor in found.outs]
+        builder.op(found.kind, found.attrs, step.operator.name, reads, writes, self.module, self.repeat)
+
+
+def _call(operator: ProgramOperator, arguments: dict[str, Any], outs: tuple[Any, ...]) -> Call:
+    plan = operator.plan
+    return Call(plan.name, plan.overload, arguments, outs, in_place=plan.in_place)
+
+
+def _home(step: EmittedStep, place: int) -> Any:
+    """The tensor in whose memory a result is: the one that the schema names, or for a view the first; None: in its own."""
+    schema, found = step.operator.schema, step.found
+    if schema is None or not schema.returns:
+        return None
+    returned = schema.returns[min(place, len(schema.returns) - 1)]
+    if returned.alias and (returned.writes or found.kind == "view"):
+        shared = list(flat(step.arguments[a.name] for a in schema.arguments if a.alias == returned.alias))
+        if shared:
+            return shared[min(place, len(shared) - 1)]
+    if found.kind != "view" or "empty" in schema.name:
+        return None
+    return next(flat(step.arguments.values()), None)
+
+
+def tensors_of(value: Any) -> Any:
+    """An argument with tensors in the place of what was made."""
+    if isinstance(value, ProgramTensor):
+        return value.tensor
+    if isinstance(value, list):
+        return [tensors_of(item) for item in value]
+    if isinstance(value, dict):
+        return {name: tensors_of(item) for name, item in value.items()}
+    return value

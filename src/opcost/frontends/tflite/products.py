@@ -1,0 +1,221 @@
+"""Products of TensorFlow Lite: convolutions, matrices, StableHLO's general forms of both, and recurrent layers.
+
+Weights of convolutions are (out, *kernel, in).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from opcost.core.graph import NO_ATTRS
+from opcost.core.shapes import Dims, Extent, Mismatch, divided, known, product, times, total
+from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, numel, one, with_bias
+from opcost.frontends.tflite.operators import SAME, handles, swept, then, window
+
+
+@handles("CONV_2D")
+def _conv(call: NodeCall) -> OperatorMeaning:
+    """The weight has the channels of one group."""
+    x, weight, bias = call[0], call[1], call.at(2)
+    if x.dims[-1]:
+        divided(x.dims[-1], known(weight.dims[-1:])[0], "channels", "of a group")
+    over = window(call, x.dims[1:-1], weight.dims[1:-1], "hw")
+    shape = (x.dims[0], *over.swept(), weight.dims[0])
+    return one("conv", {**over.geometry, **then(call)}, shape, x.dtype, [x, weight, bias])
+
+
+@handles("DEPTHWISE_CONV_2D", "CONV_3D")
+def _depthwise(call: NodeCall) -> OperatorMeaning:
+    """The weight is (1, *kernel, out), or (*kernel, in, out): each element of the result meets all but its last axis."""
+    x, weight, bias = call[0], call[1], call.at(2)
+    flat = call.node.op == "DEPTHWISE_CONV_2D"
+    over = window(call, x.dims[1:-1], *((weight.dims[1:-1], "hw") if flat else (weight.dims[:3], "dhw")))
+    shape = (x.dims[0], *over.swept(), weight.dims[-1])
+    macs = numel(shape) * prod(known(weight.dims[1 if flat else 0 : -1]))
+    attrs = with_bias(bias, macs=macs) | {**over.geometry, **then(call)}
+    return one("conv", attrs, shape, x.dtype, [x, weight, bias])
+
+
+@handles("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
+def _transposed(call: NodeCall) -> OperatorMeaning:
+    """Each element of x meets the kernel, for every channel of the result; the shape of the result is an input."""
+    target, weight, x, bias = call[0], call[1], call[2], call.at(3)
+    flat = call.node.op == "TRANSPOSE_CONV"
+    kernel, channels = (weight.dims[1:-1], weight.dims[0]) if flat else (weight.dims[:3], weight.dims[3])
+    shape: Dims = target.integers if target.content is not None else _spread(call, x, kernel, channels)
+    attrs = with_bias(bias, macs=numel(x.shape) * prod(known((*kernel, channels)))) | then(call)
+    return one("conv", attrs, shape, x.dtype, [x, weight, bias])
+
+
+def _spread(call: NodeCall, x: Operand, kernel: Dims, channels: Extent) -> Dims:
+    """The shape that follows from x alone, where the one that is given depends on data."""
+    strides = [call.whole(f"stride_{axis}", 1) for axis in ("dhw" if len(kernel) > 2 else "hw")]
+    space = [times(n, s) for n, s in zip(x.dims[1:-1], strides, strict=True)]
+    if call.whole("padding") != SAME:
+        axes = zip(space, kernel, strides, strict=True)
+        space = [None if n is None or k is None else n + max(k - s, 0) for n, k, s in axes]
+    return (x.dims[0], *space, channels)
+
+
+@handles("FULLY_CONNECTED")
+def _fully_connected(call: NodeCall) -> OperatorMeaning:
+    x, weight, bias = call[0], call[1], call.at(2)
+    width, depth = known(weight.dims)
+    if call.flag("keep_num_dims"):
+        if x.dims[-1] not in (None, depth):
+            raise Mismatch(f"rows of {x.dims[-1]} elements do not fit a weight of {depth}")
+        shape: Dims = (*x.dims[:-1], width)
+    else:
+        shape = (divided(product(x.dims), depth, "elements", "rows") if depth else None, width)
+    return one("matmul", with_bias(bias, depth=depth, **then(call)), shape, x.dtype, [x, weight, bias])
+
+
+@handles("STABLEHLO_DOT_GENERAL")
+def _dot_general(call: NodeCall) -> OperatorMeaning:
+    a, b, at = call[0], call[1], call.attrs
+    batch, summed = at["batch_a"], at["summed_a"]
+    rows = [n for axis, n in enumerate(a.dims) if axis not in (*batch, *summed)]
+    columns = [n for axis, n in enumerate(b.dims) if axis not in (*at["batch_b"], *at["summed_b"])]
+    depth = prod(known(tuple(a.dims[axis] for axis in summed)))
+    return one("matmul", {"depth": depth}, (*[a.dims[axis] for axis in batch], *rows, *columns), a.dtype)
+
+
+@handles("STABLEHLO_CONVOLUTION")
+def _convolution(call: NodeCall) -> OperatorMeaning:
+    """Axes are where the options put them; an element of the result meets the kernel of one group."""
+    x, weight, at = call[0], call[1], call.attrs
+    kernel = [weight.dims[axis] for axis in at["kernel_space"]]
+    rank = len(kernel)
+    strides, dilations, spread = (at[name] or (1,) * rank for name in ("strides", "dilations", "spread"))
+    pads = at["padding"] or (0,) * (2 * rank)
+    shape: list[Extent] = [None] * (rank + 2)
+    shape[at["out_batch"]] = x.dims[at["in_batch"]]
+    shape[at["out_channels"]] = weight.dims[at["kernel_out"]]
+    for place, axis in enumerate(at["out_space"]):
+        around = (pads[2 * place], pads[2 * place + 1])
+        extent = x.dims[at["in_space"][place]]
+        shape[axis] = swept(extent, kernel[place], strides[place], dilations[place], spread[place], around)
+    macs = numel(tuple(shape)) * prod(known((*kernel, weight.dims[at["kernel_in"]])))
+    return one("conv", {"macs": macs}, tuple(shape), x.dtype, [x, weight])
+
+
+# -- recurrent layers ------------------------------------------------------------------------------------------------------
+
+
+class _Layer(NamedTuple):
+    """One direction: its weights of input and of projection, its biases, and what normalizes its gates."""
+
+    weights: Sequence[Operand | None]
+    projection: Operand | None
+    biases: Sequence[Operand | None]
+    normalizers: Sequence[Operand | None] = ()
+    peepholes: Sequence[Operand | None] = ()
+    aux: Operand | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Of the input, of the cell and of the result."""
+        hidden, width = known(next(weight for weight in reversed(self.weights) if weight is not None).dims)
+        if self.aux is not None:
+            width += known(self.aux.dims)[-1]
+        return width, hidden, known(self.projection.dims)[0] if self.projection is not None else hidden
+
+
+def _lstm_layer(call: NodeCall, first: int, normalizers: int | None, aux: int | None = None) -> _Layer:
+    """The seventeen inputs of a direction in their order: weights, states' weights, peepholes, biases, projection."""
+    given = call.ins[first : first + 17]
+    given += [None] * (17 - len(given))
+    return _Layer(
+        weights=given[:4],
+        peepholes=given[8:11],
+        biases=[*given[11:15], given[16]],
+        projection=given[15],
+        normalizers=call.ins[normalizers : normalizers + 4] if normalizers else (),
+        aux=call.at(aux) if aux is not None else None,
+    )
+
+
+def _cells(call: NodeCall, cell: str, steps: int, layers: Sequence[_Layer], outs: Sequence[Out]) -> OperatorMeaning:
+    """All steps of a layer in its directions; biases and gates that the rule does not have are operators of their own."""
+    x = call[0]
+    for layer in layers:
+        for fn, vectors in (("add", layer.biases), ("fma", layer.peepholes)):
+            given = [vector for vector in vectors if vector is not None]
+            if given:
+                elements = steps * sum(numel(vector.shape) for vector in given)
+                call.step("elementwise", {"fn": fn, "elements": elements}, given, [])
+        for scale in filter(None, layer.normalizers):
+            shape = (steps, *known(scale.dims))
+            (gate,) = call.step("view", NO_ATTRS, [x], [Out(shape, scale.dtype, home=x)])
+            call.step("norm", {"fn": "layer"}, [gate, scale], [Out(shape, scale.dtype)])
+    sizes = tuple(layer.sizes for layer in layers)
+    if cell == "lstm" and layers[0].weights[0] is None:  # the input gate is what the forget gate leaves
+        macs = sum(3 * cells * (width + out) + (cells * out if out != cells else 0) for width, cells, out in sizes)
+        units = steps * sum(cells for _, cells, _ in sizes)
+        call.step("elementwise", {"fn": "lstm_cell", "elements": units}, [x], [])
+        return OperatorMeaning("matmul", {"macs": steps * macs}, outs)
+    return OperatorMeaning("recurrent", {"cell": cell, "steps": steps, "layers": sizes}, outs)
+
+
+def _rnn_layer(call: NodeCall, first: int, aux: int | None = None) -> _Layer:
+    given = call.at(aux) if aux is not None else None
+    return _Layer([call.at(first)], None, [call.at(first + 2)], aux=given)
+
+
+def _rnn(call: NodeCall) -> str:
+    return "rnn_tanh" if call.whole("fused") == 4 else "rnn_relu"
+
+
+@handles("LSTM", "RNN")
+def _step(call: NodeCall) -> OperatorMeaning:
+    x = call[0]
+    if call.node.op == "RNN":
+        layer = _rnn_layer(call, 1)
+        return _cells(call, _rnn(call), known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[2]), x.dtype)])
+    if call.whole("kernel") == 1:  # one weight for input and state, and one state behind the other
+        weight, state = call[2], call[4]
+        depth, width = known(weight.dims)
+        gates = call.one("matmul", {"depth": width, "bias": True}, [x, weight, call[3]], (x.dims[0], depth))
+        outs = [Out(state.shape, x.dtype), Out(state.shape, x.dtype)]
+        outs += [Out((x.dims[0], width), x.dtype), Out(gates.shape, x.dtype, home=gates)]
+        return OperatorMeaning("elementwise", {"fn": "lstm_cell", "elements": numel(state.shape)}, outs, [gates, state])
+    layer = _lstm_layer(call, 1, 20)
+    return _cells(call, "lstm", known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[2]), x.dtype)])
+
+
+@handles("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN")
+def _sequence(call: NodeCall) -> OperatorMeaning:
+    x, lstm = call[0], call.node.op.endswith("LSTM")
+    layer = _lstm_layer(call, 1, 20) if lstm else _rnn_layer(call, 1)
+    outs = [Out((*x.dims[:2], layer.sizes[2]), x.dtype)]
+    return _cells(call, "lstm" if lstm else _rnn(call), numel(x.dims[:2]), [layer], outs)
+
+
+@handles("BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN")
+def _both_ways(call: NodeCall) -> OperatorMeaning:
+    x, lstm = call[0], call.node.op.endswith("LSTM")
+    if lstm:
+        layers = [_lstm_layer(call, 1, None, 41), _lstm_layer(call, 18, None, 45)]  # of the forget gate
+    else:
+        layers = [_rnn_layer(call, 1, 10), _rnn_layer(call, 5, 11)]
+    widths: list[Any] = [layer.sizes[2] for layer in layers]
+    if call.flag("merge_outputs"):
+        widths = [total(widths)]
+    outs = [Out((*x.dims[:2], width), x.dtype) for width in widths]
+    return _cells(call, "lstm" if lstm else _rnn(call), numel(x.dims[:2]), layers, outs)
+
+
+@handles("SVDF")
+def _svdf(call: NodeCall) -> OperatorMeaning:
+    """Each filter is a product along the features, then one along the steps that are remembered; ranks are added up."""
+    x, features, time, bias = call[0], call[1], call[2], call.at(3)
+    batch, filters, memory = x.dims[0], known(features.dims)[0], known(time.dims)[1]
+    rank = call.whole("rank") or 1
+    units = divided(filters, rank, "filters", "of a rank")
+    shape: Dims = (batch, units)
+    macs = known((times(batch, filters),))[0] * (known(features.dims)[1] + memory)
+    if rank > 1:
+        call.step("elementwise", {"fn": "add", "elements": numel(shape) * (rank - 1)}, [x], [])
+    return one("matmul", with_bias(bias, macs=macs, **then(call)), shape, x.dtype)

@@ -360,11 +360,11 @@ class Scaled(nn.Module):
         return x * self.weight
 
 
-def test_a_registered_price_counts_and_its_layer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opcost.compat.megengine import register_flops, register_hook_module, registered
+def test_a_registered_cost_counts_and_its_layer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opcost.compat.megengine import layer_costs, register_flops, register_hook_module
 
-    monkeypatch.setattr(registered, "_flops", {})
-    monkeypatch.setattr(registered, "_hooked", set())
+    monkeypatch.setattr(layer_costs, "_flops", {})
+    monkeypatch.setattr(layer_costs, "_hooked", set())
     model = nn.Sequential(nn.Linear(D, D), Scaled())
     linear = B * D * D + D  # the bias counts once
     plain, _ = module_stats(model, input_shapes=(B, D), logging_to_stdout=False)
@@ -376,8 +376,8 @@ def test_a_registered_price_counts_and_its_layer_has_a_line(monkeypatch: pytest.
         return module.weight.numel() * inputs[0].shape[0]
 
     register_hook_module([Scaled])
-    told, details = module_stats(model, input_shapes=(B, D), logging_to_stdout=False)
-    assert told.flops == linear + B * D
+    totals, details = module_stats(model, input_shapes=(B, D), logging_to_stdout=False)
+    assert totals.flops == linear + B * D
     assert [line["class_name"] for line in details.flops if line.get("class_name")][-1] == "Scaled"
 
 

@@ -8,17 +8,25 @@ from typing import Any
 
 import pytest
 
-from opcost.compat.megengine.records import Activation, Operation, Param, Records
-from opcost.compat.megengine.tables import Wanted, human, layout, tell
+from opcost.compat.megengine.tables import (
+    Activation,
+    Operation,
+    Param,
+    Records,
+    StatsOptions,
+    human,
+    layout,
+    print_stats,
+)
 from opcost.core.graph import TensorSpec
 
 DATA = Path(__file__).resolve().parents[1] / "data/megengine/module_stats"
 RUNS = {
-    "mlp": Wanted(),
-    "qconvnet_float": Wanted(values=True),
-    "resnet18_slim_bar10": Wanted(bar_length_max=10, values=True),
-    "resnet18_slim_only_flops": Wanted(cal_params=False, cal_activations=False),
-    "layer_relu": Wanted(),
+    "mlp": StatsOptions(),
+    "qconvnet_float": StatsOptions(values=True),
+    "resnet18_slim_bar10": StatsOptions(bar_length_max=10, values=True),
+    "resnet18_slim_only_flops": StatsOptions(cal_params=False, cal_activations=False),
+    "layer_relu": StatsOptions(),
 }
 
 
@@ -51,7 +59,7 @@ def records_of(golden: dict[str, Any]) -> Records:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_text_is_the_one_that_megengine_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     golden = json.loads((DATA / f"{name}.json").read_text())
-    tell(records_of(golden), RUNS[name])
+    print_stats(records_of(golden), RUNS[name])
     printed, errors = capsys.readouterr()
     assert printed.rstrip("\n") == (DATA / f"{name}.txt").read_text().rstrip("\n")
     assert not errors
@@ -60,7 +68,7 @@ def test_the_text_is_the_one_that_megengine_prints(name: str, capsys: pytest.Cap
 @pytest.mark.parametrize("name", RUNS)
 def test_totals_and_lines_are_those_that_megengine_returns(name: str) -> None:
     golden = json.loads((DATA / f"{name}.json").read_text())
-    totals, details = tell(records_of(golden), RUNS[name])
+    totals, details = print_stats(records_of(golden), RUNS[name])
     assert totals._asdict() == golden["total_stats"]
     assert type(totals).__name__ == "total_stats"
     assert type(details).__name__ == "module_stats"
@@ -71,17 +79,17 @@ def test_totals_and_lines_are_those_that_megengine_returns(name: str) -> None:
 
 def test_the_text_is_the_summary_alone_where_details_are_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     golden = json.loads((DATA / "mlp.json").read_text())
-    tell(records_of(golden), Wanted(logging_to_stdout=False))
+    print_stats(records_of(golden), StatsOptions(logging_to_stdout=False))
     assert capsys.readouterr().out == "summary\n" + (DATA / "mlp.txt").read_text().partition("summary\n")[2]
 
 
-def test_what_nobody_knows_is_marked_and_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_numbers_are_marked_and_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
     shape = (None, 3)
     records = Records(
         operations=[Operation("a", "A", ((2, 3),), (shape,), None), Operation("b", "B", ((2, 3),), ((2, 3),), 6)],
         activations=[Activation("a", "A", TensorSpec(shape)), Activation("b", "B", TensorSpec((2, 3)))],
     )
-    totals, details = tell(records, Wanted())
+    totals, details = print_stats(records, StatsOptions())
     assert (totals.flops, totals.act_dims, totals.act_size) == (6, 6, 24)
     assert details.flops[0]["flops"] == details.activations[0]["act_dim"] == details.activations[0]["size"] == "?"
     assert "#unknown          2" in capsys.readouterr().out

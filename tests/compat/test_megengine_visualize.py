@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import opcost
 from opcost.compat.megengine import visualize
 from opcost.compat.megengine.network_visualize import main
-from opcost.compat.megengine.numbers import _plainly, mean_and_std
+from opcost.compat.megengine.tables import _plainly, mean_and_std
 from opcost.errors import InputError, UnknownName, UnknownSource
 
 DATA = Path(__file__).resolve().parents[1] / "data/megengine"

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.frontends.megengine.infer import infer
 from opcost.frontends.megengine.model import read_model
+from opcost.frontends.megengine.walk import DumpWalk
 
 PYTHON = os.environ.get("OPCOST_MEGENGINE_PYTHON", "")
 SCRIPT = Path(__file__).with_name("megengine_nets.py")
@@ -64,11 +64,11 @@ def test_shapes_are_those_that_megengine_infers(live: Any) -> None:
         if not expected:
             continue
         model = read_model(path)
-        found = infer(model)
+        found = DumpWalk(model).run()
         ours: Counter[str] = Counter()
         for op in model.operators:
             variable = op.outputs[-1] if op.type == "BatchNorm" else op.outputs[0]
-            extents = "x".join(map(str, found.shapes[variable] or ()))
+            extents = "x".join(map(str, found.tensor(variable).shape or ()))
             ours[f"{THEIR_TYPES.get(op.type, op.type)} {extents}"] += 1
         assert ours == Counter({key.replace("Forward ", " "): count for key, count in expected.items()}), path.name
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.compat.megengine.records import dtype_name
-from opcost.frontends.megengine.infer import infer
+from opcost.compat.megengine.tables import dtype_name
 from opcost.frontends.megengine.model import read_model
+from opcost.frontends.megengine.walk import DumpWalk
 
 PYTHON = os.environ.get("OPCOST_MEGENGINE_PYTHON", "")
 SCRIPT = Path(__file__).with_name("megengine_operators.py")
@@ -62,11 +62,13 @@ def test_shapes_and_types_are_those_that_megengine_infers(found: Found) -> None:
     for name, fact in facts.items():
         for form, expected in fact["dumps"].items():
             model = read_model(folder / f"{name}.{form}.mge")
-            inferred = infer(model)
+            inferred = DumpWalk(model).run()
             ours: Counter[str] = Counter()
             for op in model.operators:
                 variable = op.outputs[-1] if op.type == "BatchNorm" else op.outputs[0]
-                extents = "x".join(map(str, inferred.shapes[variable] or ()))
-                ours[f"{THEIR_TYPES.get(op.type, op.type)} {extents} {dtype_name(inferred.dtypes[variable])}"] += 1
+                extents = "x".join(map(str, inferred.tensor(variable).shape or ()))
+                ours[
+                    f"{THEIR_TYPES.get(op.type, op.type)} {extents} {dtype_name(inferred.tensor(variable).dtype)}"
+                ] += 1
             theirs = Counter({re.sub(r"(Forward)?(V\d)? ", " ", key, count=1): n for key, n in expected.items()})
             assert ours == theirs, f"{name}.{form}"

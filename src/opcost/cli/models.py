@@ -283,7 +283,7 @@ def visualize(
     """Print the statistics of a model and write its graph for TensorBoard, with the flags of MegEngine's network_visualize."""
     from opcost.compat.megengine.network_visualize import counting as counted_on
     from opcost.compat.megengine.network_visualize import dump_path, find_records
-    from opcost.compat.megengine.tables import Wanted, tell
+    from opcost.compat.megengine.tables import StatsOptions, print_stats
     from opcost.frontends.input_data import read_input_data
     from opcost.frontends.inputs import spelled_out
     from opcost.frontends.source import resolve
@@ -298,7 +298,7 @@ def visualize(
     report = report_of(found, {**options, **data}, quiet=quiet)
     shapes = data.get("shapes", spelled_out(options.get("shapes"), None)[0])
     wanted_all = everything or not (cal_params or cal_flops or cal_activations)
-    wanted = Wanted(
+    wanted = StatsOptions(
         cal_params=cal_params or wanted_all,
         cal_flops=cal_flops or wanted_all,
         cal_activations=cal_activations or wanted_all,
@@ -306,7 +306,7 @@ def visualize(
         bar_length_max=bar_length_max,
         fields=True,
     )
-    tell(find_records(found, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
+    print_stats(find_records(found, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
     folder = log_path or (DEFAULT_LOG if everything else None)
     if folder is not None:
         say(f"log: {report.to_tensorboard(folder)}")

@@ -72,7 +72,7 @@ READER: Reader = MxnetReader()
 
 def mxnet_kind(name: str) -> str:
     """The kind that the front end gives to an operator of this name; a gradient has that of its operator."""
-    from opcost.frontends.mxnet.known import kind_of  # a large table, which only traces of MXNet need
+    from opcost.frontends.mxnet.infer import kind_of  # a large table, which only traces of MXNet need
 
     operator = name.removeprefix("_backward_")
     return _MEASURED.get(operator) or kind_of(operator)

@@ -14,11 +14,12 @@ from opcost.analysis.costing import cost_graph
 from opcost.core.dtype import nbytes
 from opcost.core.graph import Attr
 from opcost.frontends.flatbuffer import Buffer, Pages, Table
-from opcost.frontends.megengine.dtypes import DType
-from opcost.frontends.megengine.graph import build_graph
+from opcost.frontends.megengine.load import build_graph
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
-from opcost.frontends.megengine.node import Node
-from opcost.frontends.megengine.params import _TABLES, Param, read_param
+from opcost.frontends.megengine.operators.table import OperatorCall
+from opcost.frontends.megengine.schema import _TABLES, DType, Param, read_param
+from opcost.frontends.nodes.meaning import Operand
+from opcost.frontends.nodes.model import Content
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
 
@@ -97,7 +98,7 @@ def _apply(
 
 
 @pytest.fixture
-def node() -> Callable[..., Node]:
+def node() -> Callable[..., OperatorCall]:
     """One operator on inputs of these shapes, as `2x?x4`, or `*` of an unknown rank; numbers are a constant of the file.
 
     Their element types are all different, the first one is qint8.
@@ -105,17 +106,17 @@ def node() -> Callable[..., Node]:
     return _node
 
 
-def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Mapping[str, Any]) -> Node:
+def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Mapping[str, Any]) -> OperatorCall:
     table = fields.get("table", "Empty")
     param = Param(table, {**_defaults(table), **{name: value for name, value in fields.items() if name != "table"}})
-    count = len(inputs)
-    made = tuple(range(count, count + outputs))
-    return Node(
-        Operator(count, kind, "tested", param, tuple(range(count)), made, (), None),
-        [(len(given),) if isinstance(given, list) else extents(given) for given in inputs],
-        ["qint8", "float16", "float64", "int64", "uint8", "bool", "int8", "bfloat16"][:count],
-        [tuple(given) if isinstance(given, list) else None for given in inputs],
-    )
+    dtypes = ["qint8", "float16", "float64", "int64", "uint8", "bool", "int8", "bfloat16"]
+    ins = []
+    for place, (given, dtype) in enumerate(zip(inputs, dtypes, strict=False)):
+        shape = (len(given),) if isinstance(given, list) else extents(given)
+        ins.append(
+            Operand(place, shape, dtype, Content((len(given),), tuple(given)) if isinstance(given, list) else None)
+        )
+    return OperatorCall(kind, param.fields, ins, outputs)
 
 
 def extents(text: str) -> tuple[int | None, ...] | None:

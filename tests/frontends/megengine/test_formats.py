@@ -1,4 +1,4 @@
-"""The four containers, told apart by their content, and files that only look like one of them."""
+"""The four containers, recognized by their content, and files that only look like one of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import opcost
 from opcost.errors import OpcostError, SourceError, UnknownSource
 from opcost.frontends.flatbuffer import Pages
 from opcost.frontends.megengine import FRONTEND
-from opcost.frontends.megengine.container import locate
-from opcost.frontends.megengine.model import parse_model, read_model
-from opcost.frontends.megengine.names import _REGISTERED, by_hash, plain
-from opcost.frontends.megengine.xxhash import xxh64
+from opcost.frontends.megengine.model import locate, parse_model, read_model
+from opcost.frontends.megengine.schema import _REGISTERED, by_hash, plain, xxh64
 
 Dump = Callable[[str], Path]
 SEED = 20160701

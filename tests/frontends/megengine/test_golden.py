@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.frontends.megengine import infer as inference
-from opcost.frontends.megengine.infer import infer
 from opcost.frontends.megengine.model import HOLDERS, INPUT, Model, read_model
+from opcost.frontends.megengine.walk import DumpWalk
 
 DATA = Path(__file__).parents[2] / "data" / "megengine"
 
@@ -32,22 +31,22 @@ def of_batch_one(model: Model) -> dict[int, tuple[int, ...]]:
 
 def test_inferred_shapes_are_those_that_megengine_stored(any_dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = read_model(any_dump)
-    monkeypatch.setattr(inference, "_known", lambda ours, theirs: ours)
-    found = infer(model)
+    monkeypatch.setattr(DumpWalk, "known", staticmethod(lambda ours, theirs: ours))
+    found = DumpWalk(model).run()
     for op in model.operators:
         for variable in op.outputs:
             stored = model.variables[variable].shape
             if stored is not None:
-                assert found.shapes[variable] == stored, f"{op.type} {op.name} {model.variables[variable].name}"
+                assert found.tensor(variable).shape == stored, f"{op.type} {op.name} {model.variables[variable].name}"
 
 
 def test_only_what_depends_on_data_has_an_unknown_shape(any_dump: Path) -> None:
     model = read_model(any_dump)
-    found = infer(model)
+    found = DumpWalk(model).run()
     unknown = {
         op.type
         for op in model.operators
-        if any(found.shapes[v] is None or None in found.shapes[v] for v in op.outputs)  # type: ignore[operator]
+        if any(found.tensor(v).shape is None or None in found.tensor(v).shape for v in op.outputs)  # type: ignore[operator]
     }
     if any_dump.stem.startswith("op_condtake"):
         assert unknown == {"CondTake", "Elemwise"}
@@ -59,12 +58,12 @@ def test_only_what_depends_on_data_has_an_unknown_shape(any_dump: Path) -> None:
 
 def test_types_and_shapes_are_those_of_network_visualize(any_visualized: str, visualized: Any) -> None:
     model = read_model(DATA / "mge" / f"{any_visualized}.mge")
-    found = infer(model, of_batch_one(model))
+    found = DumpWalk(model, of_batch_one(model)).run()
     ours: Counter[Any] = Counter()
     for op in model.operators:
         variable = op.outputs[-1] if op.type == "BatchNorm" else op.outputs[0]
-        dtype = found.dtypes[variable]
-        ours[THEIR_TYPES.get(op.type, op.type), NUMPY.get(dtype, dtype), found.shapes[variable]] += 1
+        dtype = found.tensor(variable).dtype
+        ours[THEIR_TYPES.get(op.type, op.type), NUMPY.get(dtype, dtype), found.tensor(variable).shape] += 1
     rows = visualized(any_visualized)["details"]["activations"]
     assert ours == Counter((r["class_name"], r["dtype"], tuple(r["shape"])) for r in rows if r["name"] != "total")
 

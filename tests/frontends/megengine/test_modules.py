@@ -99,10 +99,9 @@ def test_the_report_is_the_same_with_and_without_names(dump: Dump) -> None:
 def test_running_statistics_are_buffers() -> None:
     """Of `BatchNorm`'s inputs the last two; a constant that is also a weight stays one."""
     from opcost.core.graph import Value
-    from opcost.frontends.megengine.dtypes import DType
-    from opcost.frontends.megengine.graph import build_graph
+    from opcost.frontends.megengine.load import build_graph
     from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
-    from opcost.frontends.megengine.params import Param
+    from opcost.frontends.megengine.schema import DType, Param
     from opcost.frontends.options import CountOptions
 
     held = DType("float32")

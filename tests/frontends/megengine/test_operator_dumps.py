@@ -15,10 +15,9 @@ import pytest
 import opcost
 from opcost.analysis.costing import cost_graph
 from opcost.core.report import Report
-from opcost.frontends.megengine import infer as inference
-from opcost.frontends.megengine.graph import build_graph
-from opcost.frontends.megengine.infer import infer
+from opcost.frontends.megengine.load import build_graph
 from opcost.frontends.megengine.model import Model, parse_model
+from opcost.frontends.megengine.walk import DumpWalk
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
 
@@ -43,17 +42,17 @@ def report(name: str) -> Report:
 @pytest.mark.parametrize("name", STORED)
 def test_inferred_shapes_and_types_are_those_stored(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = model(name)
-    monkeypatch.setattr(inference, "_known", lambda ours, theirs: ours)
-    found = infer(read)
+    monkeypatch.setattr(DumpWalk, "known", staticmethod(lambda ours, theirs: ours))
+    found = DumpWalk(read).run()
     for op in read.operators:
         for variable in op.outputs:
             stored = read.variables[variable]
             if op.type == "MultiHeadAttn" and variable not in op.outputs[:2]:
                 continue  # stores for a backward pass, whose size is the kernel's own matter
             if stored.shape is not None:
-                assert found.shapes[variable] == stored.shape, f"{op.type} {op.name}"
+                assert found.tensor(variable).shape == stored.shape, f"{op.type} {op.name}"
             if stored.dtype is not None:
-                assert found.dtypes[variable] == stored.dtype.name, f"{op.type} {op.name}"
+                assert found.tensor(variable).dtype == stored.dtype.name, f"{op.type} {op.name}"
 
 
 @pytest.mark.parametrize("name", PAIRED)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from opcost.errors import OpcostError
-from opcost.frontends.megengine.operators import rules
-from opcost.frontends.megengine.operators.elementwise import FUNCTIONS
-from opcost.frontends.megengine.params import ENUMS
+from opcost.frontends.megengine.operators import ROWS
+from opcost.frontends.megengine.operators.elements import FUNCTIONS
+from opcost.frontends.megengine.schema import ENUMS
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 
 N, C, H, W = 2, 8, 6, 7
@@ -332,9 +332,9 @@ def test_layouts_change_into_each_other(mode: str, before: tuple[int, ...], afte
 
 
 def test_every_change_of_layout_is_known(apply: Any) -> None:
-    from opcost.frontends.megengine.operators.relayout import _FILTERS, _IMAGES
+    from opcost.frontends.megengine.operators.convolution import _CONVERSIONS, _FILTERS
 
-    assert {*_FILTERS, *_IMAGES, "NCHW_NCHW4_WEIGHT"} == set(ENUMS["Relayout"])
+    assert {*_FILTERS, *_CONVERSIONS, "NCHW_NCHW4_WEIGHT"} == set(ENUMS["Relayout"])
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ def test_ranges_and_constants(apply: Any) -> None:
 # -- all ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", sorted(rules()))
+@pytest.mark.parametrize("kind", sorted(ROWS))
 def test_no_rule_breaks_on_inputs_that_do_not_fit(kind: str, apply: Any) -> None:
     """A damaged file gives an operator anything; the answer is a clear error or a count."""
     for inputs in ((), ((3,),), ((3, 4), (5,)), ((1, 2, 3, 4), (0,), (2, 2)), ([1, 2], (3,), [4], (5,), (6,), (7,))):
@@ -405,7 +405,7 @@ def test_no_rule_breaks_on_inputs_that_do_not_fit(kind: str, apply: Any) -> None
                 continue
 
 
-def test_an_operator_that_nobody_knows_is_reported(apply: Any) -> None:
+def test_an_operator_without_a_row_is_reported(apply: Any) -> None:
     row = apply("FutureOperator", (3, 4))
     assert row.op.raw == "mge::FutureOperator"
     assert row.op.kind == "unknown"

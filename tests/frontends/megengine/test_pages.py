@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opcost.compat.megengine.dump import count_dump
+from opcost.compat.megengine.network_visualize import count_dump
 from opcost.errors import SourceError
 from opcost.frontends import flatbuffer
 from opcost.frontends.megengine.model import parse_model, read_model

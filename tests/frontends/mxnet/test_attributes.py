@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcost.errors import SourceError
-from opcost.frontends.mxnet.attribute import Attributes
+from opcost.frontends.mxnet.symbol import Attributes
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from work import calls
 
 import opcost
+from opcost.frontends.mxnet.build import paths_of
 from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.load import load_graph, open_file, work_out
-from opcost.frontends.mxnet.naming import paths_of
 from opcost.frontends.mxnet.symbol import parse_symbol, read_symbol
 from opcost.frontends.options import CountOptions
 

@@ -218,7 +218,7 @@ def test_files_that_do_not_belong_together_are_told(node: Make, var: Make, write
         opcost.count(str(path), shapes=(2, 6))
 
 
-def test_weights_that_the_file_lacks_and_arrays_that_nobody_uses_are_noted(
+def test_weights_that_the_file_lacks_and_arrays_that_are_not_used_are_noted(
     node: Make, var: Make, write: Callable[..., Path]
 ) -> None:
     path = write(var("data"), var("w"), var("b"), node("FullyConnected", "fc", 0, 1, 2, num_hidden=4))

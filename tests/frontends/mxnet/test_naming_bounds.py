@@ -9,7 +9,7 @@ import pytest
 
 from opcost.errors import SourceError
 from opcost.frontends.building import with_above
-from opcost.frontends.mxnet.naming import DEEPEST, paths_of
+from opcost.frontends.mxnet.build import DEEPEST, paths_of
 from opcost.frontends.mxnet.symbol import parse_symbol
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from opcost.analysis.costing import cost_graph
 from opcost.core.kinds import KINDS
-from opcost.frontends.mxnet.dialect import upgraded
 from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.load import Opened, load_graph
 from opcost.frontends.mxnet.ops import all_operators
+from opcost.frontends.mxnet.roles import upgraded
 from opcost.frontends.mxnet.symbol import Symbol, parse_symbol
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
@@ -74,7 +74,7 @@ def test_element_types_are_mxnets(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_OPERATOR)
-def test_a_known_operator_has_a_kind_and_a_price(name: str) -> None:
+def test_a_known_operator_has_a_kind_and_a_cost(name: str) -> None:
     for case in BY_OPERATOR[name]:
         if None in known(case):
             continue
@@ -98,7 +98,7 @@ def test_about_half_a_thousand_operators_are_compared() -> None:
     } | {name for name in BY_OPERATOR if name.endswith(("Scalar", "_axis"))}
 
 
-def test_an_operator_that_nobody_knows_is_unknown_and_said_so() -> None:
+def test_an_operator_without_a_row_is_reported_as_unknown() -> None:
     nodes = [
         {"op": "null", "name": "x", "inputs": []},
         {"op": "relu", "name": "before", "inputs": [[0, 0, 0]]},

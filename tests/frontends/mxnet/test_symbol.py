@@ -11,7 +11,7 @@ import pytest
 
 import opcost
 from opcost.errors import SourceError, UnknownSource
-from opcost.frontends.mxnet.dialect import upgraded
+from opcost.frontends.mxnet.roles import upgraded
 from opcost.frontends.mxnet.symbol import parse_symbol, read_symbol
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from opcost.compat.megengine.layer_costs import register_flops, register_hook_module
 from opcost.compat.megengine.module_stats import module_stats
 from opcost.compat.megengine.network_visualize import visualize
-from opcost.compat.megengine.registered import register_flops, register_hook_module
 
 __all__ = ["module_stats", "register_flops", "register_hook_module", "visualize"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from opcost.compat.megengine.counted import records_of
+from opcost.compat.megengine.layer_costs import register_flops, register_hook_module
 from opcost.compat.megengine.network_visualize import check_convention
-from opcost.compat.megengine.records import Records
-from opcost.compat.megengine.registered import register_flops, register_hook_module
-from opcost.compat.megengine.tables import Wanted, stats_details, tell, total_stats
+from opcost.compat.megengine.tables import Records, StatsOptions, print_stats, records_of, stats_details, total_stats
 from opcost.errors import InputError, UnknownSource
 
 __all__ = ["module_stats", "register_flops", "register_hook_module"]
@@ -37,10 +35,10 @@ def module_stats(
         input_shapes = _shapes(input_shapes)
     with_values = inputs is not None and cal_activations and convention == "megengine"
     records = _records(model, inputs, input_shapes, with_values=with_values, convention=convention)
-    wanted = Wanted(
+    options = StatsOptions(
         cal_params, cal_flops, cal_activations, logging_to_stdout, bar_length_max, convention == "opcost", with_values
     )
-    return tell(records, wanted)
+    return print_stats(records, options)
 
 
 def _shapes(given: Any) -> list[tuple[int, ...]]:
@@ -56,12 +54,12 @@ def _shapes(given: Any) -> list[tuple[int, ...]]:
 
 def _records(model: Any, inputs: Any, input_shapes: Any, *, with_values: bool, convention: str) -> Records:
     if _is_of("megengine.module", model):
-        from opcost.compat.megengine import live
+        from opcost.compat.megengine import megengine_layers
 
-        args = live.megengine_inputs(inputs, input_shapes)
+        args = megengine_layers.megengine_inputs(inputs, input_shapes)
         if convention == "opcost":
-            return records_of(*live.traced(model, args))
-        return live.megengine_records(model, args, with_values=with_values)
+            return records_of(*megengine_layers.traced(model, args))
+        return megengine_layers.megengine_records(model, args, with_values=with_values)
     if _is_of("torch.nn", model):
         from opcost.compat.megengine import torch_layers
 

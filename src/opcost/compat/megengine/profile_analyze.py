@@ -7,14 +7,20 @@ It answers where MegEngine's tool stops: sorting and aggregating where some oper
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+import textwrap
+from collections.abc import Callable, Sequence
+from itertools import accumulate, zip_longest
+from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.analysis.query import Question
 from opcost.compat.megengine.profile_records import (
+    Number,
     Operator,
+    Record,
+    Shapes,
     aggregate,
     operators_of,
     pairwise_sum,
@@ -22,11 +28,10 @@ from opcost.compat.megengine.profile_records import (
     records_of,
     sort,
 )
-from opcost.compat.megengine.profile_tables import Cell
-from opcost.compat.megengine.profile_text import details_text, names_text, summary_text
 from opcost.core.harmless import printable
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
+from opcost.views.cell import pad, width_of
 
 
 class Layout(NamedTuple):
@@ -93,7 +98,7 @@ def _summary(operators: Sequence[Operator], chosen: Sequence[Operator], layout: 
             times = [time for operator in copies if (time := operator.time("device", key)) is not None]
             total = pairwise_sum(times)
             rows.append((label, f"tot={total:.4f} avg={total / len(times):.4f}" if times else "N/A"))
-    return summary_text(rows, wiki=layout.confluence)
+    return wiki_table(("name", "value"), rows) if layout.confluence else ruled_table(rows)
 
 
 def _details(chosen: Sequence[Operator], side: str, total: float | None, question: Question, layout: Layout) -> str:
@@ -109,7 +114,7 @@ def _details(chosen: Sequence[Operator], side: str, total: float | None, questio
         records = aggregate(records, by, question.aggregate or "sum")
     records = sort(records, question.sort)[: question.top or None]
     if layout.dump_only_opr:
-        return names_text(records)
+        return "\n".join(" ".join(map(str, _words(record))) for record in records)
     return details_text(records, side, total, wiki=layout.confluence)
 
 
@@ -171,3 +176,237 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     main()
+
+
+# -- text: a summary, and a table of operators, boxed or for a wiki -----------------------------------------------------
+
+_PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z", "Y")
+_BAR = 15
+_INFO_WIDTH = 30
+
+
+class _TableLine(NamedTuple):
+    """A record in its table: its place, the time spent up to it, and what shares and bars are relative to."""
+
+    record: Record
+    place: int
+    spent: float
+    total: float | None
+    longest: float
+    fastest: float
+    widest: float
+
+
+def _lines(records: Sequence[Record], total: float | None) -> list[_TableLine]:
+    longest = max((record.time for record in records), default=0.0)
+    fastest = max((record.flops for record in records if record.flops is not None), default=0.0)
+    widest = max((record.bandwidth for record in records if record.bandwidth is not None), default=0.0)
+    spent = accumulate((record.time for record in records), initial=0.0)
+    next(spent)
+    return [
+        _TableLine(record, place, time, total, longest, fastest, widest)
+        for place, (record, time) in enumerate(zip(records, spent, strict=True))
+    ]
+
+
+Column: TypeAlias = "Callable[[_TableLine], Cell]"
+
+_BOXED: dict[str, Column] = {
+    "self time": lambda line: f"#{line.place}\n{line.record.time:.3}\n{_percent(line.record.time, line.total)}",
+    "cumulative": lambda line: f"{line.spent:.3}\n{_percent(line.spent, line.total)}",
+    "operator info": lambda line: "\n".join(
+        "\n-  ".join(textwrap.wrap(str(word), width=_INFO_WIDTH)) for word in _words(line.record)
+    ),
+    "computation": lambda line: _with_unit(line.record.computation, "FLO", "FLO", 1000),
+    "FLOPS": lambda line: _with_unit(line.record.flops, "FLOPS", "FLOPS", 1000),
+    "memory": lambda line: _with_unit(line.record.memory, "byte", "iB", 1024),
+    "bandwidth": lambda line: _with_unit(line.record.bandwidth, "byte/s", "iB/s", 1024),
+    "in_shapes": lambda line: _shapes(line.record.in_shapes, line.record.in_layouts),
+    "out_shapes": lambda line: _shapes(line.record.out_shapes),
+}
+_WIKI_FIRST: dict[str, Column] = {
+    "#": lambda line: line.place,
+    "time": lambda line: f"{line.record.time:.3}",
+    "ratio": lambda line: _percent(line.record.time, line.total),
+    "time bar": lambda line: _bar(line.record.time, line.longest),
+    "cum-time": lambda line: line.spent,
+    "cum-time ratio": lambda line: line.spent / line.total if line.total else "N/A",
+}
+_WIKI_LAST: dict[str, Column] = {
+    "computation (MFLO)": lambda line: _scaled(line.record.computation, 1000**2),
+    "MFLOPS": lambda line: _scaled(line.record.flops, 1000**2),
+    "MFLOPS-bar": lambda line: _bar(line.record.flops, line.fastest),
+    "memory (MB)": lambda line: _scaled(line.record.memory, 1024**2),
+    "bandwidth (MiB/s)": lambda line: _scaled(line.record.bandwidth, 1024**2),
+    "bandwidth bar": lambda line: _bar(line.record.bandwidth, line.widest),
+    "in_shapes": lambda line: _shapes(line.record.in_shapes, line.record.in_layouts, separator=", "),
+    "out_shapes": lambda line: _shapes(line.record.out_shapes, separator=", "),
+}
+
+
+def details_text(records: Sequence[Record], side: str, total: float | None, *, wiki: bool) -> str:
+    """The table of records; shares are of the total time of this side."""
+    lines = _lines(records, total)
+    if not wiki:
+        headers = [f"{side} {name}" if name == "self time" else name for name in _BOXED]
+        return boxed_table(headers, [[str(cell(line)) for cell in _BOXED.values()] for line in lines])
+    named = records[0].info if records else ("name", "type", "id")
+    rows: list[list[Cell]] = []
+    for line in lines:
+        words = [word.replace("|", "\\|") if isinstance(word, str) else word for word in _words(line.record)]
+        first, last = ([cell(line) for cell in columns.values()] for columns in (_WIKI_FIRST, _WIKI_LAST))
+        rows.append([*first, *words, *last])
+    return wiki_table([*_WIKI_FIRST, *(f"opr {word}" for word in named), *_WIKI_LAST], rows)
+
+
+def _words(record: Record) -> list[str | int]:
+    """What the operator is, on one line each."""
+    return [printable(word) if isinstance(word, str) else word for word in record.info.values()]
+
+
+def _percent(time: float, total: float | None) -> str:
+    return f"{time / total * 100:.1f}%" if total else "N/A"
+
+
+def _bar(value: float | None, most: float) -> str:
+    share = value / most if value and most else 0.0
+    return "#" * int(share * _BAR) if math.isfinite(share) else ""
+
+
+def _scaled(value: Number | None, unit: int) -> str:
+    return "N/A" if value is None else f"{value / unit:.1f}"
+
+
+def _with_unit(value: Number | None, unit: str, scaled_unit: str, base: int) -> str:
+    if value is None:
+        return f"N/A\n{unit}"
+    prefix = 0
+    if math.isfinite(value):
+        while value >= base and prefix + 1 < len(_PREFIXES):
+            value /= base
+            prefix += 1
+    return f"{value:.2f}\n{_PREFIXES[prefix]}{scaled_unit if prefix else unit}"
+
+
+def _shapes(
+    shapes: Shapes | str | None, layouts: Sequence[Sequence[int] | None] | None = None, *, separator: str = "\n"
+) -> str:
+    if shapes is None:
+        return "N/A"
+    if isinstance(shapes, str):
+        return shapes
+    found = []
+    for place, shape in enumerate(shapes):
+        strides = layouts[place] if layouts and place < len(layouts) else None
+        text = "{" + printable(",".join(map(str, shape))) + "}"
+        found.append(f"{text}\n -[{','.join(map(str, strides))}]" if strides else text)
+    return separator.join(found)
+
+
+# -- tables: ruled, boxed with tall cells, and wiki --------------------------------------------------------------------
+#
+# A column of numbers has its decimal points below each other, any other column is aligned at the left.
+
+Cell: TypeAlias = "str | int | float"
+
+_HEADER_ROOM = 2
+"""A column is at least this much wider than its header."""
+
+
+def ruled_table(rows: Sequence[Sequence[Cell]]) -> str:
+    """Columns between two rules, without a header."""
+    columns = [_column_texts(column) for column in zip(*rows, strict=True)]
+    rule = "  ".join("-" * width_of(column[0]) for column in columns)
+    return "\n".join([rule, *("  ".join(cells).rstrip() for cells in zip(*columns, strict=True)), rule])
+
+
+def boxed_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A frame around every cell; a cell may have several lines, and every column is aligned at the left."""
+    tall = [[[line.strip() for line in cell.split("\n")] for cell in row] for row in rows]
+    widths = [
+        max(width_of(header) + _HEADER_ROOM, *(width_of(line) for row in tall for line in row[place]), 0)
+        for place, header in enumerate(headers)
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        placed = (pad(cell, width, left=True) for cell, width in zip(cells, widths, strict=True))
+        return "│ " + " │ ".join(placed) + " │"
+
+    def rule(left: str, fill: str, cross: str, right: str) -> str:
+        return left + cross.join(fill * (width + 2) for width in widths) + right
+
+    lines = [rule("╒", "═", "╤", "╕"), line(headers), rule("╞", "═", "╪", "╡")]
+    for number, row in enumerate(tall):
+        if number:
+            lines.append(rule("├", "─", "┼", "┤"))
+        lines += map(line, zip_longest(*row, fillvalue=""))
+    return "\n".join([*lines, rule("╘", "═", "╧", "╛")])
+
+
+def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Columns between vertical bars, as a wiki takes them."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
+    numeric = [bool(column) and all(map(_is_number, column)) for column in columns]
+    texts = [
+        _column_texts(column, least=width_of(header) + _HEADER_ROOM)
+        for header, column in zip(headers, columns, strict=True)
+    ]
+    widths = [
+        width_of(column[0].partition("\n")[0]) if column else width_of(header) + _HEADER_ROOM
+        for header, column in zip(headers, texts, strict=True)
+    ]
+    head = [pad(header, width, left=not right) for header, width, right in zip(headers, widths, numeric, strict=True)]
+    rule = "|".join("-" * (width + 2) for width in widths)
+    lines = [f"| {' | '.join(head)} |", f"|{rule}|"]
+    for cells in zip(*texts, strict=True):
+        tall = [cell.split("\n") for cell in cells]
+        for number in range(max(map(len, tall))):
+            placed = (
+                parts[number] if number < len(parts) else " " * width for parts, width in zip(tall, widths, strict=True)
+            )
+            lines.append(f"| {' | '.join(placed)} |")
+    return "\n".join(lines)
+
+
+def _column_texts(column: Sequence[Cell], *, least: int = 0) -> list[str]:
+    """The cells of a column, each of their lines at one width."""
+    if not all(map(_is_number, column)):
+        tall = [str(cell).strip().split("\n") for cell in column]
+        room = max([least, *(width_of(line) for lines in tall for line in lines)])
+        return ["\n".join(pad(line, room, left=True) for line in lines) for lines in tall]
+    whole = all(_is_whole(cell) for cell in column)
+    texts = [str(cell) if whole else format(float(cell), "g") for cell in column]
+    if not whole:
+        decimals = [_decimals(text) for text in texts]
+        most = max(decimals, default=0)
+        texts = [text + " " * (most - own) for text, own in zip(texts, decimals, strict=True)]
+    room = max([least, *map(len, texts)])
+    return [text.rjust(room) for text in texts]
+
+
+def _decimals(text: str) -> int:
+    """Characters after the decimal point, else after the exponent's letter, else one less than none."""
+    place = text.rfind(".")
+    if place < 0:
+        place = text.rfind("e")
+    return len(text) - place - 1 if place >= 0 else -1
+
+
+def _is_number(cell: Cell) -> bool:
+    if not isinstance(cell, str):
+        return True
+    try:
+        number = float(cell)
+    except ValueError:
+        return False
+    return math.isfinite(number) or cell.lower() in ("inf", "-inf", "nan")
+
+
+def _is_whole(cell: Cell) -> bool:
+    if not isinstance(cell, str):
+        return isinstance(cell, int)
+    try:
+        int(cell)
+    except ValueError:
+        return False
+    return True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from opcost.core.graph import TensorSpec
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError, UnknownName
 from opcost.traces.megengine.meaning import dtype_of
@@ -28,14 +30,14 @@ class Operator:
     id: str
     name: str
     type: str
-    device: Sequence[Sequence[float]]
-    host: Sequence[Sequence[float]]
-    dtypes: Sequence[str]
-    computation: Number | None
-    memory: Number | None
-    in_shapes: Shapes | None
-    in_layouts: Sequence[Sequence[int] | None] | None
-    out_shapes: Shapes | None
+    device: Sequence[Sequence[float]] = ()
+    host: Sequence[Sequence[float]] = ()
+    dtypes: Sequence[str] = ()
+    computation: Number | None = None
+    memory: Number | None = None
+    in_shapes: Shapes | None = None
+    in_layouts: Sequence[Sequence[int] | None] | None = None
+    out_shapes: Shapes | None = None
     copies: bool = False
     """It only moves data; its time is what `--copy-time` adds up."""
 
@@ -77,7 +79,11 @@ def operators_of(profile: Profile) -> list[Operator]:
     raw = profile.extra.get("megengine")
     if raw is None:
         found = [_from_row(row) for row in profile.rows]
-        return [*found, _unattributed(profile)] if profile.unattributed else found
+        if profile.unattributed:  # device work that no operator launched, as one more operator
+            name = "(unattributed)"
+            device = _span(sum(kernel.duration_ns for kernel in profile.unattributed))
+            found.append(Operator(id="N/A", name=name, type=name, device=device))
+        return found
     try:
         return [_from_megengine(entry) for entry in msgspec.convert(raw, list[_Entry])]
     except (msgspec.ValidationError, UnicodeEncodeError) as exc:  # half a character in a text
@@ -123,57 +129,39 @@ def _from_row(row: ProfileRow) -> Operator:
         name=row.name,
         type=row.type,
         device=_span(row.device_ns, wait if isinstance(wait, int) else 0),
-        host=_span(row.host_self_ns if row.host_self_ns is not None else row.host_ns, 0),
+        host=_span(row.host_self_ns if row.host_self_ns is not None else row.host_ns),
         dtypes=[spec.dtype for spec in row.ins],
         computation=(cost.flops * row.count or None) if cost else None,
         memory=(cost.bytes_read + cost.bytes_written) * row.count if cost else None,
-        in_shapes=[list(spec.shape or ("?",)) if spec.shape != () else [] for spec in row.ins],
-        in_layouts=None,
-        out_shapes=[list(spec.shape or ("?",)) if spec.shape != () else [] for spec in row.outs],
+        in_shapes=_shapes(row.ins),
+        out_shapes=_shapes(row.outs),
         copies=row.kind == "copy" or any(kernel.name.startswith("Memcpy") for kernel in row.kernels),
     )
 
 
-def _unattributed(profile: Profile) -> Operator:
-    """Device work that no operator launched, as one more operator."""
-    return Operator(
-        id="N/A",
-        name="(unattributed)",
-        type="(unattributed)",
-        device=_span(sum(kernel.duration_ns for kernel in profile.unattributed), 0),
-        host=(),
-        dtypes=(),
-        computation=None,
-        memory=None,
-        in_shapes=None,
-        in_layouts=None,
-        out_shapes=None,
-    )
+def _shapes(specs: Sequence[TensorSpec]) -> Shapes:
+    return [["?"] if spec.shape is None else list(spec.shape) for spec in specs]
 
 
-def _span(duration_ns: int | None, wait_ns: int) -> list[tuple[float, float, float]]:
+def _span(duration_ns: int | None, wait_ns: int = 0) -> list[tuple[float, float, float]]:
     return [] if duration_ns is None else [(0.0, wait_ns / 1e9, duration_ns / 1e9)]
 
 
 def records_of(operators: Sequence[Operator], time_of: Callable[[Operator], float | None]) -> list[Record]:
     """A record of every operator that ran and passed."""
-    found = []
-    for operator in operators:
-        time = time_of(operator)
-        if time is not None:
-            info: dict[str, str | int] = {"name": operator.name, "type": operator.type, "id": operator.id}
-            found.append(
-                Record(
-                    time=time,
-                    info=info,
-                    computation=operator.computation,
-                    memory=operator.memory,
-                    in_shapes=operator.in_shapes,
-                    in_layouts=operator.in_layouts,
-                    out_shapes=operator.out_shapes,
-                )
-            )
-    return found
+    return [
+        Record(
+            time=time,
+            info={"name": operator.name, "type": operator.type, "id": operator.id},
+            computation=operator.computation,
+            memory=operator.memory,
+            in_shapes=operator.in_shapes,
+            in_layouts=operator.in_layouts,
+            out_shapes=operator.out_shapes,
+        )
+        for operator in operators
+        if (time := time_of(operator)) is not None
+    ]
 
 
 def reads(operator: Operator, dtype: str) -> bool:
@@ -191,16 +179,13 @@ def aggregate(records: Sequence[Record], by: str | None, how: str) -> list[Recor
     found = []
     for name, members in groups.items():
         times = [record.time for record in members]
-        time = (
-            pairwise_sum(times)
-            if how == "sum"
-            else pairwise_sum(times) / len(times)
-            if how == "mean"
-            else combine(times)
-        )
+        if how in ("sum", "mean"):
+            time = pairwise_sum(times) / (len(times) if how == "mean" else 1)
+        else:
+            time = max(times) if how == "max" else min(times)
         found.append(
             Record(
-                time=time or 0.0,
+                time=time,
                 info={"type": name, "count": len(members), "id": "N/A"},
                 computation=combine([record.computation for record in members]) or None,
                 memory=combine([record.memory for record in members]),
@@ -211,29 +196,20 @@ def aggregate(records: Sequence[Record], by: str | None, how: str) -> list[Recor
     return found
 
 
-def _sum(numbers: Sequence[Number | None]) -> Number | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None
+def _known(numbers: Sequence[Number | None]) -> list[Number]:
+    return [number for number in numbers if number is not None]
 
 
 def _mean(numbers: Sequence[Number | None]) -> Number | None:
-    total = _sum(numbers)
-    return None if total is None else total / len(numbers)
-
-
-def _max(numbers: Sequence[Number | None]) -> Number | None:
-    """N/A counts as greater than any number."""
-    return None if None in numbers else max(number for number in numbers if number is not None)
-
-
-def _min(numbers: Sequence[Number | None]) -> Number | None:
-    return min((number for number in numbers if number is not None), default=None)
+    """Of all members, also those that are not known."""
+    known = _known(numbers)
+    return sum(known) / len(numbers) if known else None
 
 
 _COMBINE: dict[str, Callable[[Sequence[Number | None]], Number | None]] = {
-    "max": _max,
-    "min": _min,
-    "sum": _sum,
+    "max": lambda numbers: None if None in numbers else max(_known(numbers)),  # N/A counts as greater than any number
+    "min": lambda numbers: min(_known(numbers), default=None),
+    "sum": lambda numbers: sum(_known(numbers)) if _known(numbers) else None,
     "mean": _mean,
 }
 
@@ -262,12 +238,7 @@ def pairwise_sum(numbers: Sequence[float]) -> float:
 
 
 _COLUMNS: dict[str, Callable[[Record], Any]] = {
-    "time": lambda record: record.time,
-    "computation": lambda record: record.computation,
-    "memory": lambda record: record.memory,
-    "flops": lambda record: record.flops,
-    "bandwidth": lambda record: record.bandwidth,
-    "opr_id": lambda record: record.opr_id,
+    **{name: attrgetter(name) for name in ("time", "computation", "memory", "flops", "bandwidth", "opr_id")},
     "in_shapes": lambda record: None if record.in_shapes == NO_SHAPES else record.in_shapes,
     "out_shapes": lambda record: None if record.out_shapes == NO_SHAPES else record.out_shapes,
     "name": lambda record: record.info.get("name"),

@@ -1,26 +1,243 @@
-"""Records as the dictionaries and the text that MegEngine gives: sums, shares, bars, four tables."""
+"""What MegEngine's two statistics list of a model, and the dictionaries and the text that they give of it.
+
+Parameters, operators with their FLOPs, and activations come from a report (or, in other modules, from a dump or from a live
+model); four tables with sums, shares and bars are made of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import math
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
-from opcost.compat.megengine.records import Activation, Operation, Param, Records, dtype_name, elements, nbits, size_of
+from opcost.analysis.receptive import receptive_fields
+from opcost.core.dtype import bits
+from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
+from opcost.core.kinds import CONTRACTIONS
+from opcost.core.report import Parameter, Report, Row
 
-Line = dict[str, Any]
+Shape: TypeAlias = "tuple[int | None, ...] | None"
+Line: TypeAlias = "dict[str, Any]"
+Values: TypeAlias = "Mapping[int, tuple[float, float] | None]"
+"""Mean and deviation of parameters whose content is known, by the identity of the tensor."""
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+class Param(NamedTuple):
+    """One parameter; mean and deviation where its values are at hand, `size` where it is not MegEngine's."""
+
+    name: str
+    spec: TensorSpec
+    mean: float | None = None
+    std: float | None = None
+    size: int | None = None
+
+
+class Operation(NamedTuple):
+    """One call of a layer, or one operator; `flops` is None where they are not known."""
+
+    name: str
+    class_name: str
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    flops: int | None
+    receptive_field: tuple[object, ...] | None = None
+    stride: tuple[object, ...] | None = None
+
+
+class Activation(NamedTuple):
+    """What a call leaves behind; `dims` and `size` where they are not those of the tensor."""
+
+    name: str
+    class_name: str
+    spec: TensorSpec
+    mean: float | None = None
+    std: float | None = None
+    dims: int | None = None
+    size: int | None = None
+
+
+@dataclass(slots=True)
+class Records:
+    """One model."""
+
+    params: list[Param] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    activations: list[Activation] = field(default_factory=list)
+    ops: int | None = None
+    """How many operators there are, where operators are listed and not layers."""
+    macs: int | None = None
+    """Multiply-accumulates, where FLOPs are something else."""
+
+
+_AS_NUMPY = {"qint8": "int8", "quint8": "uint8", "qint32": "int32", "qint16": "int16"}
+
+
+def dtype_name(dtype: str) -> str:
+    """An element type as numpy calls what is stored."""
+    return _AS_NUMPY.get(dtype, dtype)
+
+
+def nbits(dtype: str) -> int:
+    """Bits of one element as MegEngine counts them: a truth value is one bit there."""
+    return 1 if dtype == "bool" else bits(dtype)
+
+
+def elements(shape: Shape) -> int | None:
+    """How many elements there are; None where data decides."""
+    if shape is None or None in shape:
+        return None
+    return prod(shape)  # type: ignore[arg-type]
+
+
+def size_of(spec: TensorSpec) -> int | None:
+    """Bytes as MegEngine counts them; None where data decides."""
+    count = elements(spec.shape)
+    return None if count is None else count * nbits(spec.dtype) // 8
+
+
+def shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
+    return tuple(spec.shape for spec in specs)
+
+
+_CODES = {
+    "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint64": "Q",
+    "uint32": "I", "uint16": "H", "uint8": "B", "bool": "B",
+}  # fmt: skip
+_CHUNK = 1 << 16
+"""Elements that are unpacked at once."""
+
+
+def mean_and_std(data: memoryview | bytes, dtype: str) -> tuple[float, float] | None:
+    """Of the little-endian numbers in a piece of memory; None for none, and for a type that is not stored plainly."""
+    code = _CODES.get(dtype)
+    if code is None or not len(data):
+        return None
+    try:
+        import numpy as np
+    except ImportError:
+        return _plainly(data, code)
+    found: Any = np.frombuffer(data, dtype=np.dtype(f"<{code}")).astype(np.float64)
+    return float(found.mean()), float(found.std())
+
+
+def _plainly(data: memoryview | bytes, code: str) -> tuple[float, float]:
+    """The same without numpy."""
+    size = struct.calcsize(f"<{code}")
+
+    def chunks() -> Iterator[Iterable[float]]:
+        for start in range(0, len(data), _CHUNK * size):
+            piece = data[start : start + _CHUNK * size]
+            yield array("d", struct.unpack(f"<{len(piece) // size}{code}", piece))
+
+    count = len(data) // size
+    mean = sum(map(sum, chunks())) / count
+    spread = sum(sum((number - mean) ** 2 for number in chunk) for chunk in chunks())
+    return mean, math.sqrt(spread / count)
+
+
+# -- records of a report -----------------------------------------------------------------------------------------------
+
+
+def records_of(report: Report, values: Values | None = None) -> Records:
+    """Every operator with all its FLOPs, every parameter once, and the elements that are new."""
+    fields = receptive_fields(report)
+    records = Records(_params(report, values or {}), ops=len(report.rows), macs=report.totals.macs)
+    for index, row in enumerate(report.rows):
+        name, times = name_of(row), row.op.repeat
+        flops = None if row.cost is None else row.cost.flops * times
+        field = fields.get(index)
+        shown = () if field is None else (tuple(map(_plain, field.size)), tuple(map(_plain, field.stride)))
+        records.operations.append(Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops, *shown))
+        if row.activations:
+            counted = (row.activations * times, row.activation_bytes * times)
+            records.activations.append(Activation(name, row.op.raw, row.outs[0], None, None, *counted))
+        elif row.op.kind != "view" and any(not spec.known for spec in row.outs):
+            unknown = next(spec for spec in row.outs if not spec.known)
+            records.activations.append(Activation(name, row.op.raw, unknown))
+    return records
+
+
+def _plain(number: int | Fraction) -> int | float:
+    return number if isinstance(number, int) else float(number)
+
+
+def megengine_records_of(report: Report, values: Values | None = None) -> Records:
+    """The same by the rules for a dump, in which inputs and parameters are operators too."""
+    records = Records(_params(report, values or {}))
+    for input_name, spec in report.inputs:
+        records.activations.append(Activation(input_name, "Input", spec))
+    for parameter in report.parameters:
+        if not parameter.buffer:
+            records.activations.append(Activation(parameter.name, "Parameter", parameter.spec))
+    for row in report.rows:
+        name = name_of(row)
+        if row.outs:
+            records.activations.append(Activation(name, row.op.raw, row.outs[0]))
+        flops = _dump_flops(row)
+        if flops is not None:
+            records.operations.append(Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops))
+    records.ops = len(records.activations)
+    return records
+
+
+def name_of(row: Row) -> str:
+    """What an operator is called: its own name where the framework gives it one, else its module and what it does."""
+    given = row.op.told.get("name")
+    if isinstance(given, str) and given:
+        return given
+    word = row.op.raw.rpartition("::")[2]
+    return f"{row.op.module}.{word}" if row.op.module else word
+
+
+def _params(report: Report, values: Values) -> list[Param]:
+    return [_param_of(parameter, values) for parameter in report.parameters if not parameter.buffer]
+
+
+def _param_of(parameter: Parameter, values: Values) -> Param:
+    known = (found for value in parameter.values if (found := values.get(value)) is not None)
+    mean, std = next(known, (None, None))
+    return Param(parameter.name, parameter.spec, mean, std, parameter.spec.nbytes if parameter.spec.known else None)
+
+
+def _dump_flops(row: Row) -> int | None:
+    """Multiply-adds, and one for each element that an elementwise operator or a bias makes; None for what is free there.
+
+    Transposed and three-dimensional convolutions, recurrent layers, pooling and norms are free in MegEngine's rules.
+    """
+    kind, times = row.op.kind, row.op.repeat
+    if row.cost is None or not row.outs or not row.outs[0].known:
+        return None
+    if kind == "elementwise":
+        return row.outs[0].numel * times
+    if kind not in CONTRACTIONS or kind == "recurrent":
+        return None
+    bias = 0
+    if kind == "conv":
+        if row.op.attrs.get("transposed") or len(row.outs[0].dims) > 4:
+            return None
+        bias = row.outs[0].numel if len(row.ins) > 2 or row.op.attrs.get("bias") else 0
+    elif kind == "matmul" and row.op.attrs.get("bias"):
+        bias = row.outs[0].numel
+    return (row.cost.macs + bias) * times
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 UNKNOWN = "?"
 
-PARAM_COLUMNS = (
-    "name", "dtype", "shape", "mean", "std", "param_dim", "nbits", "size", "size_cum", "percentage", "size_bar",
-)  # fmt: skip
-FLOPS_COLUMNS = ("name", "class_name", "input_shapes", "output_shapes", "flops", "flops_cum", "percentage", "bar")
-FIELD_COLUMNS = (*FLOPS_COLUMNS[:4], "receptive_field", "stride", *FLOPS_COLUMNS[4:])
-ACTIVATION_COLUMNS = (
-    "name", "class_name", "dtype", "shape", "nbits", "act_dim", "size", "size_cum", "percentage", "size_bar",
-)  # fmt: skip
-VALUE_COLUMNS = (*ACTIVATION_COLUMNS[:4], "mean", "std", *ACTIVATION_COLUMNS[4:])
+PARAM_COLUMNS = "name dtype shape mean std param_dim nbits size size_cum percentage size_bar".split()
+FLOPS_COLUMNS = "name class_name input_shapes output_shapes flops flops_cum percentage bar".split()
+FIELD_COLUMNS = [*FLOPS_COLUMNS[:4], "receptive_field", "stride", *FLOPS_COLUMNS[4:]]
+ACTIVATION_COLUMNS = "name class_name dtype shape nbits act_dim size size_cum percentage size_bar".split()
+VALUE_COLUMNS = [*ACTIVATION_COLUMNS[:4], "mean", "std", *ACTIVATION_COLUMNS[4:]]
 
 
 class total_stats(NamedTuple):
@@ -44,7 +261,7 @@ class stats_details(NamedTuple):
 stats_details.__name__ = "module_stats"  # as MegEngine's prints
 
 
-class Wanted(NamedTuple):
+class StatsOptions(NamedTuple):
     """What is worked out and what is printed."""
 
     cal_params: bool = True
@@ -58,37 +275,41 @@ class Wanted(NamedTuple):
     """Whether the table of activations shows mean and deviation."""
 
 
-def tell(records: Records, wanted: Wanted) -> tuple[total_stats, stats_details]:
-    """Sum up the records, print what is wanted, and give both back."""
+def print_stats(records: Records, options: StatsOptions) -> tuple[total_stats, stats_details]:
+    """Sum up the records, print what is requested, and give both back."""
+    length = options.bar_length_max
     params = [_param(param) for param in records.params]
-    flops = [_operation(operation) for operation in records.operations] if wanted.cal_flops else []
-    activations = [_activation(found) for found in records.activations] if wanted.cal_activations else []
+    flops = [_operation(operation) for operation in records.operations] if options.cal_flops else []
+    activations = [_activation(found) for found in records.activations] if options.cal_activations else []
     summary: dict[str, object] = {} if records.ops is None else {"#ops": records.ops}
     summary["#params"] = len(params)
     param_dims = param_size = total_flops = act_dims = act_size = 0
     tables = []
-    if wanted.cal_params:
-        param_dims, param_size = _add_sizes(params, "param_dim", wanted.bar_length_max)
+    if options.cal_params:
+        param_dims, param_size = _add_sizes(params, "param_dim", length)
         summary |= {"total_param_dims": human(param_dims, ""), "total_param_size": human(param_size)}
-        tables.append(("param stats: ", table(params, PARAM_COLUMNS)))
-    if wanted.cal_flops:
-        total_flops = _add_flops(flops, wanted.bar_length_max)
+        tables.append(("param stats: ", params, PARAM_COLUMNS))
+    if options.cal_flops:
+        total_flops = _add_flops(flops, length)
         summary["total_flops"] = human(total_flops, "OPs")
         if records.macs is not None:
             summary["total_macs"] = human(records.macs, "MACs")
-        tables.append(("flops stats: ", table(flops, FIELD_COLUMNS if wanted.fields else FLOPS_COLUMNS)))
-    if wanted.cal_activations:
-        act_dims, act_size = _add_sizes(activations, "act_dim", wanted.bar_length_max)
+        tables.append(("flops stats: ", flops, FIELD_COLUMNS if options.fields else FLOPS_COLUMNS))
+    if options.cal_activations:
+        act_dims, act_size = _add_sizes(activations, "act_dim", length)
         summary |= {"total_act_dims": human(act_dims, ""), "total_act_size": human(act_size)}
-        tables.append(
-            ("activations stats: ", table(activations, VALUE_COLUMNS if wanted.values else ACTIVATION_COLUMNS))
-        )
-    if wanted.cal_flops and wanted.cal_params and param_size:
+        tables.append(("activations stats: ", activations, VALUE_COLUMNS if options.values else ACTIVATION_COLUMNS))
+    if options.cal_flops and options.cal_params and param_size:
         summary["flops/param_size"] = f"{total_flops / param_size:3.3f}"
-    if missing := _unknown(records, wanted):
+    missing = options.cal_params * sum(not param.spec.known for param in records.params)
+    missing += options.cal_flops * sum(operation.flops is None for operation in records.operations)
+    missing += options.cal_activations * sum(
+        found.dims is None and not found.spec.known for found in records.activations
+    )
+    if missing:
         summary["#unknown"] = missing
-    for title, text in tables if wanted.logging_to_stdout else ():
-        print(f"{title}\n{text}")
+    for title, lines, columns in tables if options.logging_to_stdout else ():
+        print(f"{title}\n{layout([columns, *([line.get(name, '') for name in columns] for line in lines)])}")
     print(f"summary\n{layout([('item', 'value'), *summary.items()])}")
     totals = total_stats(param_size, param_dims, total_flops, act_size, act_dims)
     return totals, stats_details(params, flops, activations)
@@ -105,11 +326,6 @@ def human(number: float, suffix: str = "B") -> str:
     return f"{number:.3f} {last}{suffix}"
 
 
-def table(lines: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
-    """Lines under a head that is their first."""
-    return layout([columns, *([line.get(column, "") for column in columns] for line in lines)])
-
-
 def layout(rows: Sequence[Sequence[object]]) -> str:
     """Columns of text with two blanks between, a rule above and one below."""
     cells = [[printable(str(cell)).strip() for cell in row] for row in rows]
@@ -119,103 +335,75 @@ def layout(rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([rule, *lines, rule])
 
 
-# -- one line of each table --------------------------------------------------------------------------------------------
-
-
 def _param(param: Param) -> Line:
-    dims = elements(param.spec.shape)
+    return _tensor_line("param_dim", param) | {"mean": _short(param.mean), "std": _short(param.std)}
+
+
+def _activation(found: Activation) -> Line:
+    line = _tensor_line("act_dim", found, found.dims) | {"class_name": found.class_name}
+    return line if found.mean is None else line | {"mean": _short(found.mean), "std": _short(found.std)}
+
+
+def _tensor_line(dims: str, found: Param | Activation, count: int | None = None) -> Line:
+    spec = found.spec
+    count = elements(spec.shape) if count is None else count
     return {
-        "dtype": dtype_name(param.spec.dtype),
-        "shape": param.spec.shape,
-        "mean": _short(param.mean),
-        "std": _short(param.std),
-        "param_dim": UNKNOWN if dims is None else dims,
-        "nbits": nbits(param.spec.dtype),
-        "size": size_of(param.spec) if param.size is None else param.size,
-        "name": param.name,
+        "name": found.name,
+        "dtype": dtype_name(spec.dtype),
+        "shape": spec.shape,
+        dims: UNKNOWN if count is None else count,
+        "nbits": nbits(spec.dtype),
+        "size": size_of(spec) if found.size is None else found.size,
     }
 
 
 def _operation(operation: Operation) -> Line:
     line: Line = {
+        "name": operation.name,
+        "class_name": operation.class_name,
         "input_shapes": list(operation.inputs),
         "output_shapes": list(operation.outputs),
         "flops_num": operation.flops,
     }
     if operation.receptive_field is not None:
         line |= {"receptive_field": operation.receptive_field, "stride": operation.stride}
-    return line | {"name": operation.name, "class_name": operation.class_name}
-
-
-def _activation(found: Activation) -> Line:
-    dims = elements(found.spec.shape) if found.dims is None else found.dims
-    line: Line = {
-        "dtype": dtype_name(found.spec.dtype),
-        "shape": found.spec.shape,
-        "act_dim": UNKNOWN if dims is None else dims,
-        "nbits": nbits(found.spec.dtype),
-        "size": size_of(found.spec) if found.size is None else found.size,
-    }
-    if found.mean is not None:
-        line |= {"mean": _short(found.mean), "std": _short(found.std)}
-    return line | {"name": found.name, "class_name": found.class_name}
+    return line
 
 
 def _short(number: float | None) -> str:
     return "" if number is None else f"{number:.3g}"
 
 
-# -- sums --------------------------------------------------------------------------------------------------------------
-
-
-def _add_sizes(lines: list[Line], dims: str, bar: int) -> tuple[int, int]:
+def _add_sizes(lines: list[Line], dims: str, length: int) -> tuple[int, int]:
     """Fill in sizes, shares and bars, and add the total; elements and bytes."""
-    sizes = [line["size"] or 0 for line in lines]
-    largest, total, running = max(sizes, default=0), sum(sizes), 0
-    for line, size in zip(lines, sizes, strict=True):
-        running += size
-        line["size_cum"] = human(running)
-        line.update(_share(size, total))
-        line["size_bar"] = _bar(size, largest, bar)
-        line["size"] = UNKNOWN if line["size"] is None else human(size)
+    total = _add_shares(lines, "size", "size", "size_bar", "B", length)
     summed = sum(line[dims] for line in lines if line[dims] != UNKNOWN)
     lines.append({"name": "total", dims: summed, "size": human(total)})
     return summed, total
 
 
-def _add_flops(lines: list[Line], bar: int) -> int:
+def _add_flops(lines: list[Line], length: int) -> int:
     """Fill in FLOPs, shares and bars, and add the total."""
-    numbers = [line["flops_num"] or 0 for line in lines]
-    largest, total, running = max(numbers, default=0), sum(numbers), 0
-    for line, number in zip(lines, numbers, strict=True):
-        running += number
-        line["flops_cum"] = human(running, "OPs")
-        line.update(_share(number, total))
-        line["bar"] = _bar(number, largest, bar)
-        line["flops"] = UNKNOWN if line["flops_num"] is None else human(number, "OPs")
-    # MegEngine adds up the second extent of every output here, and who compares the text expects it.
+    total = _add_shares(lines, "flops_num", "flops", "bar", "OPs", length)
+    # MegEngine adds up the second extent of every output here; a comparison of the text expects it.
     extents = [shape[1] for line in lines for shape in line["output_shapes"] if shape is not None and len(shape) > 1]
     second = sum(extent for extent in extents if extent is not None)
     lines.append({"name": "total", "flops": human(total, "OPs"), "output_shapes": second})
     return total
 
 
-def _share(part: int, total: int) -> Line:
-    ratio = part / total if total else 0.0
-    return {"ratio": ratio, "percentage": f"{ratio * 100:.2f}%"}
-
-
-def _bar(part: int, largest: int, length: int) -> str:
-    return "#" * int(part / largest * length) if largest else ""
-
-
-def _unknown(records: Records, wanted: Wanted) -> int:
-    """How many of the numbers that were asked for nobody knows."""
-    missing = 0
-    if wanted.cal_params:
-        missing += sum(not param.spec.known for param in records.params)
-    if wanted.cal_flops:
-        missing += sum(operation.flops is None for operation in records.operations)
-    if wanted.cal_activations:
-        missing += sum(found.dims is None and not found.spec.known for found in records.activations)
-    return missing
+def _add_shares(lines: list[Line], amount: str, written: str, bar: str, unit: str, length: int) -> int:
+    """Fill in, for the number that a column holds: its text, the running sum, the share of the total and a bar."""
+    numbers = [line[amount] or 0 for line in lines]
+    largest, total, running = max(numbers, default=0), sum(numbers), 0
+    for line, number in zip(lines, numbers, strict=True):
+        running += number
+        ratio = number / total if total else 0.0
+        line |= {
+            written: UNKNOWN if line[amount] is None else human(number, unit),
+            f"{written}_cum": human(running, unit),
+            "ratio": ratio,
+            "percentage": f"{ratio * 100:.2f}%",
+            bar: "#" * int(number / largest * length) if largest else "",
+        }
+    return total

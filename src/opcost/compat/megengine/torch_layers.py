@@ -5,7 +5,6 @@ A function that is called outside a layer has a line too where it has multiply-a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from math import prod
 from typing import Any
@@ -15,13 +14,11 @@ from torch import nn
 
 from opcost.compat._layers import LayerCall, Layers, count_layers
 from opcost.compat._recording import real_run
-from opcost.compat.megengine import convention
-from opcost.compat.megengine.counted import name_of
-from opcost.compat.megengine.records import Activation, Operation, Param, Records, shapes
-from opcost.compat.megengine.registered import is_registered, registered_flops
+from opcost.compat.megengine import layer_costs
+from opcost.compat.megengine.layer_costs import is_registered, registered_flops
+from opcost.compat.megengine.tables import Activation, Operation, Param, Records, name_of, shapes
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report, Row
-from opcost.errors import InputError
 from opcost.frontends.torch.load import device_of
 from opcost.frontends.torch.models.inputs import as_dtype
 from opcost.frontends.torch.models.unwrap import unwrap
@@ -32,7 +29,6 @@ _POOLS = (
     nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd, nn.modules.pooling._LPPoolNd, nn.FractionalMaxPool2d,
     nn.FractionalMaxPool3d,
 )  # fmt: skip
-_SUFFIXES = {"weight": "w", "bias": "b"}
 
 Values = dict[int, list[tuple[float, float]]]
 """Mean and deviation of the first output of every call, by module."""
@@ -42,30 +38,19 @@ def torch_inputs(model: nn.Module, inputs: Any, input_shapes: Any) -> tuple[Any,
     """Positional arguments: tensors of the data, or zeros of the shapes in the model's own floating type."""
     model = unwrap(model)
     device = device_of(model)
-    if inputs is not None:
-        items = inputs if isinstance(inputs, (tuple, list)) and not hasattr(inputs, "_fields") else [inputs]
-        return tuple(_tensor(item, device) for item in items)
-    dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.float32)
-    return tuple(torch.zeros(shape, dtype=dtype, device=device) for shape in input_shapes)
+    if inputs is None:
+        dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.float32)
+        return tuple(torch.zeros(shape, dtype=dtype, device=device) for shape in input_shapes)
 
-
-def _tensor(item: Any, device: torch.device) -> Any:
-    """Data as tensors, nested as it is; numbers become float32."""
-    if isinstance(item, torch.Tensor):
-        return item.to(device)
-    if isinstance(item, Mapping):
-        return {key: _tensor(value, device) for key, value in item.items()}
-    if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*(_tensor(value, device) for value in item))
-    if isinstance(item, (list, tuple)):
-        return [_tensor(value, device) for value in item]
-    if hasattr(item, "__array__"):
-        dtype = as_dtype(str(item.dtype)) if hasattr(item, "dtype") else None
-        return torch.as_tensor(item, dtype=dtype, device=device)
-    try:
+    def tensor(item: Any) -> torch.Tensor:
+        if isinstance(item, torch.Tensor):
+            return item.to(device)
+        if hasattr(item, "__array__"):
+            dtype = as_dtype(str(item.dtype)) if hasattr(item, "dtype") else None
+            return torch.as_tensor(item, dtype=dtype, device=device)
         return torch.tensor(item, dtype=torch.float32, device=device)
-    except (TypeError, ValueError, RuntimeError) as exc:
-        raise InputError(f"input data of the type {type(item).__name__} is not an array") from exc
+
+    return layer_costs.as_tensors(inputs, tensor)
 
 
 def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool) -> tuple[Records, Report]:
@@ -73,7 +58,7 @@ def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool)
     layers = count_layers(model, args, mode="eval")
     place = {id(row): index for index, row in enumerate(layers.report.rows)}
     values = _run(layers, args) if with_values else {}
-    lines: list[tuple[int, Operation | None, Activation]] = []
+    lines: list[tuple[int, Operation, Activation]] = []
     for call in layers.calls:
         if _is_layer(call):
             first = min((place[id(row)] for row in call.rows), default=-1)
@@ -82,7 +67,7 @@ def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool)
             lines += [(place[id(row)], *_function(row)) for row in call.rows if row.cost and row.cost.macs]
     lines.sort(key=lambda line: line[0])
     records = Records(_params(layers))
-    records.operations = [operation for _, operation, _ in lines if operation is not None]
+    records.operations = [operation for _, operation, _ in lines]
     records.activations = [activation for _, _, activation in lines]
     return records, layers.report
 
@@ -122,22 +107,22 @@ def _flops(call: LayerCall) -> int | None:
     y = call.outputs[0]
     if not y.known or any(row.cost is None for row in call.rows):
         return None
-    if (told := registered_flops(module)) is not None:
-        return int(told(module, _without_data(call.inputs), _without_data(call.outputs)))
+    if (registered := registered_flops(module)) is not None:
+        return int(registered(module, _without_data(call.inputs), _without_data(call.outputs)))
     if isinstance(module, _NORMS):
-        return convention.NORM * call.inputs[0].numel
+        return layer_costs.NORM * call.inputs[0].numel
     if isinstance(module, _ADAPTIVE):
-        axes = int(next(letter for letter in type(module).__name__ if letter.isdigit()))
-        return convention.adaptive_pool(call.inputs[0].dims, y.dims, axes)
+        return layer_costs.adaptive_pool(call.inputs[0].dims, y.dims, _axes(module))
     if isinstance(module, _POOLS):
-        return y.numel * _window(module, y)
+        size = module.kernel_size
+        return y.numel * (int(prod(size)) if isinstance(size, (tuple, list)) else int(size) ** _axes(module))
     if isinstance(module, nn.Linear):
-        return convention.linear(y.dims, module.in_features, module.out_features, bias=module.bias is not None)
+        return layer_costs.linear(y.dims, module.in_features, module.out_features, bias=module.bias is not None)
     if isinstance(module, nn.RNNCellBase):
         size, hidden = module.input_size, module.hidden_size
         steps = call.inputs[0].numel // size
-        return convention.recurrent(_cell(module), steps, [(size, hidden, hidden)], bias=module.bias)
-    return sum(map(convention.of_row, call.rows))
+        return layer_costs.recurrent(_cell(module), steps, [(size, hidden, hidden)], bias=module.bias)
+    return sum(map(layer_costs.of_row, call.rows))
 
 
 def _without_data(specs: list[TensorSpec]) -> tuple[torch.Tensor, ...]:
@@ -148,17 +133,14 @@ def _cell(module: nn.Module) -> str:
     return "lstm" if isinstance(module, nn.LSTMCell) else "gru" if isinstance(module, nn.GRUCell) else "rnn_tanh"
 
 
-def _window(module: nn.Module, y: TensorSpec) -> int:
-    size = module.kernel_size
-    if isinstance(size, (tuple, list)):
-        return int(prod(size))
-    axes = int(next(letter for letter in type(module).__name__ if letter.isdigit()))
-    return prod([int(size)] * axes)
+def _axes(module: nn.Module) -> int:
+    """The digit in the name of a pool."""
+    return int(next(letter for letter in type(module).__name__ if letter.isdigit()))
 
 
 def _function(row: Row) -> tuple[Operation, Activation]:
     name = name_of(row)
-    flops = convention.of_row(row)
+    flops = layer_costs.of_row(row)
     operation = Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops)
     return operation, Activation(name, row.op.raw, row.outs[0])
 
@@ -176,7 +158,7 @@ def _params(layers: Layers) -> list[Param]:
         places = [read[value] for value in parameter.values if value in read]
         if places and not parameter.buffer:
             path, _, name = parameter.name.rpartition(".")
-            label = f"{path}-{_SUFFIXES.get(name, name)}"
+            label = f"{path}-{layer_costs.SUFFIXES.get(name, name)}"
             found.append((min(places), Param(label, parameter.spec, *values.get(parameter.name, (None, None)))))
     return [param for _, param in sorted(found, key=lambda item: item[0])]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from opcost.core.dtype import nbytes
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
-from opcost.frontends.mxnet.npz import NPY_MAGIC
-from opcost.frontends.mxnet.params import LIST_MAGIC, read_params
+from opcost.frontends.mxnet.params import LIST_MAGIC, NPY_MAGIC, read_params
 
 _PREFIXES = ("arg:", "aux:")
 

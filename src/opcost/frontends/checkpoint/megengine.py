@@ -10,9 +10,8 @@ from opcost.core.scan import Role
 from opcost.errors import InputError, SourceError
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
 from opcost.frontends.input_data import InputArray, read_input_data
-from opcost.frontends.megengine.container import recognize
-from opcost.frontends.megengine.graph import role_of
-from opcost.frontends.megengine.model import HOLDERS, read_model
+from opcost.frontends.megengine.model import HOLDERS, read_model, recognize
+from opcost.frontends.megengine.scopes import role_of
 
 
 class DumpReader(CheckpointReader):
@@ -27,14 +26,11 @@ class DumpReader(CheckpointReader):
     def read(self, path: Path) -> Contents:
         model = read_model(path)
         found: dict[str, Raw] = {}
-        for operator in model.operators:
-            if operator.type not in HOLDERS:
-                continue
-            for variable, tensor in zip(operator.outputs, operator.tensors, strict=False):
-                name = model.variables[variable].name or tensor.name or operator.name
-                role: Role = "constant" if role_of(tensor, name) == "const" else "weight"
-                name = name if name and name not in found else f"{name or 'tensor'}.{variable}"
-                found[name] = Raw(name, tensor.shape, tensor.dtype.name, tensor.nbytes, role)
+        for operator, variable, tensor in model.brought_in(*HOLDERS):
+            name = model.variables[variable].name or tensor.name or operator.name
+            role: Role = "constant" if role_of(tensor, name) == "const" else "weight"
+            name = name if name and name not in found else f"{name or 'tensor'}.{variable}"
+            found[name] = Raw(name, tensor.shape, tensor.dtype.name, tensor.nbytes, role)
         return Contents(list(found.values()), {"version": model.version, "layout": model.format})
 
 

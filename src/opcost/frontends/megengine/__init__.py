@@ -22,7 +22,7 @@ class MegEngineFrontEnd(FrontEnd):
     suffixes = (".mge", ".mgb", ".mdl")
 
     def sniff(self, head: bytes, path: Path) -> bool:
-        from opcost.frontends.megengine.container import recognize
+        from opcost.frontends.megengine.model import recognize
 
         return recognize(head)
 

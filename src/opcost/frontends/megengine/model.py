@@ -1,27 +1,30 @@
-"""A dump as its file says it: operators, variables and tensors, of either format, before any shape is inferred.
+"""A dump as its file says it: operators, variables and tensors, of either format, before any shape is worked out.
 
-`read_model` is the door for everybody who wants the file itself and not a `Graph`; see `infer` for shapes.
+`read_model` gives the file itself and not a `Graph`; `walk.DumpWalk` works out shapes. A dump is one of four containers,
+which differ in their first bytes:
+
+size, root, "mgv2"             FBS v2: one flatbuffer that holds the weights too
+"MGBC", 8 + 4 bytes, length    FBS v1: the weights in one piece of this length, then a flatbuffer
+"MGBS", 4 bytes, length        FBS v1 as old versions wrote it; operator ids do not know versions
+"mgbtest0", count              a test case: one of the above, then `count` models that hold inputs and outputs
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.dtype import nbytes
-from opcost.core.graph import Attr
+from opcost.errors import SourceError
 from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, Pages, Table, pages_of
-from opcost.frontends.megengine.container import V1, V1_GRAPH, V2, Container, locate
-from opcost.frontends.megengine.dtypes import DType, read_dtype
-from opcost.frontends.megengine.names import by_hash, plain
-from opcost.frontends.megengine.outputs import output_count
-from opcost.frontends.megengine.params import Param, read_param
+from opcost.frontends.megengine.schema import DType, Param, by_hash, output_count, plain, read_dtype, read_param
 
 MOST_VARIABLES = 1 << 18
-"""Variables of the largest model that is believed: a small file must not stand for a large one."""
+"""Variables of the largest model that is believed: a small file must not describe a huge one."""
 MAX_RANK = 7
 """MegEngine's tensors have at most seven axes."""
 
@@ -32,7 +35,7 @@ HOLDERS = (
     "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder",
 )  # fmt: skip
 """Operators that only bring tensors of the file into the graph."""
-SOURCES = (INPUT, *HOLDERS)
+SOURCES = frozenset((INPUT, *HOLDERS))
 
 
 class Tensor(NamedTuple):
@@ -67,10 +70,6 @@ class Operator:
     tensors: tuple[Tensor, ...]
     output_dtype: DType | None = None
 
-    def get(self, field_name: str, default: Attr = None) -> Attr:
-        """A field of the main parameter."""
-        return self.param.fields.get(field_name, default)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
@@ -90,6 +89,22 @@ class Model:
     numbers: dict[int, tuple[int | float, ...]] = field(default_factory=dict)
     """The values of the small constants, by variable; shapes are computed from them."""
 
+    def brought_in(self, *types: str) -> Iterator[tuple[Operator, int, Tensor]]:
+        """The tensors that operators of these types bring into the graph, with their operators and variables."""
+        for op in self.operators:
+            if op.type in types:
+                for variable, tensor in zip(op.outputs, op.tensors, strict=True):
+                    yield op, variable, tensor
+
+
+def input_names(model: Model) -> dict[str, int]:
+    """The model's inputs by name, in the order of the file; one without a name is called after its place."""
+    names: dict[str, int] = {}
+    for op, variable, tensor in model.brought_in(INPUT):
+        name = tensor.name or op.name or model.variables[variable].name or f"input{len(names)}"
+        names[name if name not in names else f"{name}#{len(names)}"] = variable
+    return names
+
 
 def read_model(path: str | Path) -> Model:
     """Read a dump; weights are listed with their place in the file and not loaded."""
@@ -98,15 +113,89 @@ def read_model(path: str | Path) -> Model:
 
 
 def parse_model(data: bytes, name: str) -> Model:
-    """The same from bytes in memory; `name` stands in errors and in the report."""
+    """The same from bytes in memory; `name` is used in errors and in the report."""
     return _read(Pages(data, len(data), name))
 
 
 def _read(data: Pages) -> Model:
     container = locate(data)
-    reader = _V2(container) if container.magic == V2 else _V1(container)
-    return reader.read(data.what)
+    return (_read_v2 if container.magic == V2 else _read_v1)(container, data.what)
 
+
+# -- containers ---------------------------------------------------------------------------------------------------------
+
+TESTCASE = b"mgbtest0"
+V2 = b"mgv2"
+V1 = b"MGBC"
+V1_UNVERSIONED = b"MGBS"
+V1_GRAPH = b"mgb1"
+
+_TESTCASE_HEADER = len(TESTCASE) + 4
+_LONGEST_HEAD = _TESTCASE_HEADER + 12
+
+
+class Container(NamedTuple):
+    """What the head of a dump says."""
+
+    magic: bytes
+    graph: Buffer
+    weights: tuple[int, int]
+    """First byte and end of the weights of FBS v1; in FBS v2 they are inside the graph."""
+    testcases: int
+    more: int = 0
+    """Bytes after the model: further ones that were appended, or the data of test cases."""
+
+
+def recognize(head: bytes) -> bool:
+    """Whether a file that begins like this is a dump."""
+    start = _TESTCASE_HEADER if head.startswith(TESTCASE) else 0
+    return head[start : start + 4] in (V1, V1_UNVERSIONED) or head[start + 8 : start + 12] == V2 or start > 0
+
+
+def locate(data: Pages) -> Container:
+    """Find the graph and the weights in a file."""
+    size, what, head = data.size, data.what, data.beginning(_LONGEST_HEAD)
+    start = testcases = 0
+    if head.startswith(TESTCASE):
+        start, testcases = _TESTCASE_HEADER, _number(data, len(TESTCASE), 4)
+    magic = head[start : start + 4]
+    if magic in (V1, V1_UNVERSIONED):
+        length_at = start + (16 if magic == V1 else 8)
+        first = length_at + 8
+        length = _number(data, length_at, 8)
+        if length > size - first:
+            raise _cut(what, f"it claims {length} bytes of weights and has {max(size - first, 0)}", length_at)
+        graph = _graph(data, first + length)
+        return Container(magic, graph, (first, first + length), testcases, size - graph.end)
+    if head[start + 8 : start + 12] != V2:
+        raise SourceError(
+            f"{what} is not a MegEngine dump: it begins with {head[:12]!r}",
+            hint="opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2",
+        )
+    graph = _graph(data, start)
+    return Container(V2, graph, (0, 0), testcases, size - graph.end)
+
+
+def _graph(data: Pages, at: int) -> Buffer:
+    """A flatbuffer that begins with its own length."""
+    length = _number(data, at, 4)
+    if length > data.size - at - 4:
+        raise _cut(data.what, f"its graph claims {length} bytes and {max(data.size - at - 4, 0)} are left", at)
+    return Buffer(data, at + 4, at + 4 + length, data.what)
+
+
+def _number(data: Pages, at: int, width: int) -> int:
+    if at + width > data.size:
+        raise _cut(data.what, f"it ends after {data.size} bytes, inside its header", at)
+    found: int = data.unpack(U32 if width == 4 else U64, at)[0]
+    return found
+
+
+def _cut(what: str, fault: str, at: int) -> SourceError:
+    return SourceError(f"{what} is cut short: {fault}, at byte {at}", hint="fetch or dump it again")
+
+
+# -- the operators of a graph ------------------------------------------------------------------------------------------
 
 SMALL = 64
 """Whole numbers up to this many are read, since shapes and indices are computed from them; others only one by one."""
@@ -118,10 +207,52 @@ _CODES = {
 class _Reader:
     """What both formats have in common."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, identifier: bytes) -> None:
         self.container = container
         self.buffer: Buffer = container.graph
+        self.root = self.buffer.root(identifier)
+        self.operators: list[Operator] = []
+        self.variables: list[Variable] = []
         self.numbers: dict[int, tuple[int | float, ...]] = {}
+
+    def model(self, path: str, form: str, outputs: tuple[int, ...]) -> Model:
+        number = self.root.number(0, U32)
+        return Model(
+            path=path,
+            format=form,
+            version=f"{number // 100000}.{number // 100 % 1000}.{number % 100}",
+            operators=tuple(self.operators),
+            variables=tuple(self.variables),
+            outputs=outputs,
+            testcases=self.container.testcases,
+            more=self.container.more,
+            numbers=self.numbers,
+        )
+
+    def add(self, table: Table, made: Sequence[Variable], **fields: Any) -> None:
+        """Make an operator with the variables that it makes, and keep the numbers of small constants."""
+        first = len(self.variables)
+        if first + len(made) > MOST_VARIABLES:
+            raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
+        self.variables += made
+        op = Operator(len(self.operators), outputs=tuple(range(first, len(self.variables))), **fields)
+        self.operators.append(op)
+        if op.type not in SOURCES:
+            return
+        if not op.outputs or len(op.outputs) != len(op.tensors):
+            found = f"{len(op.tensors)} tensors for {len(op.outputs)} outputs"
+            raise self.buffer.broken(f"operator {op.index} ({op.type}) has {found}", table.at)
+        for variable, tensor in zip(op.outputs, op.tensors, strict=True):
+            code, count = _CODES.get(tensor.dtype.name), prod(tensor.shape)
+            if code is None or op.type == INPUT or not tensor.nbytes:
+                continue
+            if count <= (SMALL if code in "bBhHi" else 1):
+                self.numbers[variable] = self.buffer.data.unpack(struct.Struct(f"<{count}{code}"), tensor.offset)
+
+    def param(self, table: Table, slot: int) -> Param:
+        """The main parameter, a union of tag and table; no shape and no cost depends on those after it."""
+        tag, found = table.number(slot, U8), table.table(slot + 1)
+        return read_param(tag, found) if found is not None else Param("Empty", {})
 
     def shape(self, table: Table) -> tuple[int, ...]:
         shape = table.numbers(1, "I", 4)
@@ -129,169 +260,90 @@ class _Reader:
             raise self.buffer.broken(f"a tensor of {len(shape)} axes is claimed", table.at)
         return shape
 
-    def param(self, table: Table, slot: int) -> Param:
-        """The main parameter, a union of tag and table; no shape and no price depends on those after it."""
-        tag, found = table.number(slot, U8), table.table(slot + 1)
-        return read_param(tag, found) if found is not None else Param("Empty", {})
-
-    def tensor(self, table: Table, dtype: DType | None, offset: int, stored: int, shape: tuple[int, ...]) -> Tensor:
+    def tensor(self, table: Table, offset: int, stored: int) -> Tensor:
         """A tensor whose claimed shape fits its data."""
-        dtype = dtype or DType("float32")
+        shape, dtype = self.shape(table), read_dtype(table.table(3)) or DType("float32")
         needed = nbytes(prod(shape), dtype.name)
         if stored and stored < needed:
-            claimed = "x".join(map(str, shape)) or "scalar"
-            raise self.buffer.broken(
-                f"a tensor of {claimed} {dtype.name} needs {needed} bytes and has {stored}", table.at
-            )
+            claimed = f"a tensor of {'x'.join(map(str, shape)) or 'scalar'} {dtype.name}"
+            raise self.buffer.broken(f"{claimed} needs {needed} bytes and has {stored}", table.at)
         return Tensor(table.text(0), shape, dtype, offset, stored)
 
-    def keep(self, operator: Operator, table: Table) -> None:
-        """Check that an operator which brings in tensors has one for each output, and keep the numbers of small ones."""
-        if operator.type not in SOURCES:
-            return
-        if not operator.outputs or len(operator.outputs) != len(operator.tensors):
-            held = f"{len(operator.tensors)} tensors for {len(operator.outputs)} outputs"
-            raise self.buffer.broken(f"operator {operator.index} ({operator.type}) has {held}", table.at)
-        for variable, tensor in zip(operator.outputs, operator.tensors, strict=True):
-            code = _CODES.get(tensor.dtype.name)
-            if code is None:
-                continue
-            count = prod(tensor.shape)
-            limit = SMALL if code in "bBhHi" else 1
-            if operator.type != INPUT and tensor.nbytes and count <= limit:
-                form = struct.Struct(f"<{count}{code}")
-                self.numbers[variable] = self.buffer.data.unpack(form, tensor.offset)
 
-    @staticmethod
-    def version(number: int) -> str:
-        return f"{number // 100000}.{number // 100 % 1000}.{number % 100}"
-
-
-class _V2(_Reader):
+def _read_v2(container: Container, path: str) -> Model:
     """FBS v2: names, ids of outputs and most shapes are stored."""
+    reader = _Reader(container, V2)
+    declared = [
+        Variable(name=table.text(0), shape=reader.shape(table) or None, dtype=read_dtype(table.table(3)))
+        for table in reader.root.tables(3)
+    ]
+    position: dict[int, int] = {}
 
-    def read(self, path: str) -> Model:
-        root = self.buffer.root(V2)
-        stored = [
-            Variable(name=table.text(0), shape=self.shape(table) or None, dtype=read_dtype(table.table(3)))
-            for table in root.tables(3)
-        ]
-        variables: list[Variable] = []
-        position: dict[int, int] = {}
-        operators = []
-        for index, table in enumerate(root.tables(2)):
-            made = table.numbers(8, "I", 4)
-            inputs = self._made(table.numbers(7, "I", 4), position, table)
-            if len(variables) + len(made) > MOST_VARIABLES:
-                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
-            for variable in made:
-                if variable in position:
-                    raise self.buffer.broken(f"variable {variable} is made twice", table.at)
-                position[variable] = len(variables)
-                variables.append(stored[variable] if variable < len(stored) else Variable())
-            operator = Operator(
-                index=index,
-                type=plain(table.text(0)) or by_hash(table.number(1, U64), versioned=False),
-                name=table.text(2),
-                param=self.param(table, 3),
-                inputs=inputs,
-                outputs=tuple(range(len(variables) - len(made), len(variables))),
-                tensors=tuple(self._tensor(tensor) for tensor in table.tables(11)),
-                output_dtype=read_dtype(table.table(10)),
-            )
-            self.keep(operator, table)
-            operators.append(operator)
-        return Model(
-            path=path,
-            format="FBS v2",
-            version=self.version(root.number(0, U32)),
-            operators=tuple(operators),
-            variables=tuple(variables),
-            outputs=self._made(tuple(table.number(0, U32) for table in root.tables(4)), position, root),
-            testcases=self.container.testcases,
-            more=self.container.more,
-            numbers=self.numbers,
-        )
-
-    def _made(self, wanted: tuple[int, ...], position: dict[int, int], table: Table) -> tuple[int, ...]:
-        """Where the variables with these ids stand; each must have been made before."""
+    def made_before(ids: Iterable[int], table: Table) -> tuple[int, ...]:
         try:
-            return tuple([position[variable] for variable in wanted])
+            return tuple([position[each] for each in ids])
         except KeyError as missing:
-            raise self.buffer.broken(f"variable {missing} is read and nobody made it before", table.at) from None
+            fault = f"variable {missing} is read before any operator makes it"
+            raise reader.buffer.broken(fault, table.at) from None
 
-    def _tensor(self, table: Table) -> Tensor:
-        offset, stored = table.data(6)
-        return self.tensor(table, read_dtype(table.table(3)), offset, stored, self.shape(table))
-
-
-class _V1(_Reader):
-    """FBS v1: ids are counted up over the outputs, the weights lie before the graph in the order of the operators."""
-
-    def read(self, path: str) -> Model:
-        root = self.buffer.root(V1_GRAPH)
-        versioned = self.container.magic == V1
-        self._next = self.container.weights[0]
-        variables: list[Variable] = []
-        operators = []
-        for index, table in enumerate(root.tables(3)):
-            kind = by_hash(table.number(0, U64), versioned=versioned)
-            param = self.param(table, 1)
-            inputs = table.numbers(3, "I", 4)
-            for variable in inputs:
-                if variable >= len(variables):
-                    raise self.buffer.broken(
-                        f"operator {index} ({kind}) reads variable {variable}, of which only {len(variables)} are made",
-                        table.at,
-                    )
-            tensors = tuple(self._tensor(tensor) for tensor in table.tables(7))
-            names = table.texts(5)
-            count = len(names) or output_count(kind, len(inputs), len(tensors), param)
-            if len(variables) + count > MOST_VARIABLES:
-                raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
-            outputs = tuple(range(len(variables), len(variables) + count))
-            variables.extend(Variable(name=names[i] if i < len(names) else "") for i in range(count))
-            operator = Operator(
-                index=index,
-                type=kind,
-                name=table.text(12),
-                param=param,
-                inputs=inputs,
-                outputs=outputs,
-                tensors=tensors,
-                output_dtype=read_dtype(table.table(6)),
-            )
-            self.keep(operator, table)
-            operators.append(operator)
-        return Model(
-            path=path,
-            format="FBS v1" if versioned else "FBS v1 (unversioned)",
-            version=self.version(root.number(0, U32)),
-            operators=tuple(operators),
-            variables=tuple(variables),
-            outputs=self._outputs(root, len(variables)),
-            testcases=self.container.testcases,
-            more=self.container.more,
-            numbers=self.numbers,
+    for table in reader.root.tables(2):
+        inputs = made_before(table.numbers(7, "I", 4), table)
+        made = table.numbers(8, "I", 4)
+        for place, each in enumerate(made, len(reader.variables)):
+            if each in position:
+                raise reader.buffer.broken(f"variable {each} is made twice", table.at)
+            position[each] = place
+        reader.add(
+            table,
+            [declared[each] if each < len(declared) else Variable() for each in made],
+            type=plain(table.text(0)) or by_hash(table.number(1, U64), versioned=False),
+            name=table.text(2),
+            param=reader.param(table, 3),
+            inputs=inputs,
+            tensors=tuple(reader.tensor(tensor, *tensor.data(6)) for tensor in table.tables(11)),
+            output_dtype=read_dtype(table.table(10)),
         )
+    outputs = made_before([table.number(0, U32) for table in reader.root.tables(4)], reader.root)
+    return reader.model(path, "FBS v2", outputs)
 
-    def _tensor(self, table: Table) -> Tensor:
-        stored = table.number(4, U32)
-        skipped = table.number(5, U32)
-        offset = self._next
-        self._next += stored
-        if self._next > self.container.weights[1] or skipped > stored:
-            raise self.buffer.broken(f"a tensor of {stored} bytes is claimed, more than are left", table.at)
-        return self.tensor(table, read_dtype(table.table(3)), offset + skipped, stored - skipped, self.shape(table))
 
-    def _outputs(self, root: Table, count: int) -> tuple[int, ...]:
-        """The model's outputs, structs of two numbers of which the first is the variable."""
-        found = root.vector(4, 8)
-        if found is None:
-            return ()
-        at, length = found
-        outputs = tuple(self.buffer.number(U32, at + 8 * i) for i in range(length))
-        for variable in outputs:
+def _read_v1(container: Container, path: str) -> Model:
+    """FBS v1: ids are counted up over the outputs, the weights are before the graph in the order of the operators."""
+    reader = _Reader(container, V1_GRAPH)
+    versioned = container.magic == V1
+    at, end = container.weights
+
+    def tensor(table: Table) -> Tensor:
+        nonlocal at
+        stored, skipped = table.number(4, U32), table.number(5, U32)
+        begin, at = at, at + stored
+        if at > end or skipped > stored:
+            raise reader.buffer.broken(f"a tensor of {stored} bytes is claimed, more than are left", table.at)
+        return reader.tensor(table, begin + skipped, stored - skipped)
+
+    for index, table in enumerate(reader.root.tables(3)):
+        kind, param = by_hash(table.number(0, U64), versioned=versioned), reader.param(table, 1)
+        inputs, count = table.numbers(3, "I", 4), len(reader.variables)
+        for variable in inputs:
             if variable >= count:
-                raise self.buffer.broken(f"the model's output {variable} is made by nobody", root.at)
-        return outputs
+                fault = f"operator {index} ({kind}) reads variable {variable}, of which only {count} are made"
+                raise reader.buffer.broken(fault, table.at)
+        tensors = tuple([tensor(each) for each in table.tables(7)])
+        names = table.texts(5) or [""] * output_count(kind, len(inputs), len(tensors), param)
+        reader.add(
+            table,
+            [Variable(name=name) for name in names],
+            type=kind,
+            name=table.text(12),
+            param=param,
+            inputs=inputs,
+            tensors=tensors,
+            output_dtype=read_dtype(table.table(6)),
+        )
+    # The outputs are structs of two numbers of which the first is the variable.
+    place, length = reader.root.vector(4, 8) or (0, 0)
+    outputs = tuple(reader.buffer.number(U32, place + 8 * each) for each in range(length))
+    for variable in outputs:
+        if variable >= len(reader.variables):
+            raise reader.buffer.broken(f"no operator makes the model's output {variable}", reader.root.at)
+    return reader.model(path, "FBS v1" if versioned else "FBS v1 (unversioned)", outputs)

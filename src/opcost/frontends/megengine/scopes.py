@@ -1,4 +1,4 @@
-"""Which module an operator belongs to, read from names.
+"""Which module an operator and a tensor belong to, read from names, and the tree of these modules.
 
 MegEngine names what a module computes `path.Operator` and its weights `path.weight`. Its optimizer makes operators anew and
 calls them after their inputs; such an operator is given to the module that uses its result, and a module that only holds a
@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from math import prod
 
-from opcost.frontends.building import above
-from opcost.frontends.megengine.model import HOLDERS, Model, Operator
+from opcost.core.graph import Module, Op, Role, Value
+from opcost.frontends.building import GraphBuilder, above, tree_order, with_above
+from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor
+from opcost.frontends.megengine.schema import FLOATING, QUANTIZED
+from opcost.frontends.nodes.scopes import Scopes
 
 DEEPEST = 64
 """Modules inside each other, as far as a name is believed."""
@@ -28,44 +33,51 @@ def scope_of(name: str) -> str | None:
     return name.rpartition(".")[0]
 
 
-def _inside(path: str, around: str) -> bool:
-    """Whether a module lies in another one."""
-    return not around or path.startswith(f"{around}.")
+def role_of(tensor: Tensor, name: str) -> Role:
+    """Weights are numbers with a fraction, or their quantized form; a single one is a weight only by its name.
+
+    MegEngine calls the numbers of a formula `const<2>` or after the operator that made them, `Fill[0]`.
+    """
+    if tensor.dtype.name not in FLOATING | QUANTIZED:
+        return "const"
+    named = bool(scope_of(name)) or (name.isidentifier() and name[0].islower())
+    return "param" if named or prod(tensor.shape) != 1 else "const"
 
 
-class Scopes:
+class DumpScopes(Scopes):
     """The module of every operator that computes, and of every tensor of the file."""
 
     def __init__(self, model: Model) -> None:
+        super().__init__()
         self._model = model
         self.of_tensor: dict[int, str] = {}
         self.of_op: dict[int, str] = {}
         self.layers: set[str] = set()
         """Modules that hold weights of their own or compute one thing only."""
-        named = self._read()
-        self._spread(named)
-        self._adopt()
+        self._spread(self._read())
+        for op in model.operators:  # tensors without a scope belong where they are read first
+            for variable in op.inputs:
+                self.of_tensor.setdefault(variable, self.of_op[op.index])
 
     def _read(self) -> dict[int, str]:
-        """Scopes that names tell: the operator's own, its results', or the weights' that it reads, the deepest of them."""
-        weights: dict[int, str] = {}
+        """Scopes from names: the operator's own, its results', or the weights' that it reads, the deepest of them."""
         found: dict[int, str] = {}
         for op in self._model.operators:
             if op.type in HOLDERS:
                 for variable, tensor in zip(op.outputs, op.tensors, strict=True):
                     scope = scope_of(self._model.variables[variable].name) or scope_of(tensor.name)
                     if scope:
-                        weights[variable] = scope
+                        self.of_tensor[variable] = scope
                 continue
             scope = self._named(op)
-            read = {weights[variable] for variable in op.inputs if variable in weights}
+            read = {self.of_tensor[variable] for variable in op.inputs if variable in self.of_tensor}
             if len(read) == 1:
                 (layer,) = read
-                if scope is None or _inside(layer, scope):  # the optimizer fuses a layer with what its parent does next
+                # The optimizer fuses a layer with what its parent does next.
+                if not scope or layer.startswith(f"{scope}."):
                     scope = layer
             if scope is not None:
                 found[op.index] = scope
-        self.of_tensor.update(weights)
         return found
 
     def _named(self, op: Operator) -> str | None:
@@ -78,24 +90,87 @@ class Scopes:
         holders = set(self.of_tensor.values())
         around = {parent for path in {*named.values(), *holders} for parent in above(path)} | {""}
         self.layers = {path for path in {*named.values(), *holders} if path in holders or direct[path] == 1} - around
-
-        def home(path: str) -> str:
-            return path.rpartition(".")[0] if path in self.layers else path
-
         user: dict[int, str] = {}
         for op in reversed(self._model.operators):
             scope = named.get(op.index)
             if scope is None:
-                scope = next((user[variable] for variable in op.outputs if variable in user), "")
-                inherited = scope
+                scope = inherited = next((user[variable] for variable in op.outputs if variable in user), "")
             else:
-                inherited = home(scope)
+                inherited = scope.rpartition(".")[0] if scope in self.layers else scope
             self.of_op[op.index] = scope
             for variable in op.inputs:
                 user[variable] = inherited
 
-    def _adopt(self) -> None:
-        """Tensors without a scope belong where they are read first."""
-        for op in self._model.operators:
-            for variable in op.inputs:
-                self.of_tensor.setdefault(variable, self.of_op[op.index])
+    def modules(self, maker: GraphBuilder, source: str) -> list[Module]:
+        """The tree of the names: every path that an operator or a weight belongs to, and all paths above it."""
+        parameters: dict[str, list[tuple[str, int]]] = {}
+        buffers: dict[str, list[tuple[str, int]]] = {}
+        for value in maker.values:
+            if value.role in ("param", "buffer"):
+                path = self.of_tensor.get(value.id, "")
+                into = parameters if value.role == "param" else buffers
+                into.setdefault(path, []).append((_inside(value.name, path), value.id))
+        paths = with_above(dict.fromkeys([*(op.module for op in maker.ops), *parameters, *buffers]))
+        # A dump does not say which class a module was of; a layer is called after its first operator.
+        types = dict.fromkeys(paths, "Module")
+        for op in reversed(maker.ops):
+            if op.module in self.layers and op.kind != "view":
+                types[op.module] = op.raw.rpartition(":")[2]
+        types[""] = source
+        crossing = _crossing(maker.ops, maker.values, self._model.outputs)
+        found = []
+        for path in tree_order(paths):
+            taken, given = crossing.get(path, ((), ()))
+            found.append(
+                Module(
+                    path=path,
+                    type=types[path],
+                    parameters=tuple(parameters.get(path, ())),
+                    buffers=tuple(buffers.get(path, ())),
+                    calls=1,
+                    inputs=tuple(maker.values[i].spec for i in taken),
+                    outputs=tuple(maker.values[i].spec for i in given),
+                )
+            )
+        return found
+
+
+def _inside(name: str, path: str) -> str:
+    """A tensor's name inside its module; a name made by the optimizer must not look like a path."""
+    own = name.removeprefix(f"{path}.") if path else name
+    return own.replace(".", "/") if not own.isidentifier() else own
+
+
+def _crossing(
+    ops: Sequence[Op], values: Sequence[Value], outputs: Sequence[int]
+) -> dict[str, tuple[list[int], list[int]]]:
+    """For each module, the values that it takes from outside and those that it hands out."""
+    maker = {variable: op.module for op in ops for variable in op.outputs}
+    around: dict[str, tuple[str, ...]] = {}
+
+    def chain(path: str) -> tuple[str, ...]:
+        found = around.get(path)
+        if found is None:
+            found = around[path] = tuple(dict.fromkeys(("", *above(path), path)))
+        return found
+
+    taken: dict[str, dict[int, None]] = {}
+    given: dict[str, dict[int, None]] = {}
+    for op in ops:
+        for variable in op.inputs:
+            if values[variable].role not in ("input", "activation"):
+                continue
+            made = maker.get(variable)
+            inside = set(chain(made)) if made is not None else set()
+            for path in chain(op.module):
+                if path not in inside:
+                    taken.setdefault(path, {})[variable] = None
+            if made is not None:
+                users = set(chain(op.module))
+                for path in chain(made):
+                    if path not in users:
+                        given.setdefault(path, {})[variable] = None
+    for variable in outputs:
+        for path in chain(maker[variable]) if variable in maker else ():
+            given.setdefault(path, {})[variable] = None
+    return {path: (list(taken.get(path, ())), list(given.get(path, ()))) for path in {*taken, *given}}

@@ -47,7 +47,7 @@ class MXNetFrontEnd(FrontEnd):
 
     def named(self, text: str) -> Path | None:
         """A checkpoint is often named by the prefix of its two files."""
-        from opcost.frontends.mxnet.checkpoint import symbol_beside
+        from opcost.frontends.mxnet.load import symbol_beside
 
         return symbol_beside(text)
 
@@ -56,7 +56,7 @@ class MXNetFrontEnd(FrontEnd):
 
         if isinstance(source, Path):
             return load_graph(open_file(source, options))
-        from opcost.frontends.mxnet.live import open_object
+        from opcost.frontends.mxnet.load import open_object
 
         return load_graph(open_object(source, options))
 

@@ -1,17 +1,17 @@
-"""A worked-out symbol as our Graph: values, operators in our words, modules."""
+"""A worked-out symbol as our Graph: values, operators in our words, modules named by the names of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from opcost.core.graph import NO_ATTRS, Graph, Module, Note, Role, TensorSpec
-from opcost.core.shapes import Mismatch, Shape, Unknown
+from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, Note, Role, TensorSpec
+from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
 from opcost.frontends.building import GraphBuilder, with_above
-from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.infer import DEFAULT_TYPE, infer
-from opcost.frontends.mxnet.naming import inner_name, paths_of, unique
+from opcost.frontends.mxnet.infer import DEFAULT_TYPE, FLAWS, infer
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import (
     CONDITIONAL,
@@ -19,35 +19,16 @@ from opcost.frontends.mxnet.ops.control import (
     FOREACH,
     FUSED,
     WHILE,
-    Loop,
     fused_inputs,
     loop_of,
     trips_of,
 )
-from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Inferred, Translation
+from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.roles import Roles
-from opcost.frontends.mxnet.symbol import Entry, Node, Symbol
+from opcost.frontends.mxnet.symbol import AttributeFault, Entry, Node, Symbol
 
 SCOPE = "scope"
 """The type of a module that is only a common prefix of names."""
-
-
-class _Maker(GraphBuilder):
-    """Values and operators as they are made."""
-
-    def typed(self, shape: Shape, dtype: str | None) -> TensorSpec:
-        """A spec with the type that MXNet takes where none is known."""
-        return self.spec(shape, dtype or DEFAULT_TYPE)
-
-    def move(self, value: int, home: int, begin: int) -> bool:
-        """Let a value, and all views of it made since `begin`, live in another's memory; False if its memory is not its own."""
-        storage = self.values[value].storage
-        if storage < begin:
-            return False
-        for index in range(begin, len(self.values)):
-            if self.values[index].storage == storage:
-                self.values[index] = self.values[index]._replace(storage=home)
-        return True
 
 
 class Built(NamedTuple):
@@ -61,305 +42,391 @@ def build(
     symbol: Symbol,
     inferred: Inferred,
     roles: Roles,
-    *,
     source: str,
+    *,
     notes: Sequence[Note] = (),
     meta: Mapping[str, str] | None = None,
     training: bool = False,
 ) -> Built:
-    """The graph of a symbol whose shapes are worked out and whose variables are told apart."""
-    maker = _Maker()
-    made = _variables(maker, symbol, inferred, roles)
-    paths = _paths(symbol, roles)
+    """The graph of a symbol whose shapes are worked out and whose variables have their roles."""
+    maker = GraphBuilder()
     maker.notes.update(dict.fromkeys(notes))
-    emitter = _Emitter(maker, training=training)
+    level = _Level(maker, symbol, inferred, _paths(symbol, roles), training=training)
+    kinds: dict[int, Role] = dict.fromkeys(roles.inputs, "input")
+    kinds |= dict.fromkeys(roles.weights, "param")
+    kinds |= dict.fromkeys(roles.states, "buffer")
+    for node in symbol.variables:
+        role = kinds[node.id]
+        trainable = role == "param" and node.id not in roles.frozen
+        level.made[node.id, 0] = maker.value(node.name, level.spec((node.id, 0)), role, trainable=trainable)
     origins: list[int] = []
     for node in symbol.nodes:
-        emitter.node(node, symbol, inferred, made, paths, repeat=1)
+        level.node(node)
         origins.extend([node.id] * (len(maker.ops) - len(origins)))
     graph = maker.graph(
         source,
         "mxnet",
         {"version": symbol.version_text, "mode": "train" if training else "eval", **(meta or {})},
-        modules=_modules(symbol, inferred, roles, paths, made, maker, source),
-        inputs=(made[node, 0] for node in roles.inputs),
-        outputs=(made[entry] for entry in symbol.heads),
+        modules=_modules(level, roles, source),
+        inputs=(level.made[node, 0] for node in roles.inputs),
+        outputs=(level.made[entry] for entry in symbol.heads),
     )
     return Built(graph, tuple(origins))
 
 
-def _variables(maker: _Maker, symbol: Symbol, inferred: Inferred, roles: Roles) -> dict[Entry, int]:
-    kinds: dict[int, Role] = dict.fromkeys(roles.inputs, "input")
-    kinds |= dict.fromkeys(roles.weights, "param")
-    kinds |= dict.fromkeys(roles.states, "buffer")
-    made: dict[Entry, int] = {}
-    for node in symbol.variables:
-        spec = maker.typed(inferred.shapes[node.id][0], inferred.types[node.id][0])
-        role = kinds[node.id]
-        trainable = role == "param" and node.id not in roles.frozen
-        made[node.id, 0] = maker.value(node.name, spec, role, trainable=trainable)
-    return made
-
-
 def _paths(symbol: Symbol, roles: Roles) -> dict[int, str]:
     """A module path for each operator."""
-    held = {*roles.weights, *roles.states}
+    stored = {*roles.weights, *roles.states}
     operators = [node for node in symbol.nodes if not node.is_variable]
-    weights = [[symbol.nodes[source].name for source, _ in node.inputs if source in held] for node in operators]
+    weights = [[symbol.nodes[source].name for source, _ in node.inputs if source in stored] for node in operators]
     found = paths_of([node.name or node.op for node in operators], weights)
     return {node.id: path for node, path in zip(operators, found, strict=True)}
 
 
-class _Emitter:
-    """Makes the operators of a graph, and of the graphs inside its nodes."""
+class _Level:
+    """One graph, the symbol itself or the body of a node, while its values and operators are made."""
 
-    def __init__(self, maker: _Maker, *, training: bool) -> None:
-        self.maker = maker
-        self.training = training
-        self.table = all_operators()
-
-    def node(
+    def __init__(
         self,
-        node: Node,
+        maker: GraphBuilder,
         symbol: Symbol,
         inferred: Inferred,
-        made: dict[Entry, int],
         paths: Mapping[int, str],
         *,
-        repeat: int,
+        training: bool,
+        repeat: int = 1,
     ) -> None:
-        """The operators of one node; a variable has none."""
+        self.maker = maker
+        self.symbol = symbol
+        self.inferred = inferred
+        self.paths = paths
+        self.training = training
+        self.repeat = repeat
+        self.made: dict[Entry, int] = {}
+        """The value of each output of each node."""
+
+    def spec(self, entry: Entry) -> TensorSpec:
+        """What is known of a tensor, with the type that MXNet takes where none is known."""
+        node, output = entry
+        return self.maker.spec(self.inferred.shapes[node][output], self.inferred.types[node][output] or DEFAULT_TYPE)
+
+    def value(self, node: Node, output: int, home: int | None = None, *, known: bool = True) -> int:
+        """Make the value of an output; one that is not `known` is made by no operator."""
+        name = f"{node.name}_output{output if len(self.inferred.shapes[node.id]) > 1 else ''}"
+        spec = self.spec((node.id, output)) if known else self.maker.spec(None, DEFAULT_TYPE)
+        found = self.maker.value(name, spec, "activation" if known else "const", home=home)
+        self.made[node.id, output] = found
+        return found
+
+    def op(
+        self,
+        node: Node,
+        kind: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        attrs: Attrs = NO_ATTRS,
+        repeat: int = 1,
+    ) -> None:
+        """Make an operator of a node; `repeat` is beside what repeats the whole graph."""
+        self.maker.op(kind, attrs, _raw(node), inputs, outputs, self.paths[node.id], self.repeat * repeat)
+
+    def node(self, node: Node) -> None:
+        """Make the operators of one node; a variable has none."""
         if node.is_variable:
             return
-        path = paths[node.id]
         if node.op in FUSED and node.subgraphs:
-            self._fused(node, inferred, made, path, repeat=repeat)
-        elif node.op in FOREACH and node.subgraphs and self._loop(node, inferred) is not None:
-            self._foreach(node, inferred, made, path, repeat=repeat)
+            self._fused(node)
+        elif node.op in FOREACH and node.subgraphs and self._trips(node) is not None:
+            self._foreach(node)
         else:
-            self._plain(node, symbol, inferred, made, path, repeat=repeat)
+            self._plain(node)
 
-    def _body(self, body: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
-        """The operators of a graph inside a node, which all belong to that node's module."""
-        paths = {node.id: path for node in body.nodes}
-        for node in body.nodes:
-            self.node(node, body, inferred, made, paths, repeat=repeat)
+    def _plain(self, node: Node) -> None:
+        kind, attrs, places, results = self._meaning(node)
+        inputs = [self.made[node.inputs[place]] for place in places]
+        home = inputs[0] if kind == "view" and inputs else None
+        outputs = [
+            self.value(node, output, home if output == 0 else None)
+            for output in range(len(self.inferred.shapes[node.id]))
+        ]
+        self.op(node, kind, inputs, outputs[:results], attrs)
+        if results is not None and outputs[results:]:
+            self.op(node, "create", (), outputs[results:])
 
-    def _plain(
-        self, node: Node, symbol: Symbol, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int
-    ) -> None:
-        found = self._translated(node, symbol, inferred)
-        inputs = [made[entry] for entry in node.inputs]
-        if found.inputs is not None:
-            inputs = [inputs[place] for place in found.inputs if place < len(inputs)]
-        outputs = []
-        for output, shape in enumerate(inferred.shapes[node.id]):
-            spec = self.maker.typed(shape, inferred.types[node.id][output])
-            home = inputs[0] if found.kind == "view" and inputs and not output else None
-            value = self.maker.value(_output_name(node, output, inferred), spec, home=home)
-            made[node.id, output] = value
-            outputs.append(value)
-        self.maker.op(found.kind, found.attrs, _raw(node), inputs, outputs[: found.results], path, repeat)
-        if found.results is not None and outputs[found.results :]:
-            self.maker.op("create", NO_ATTRS, _raw(node), (), outputs[found.results :], path, repeat)
-
-    def _translated(self, node: Node, symbol: Symbol, inferred: Inferred) -> Translation:
-        rule = self.table.get(node.op)
-        if rule is None:
-            return UNKNOWN
-        call = Call(
-            node.attrs,
-            [inferred.shapes[source][output] for source, output in node.inputs],
-            inferred.shapes[node.id],
-            [inferred.types[source][output] for source, output in node.inputs],
-            inferred.types[node.id],
-            np_shape=symbol.np_shape,
-            version=symbol.version,
-            training=self.training,
-            subgraphs=node.subgraphs,
-        )
+    def _meaning(self, node: Node) -> tuple[str, Attrs, tuple[int, ...], int | None]:
+        """Kind and attributes of a node, the inputs that the kind takes, and how many of the outputs it has."""
+        operator, every = all_operators().get(node.op), tuple(range(len(node.inputs)))
+        if operator is None:
+            return "unknown", NO_ATTRS, every, None
+        call = self.inferred.call(node, self.symbol, training=self.training)
         try:
-            found = rule.translated(call)
+            kind, attrs = operator.meaning(call)
+            places = operator.read(call, kind)
         except Unknown:
-            return UNKNOWN
+            return "unknown", NO_ATTRS, every, None
         except Mismatch as exc:
             raise SourceError(f"{node}: {exc}") from exc
         except AttributeFault as exc:
             raise SourceError(f"{node}: {exc.message}") from exc
-        except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as exc:
+        except FLAWS as exc:
             raise SourceError(f"{node}: its attributes do not fit its inputs") from exc
-        if found.kind == "unknown" and node.op in _WHY:
+        if kind == "unknown" and node.op in _WHY:
             self.maker.note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)
-        return found
+        return kind, attrs, places, operator.results
 
-    def _fused(self, node: Node, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
-        """A fused operator is the graph inside it; what it adds for quantized numbers are ranges."""
-        body = node.subgraphs[0]
-        own = fused_inputs(body, len(node.inputs))
-        entries = [made[entry] for entry in node.inputs]
-        inner, made_inside = self._inside(
-            body, dict(enumerate(node.inputs[:own])), dict(enumerate(entries[:own])), inferred
-        )
-        self._body(body, inner, made_inside, path, repeat=repeat)
-        for output in range(len(inferred.shapes[node.id])):
-            if output < len(body.heads):
-                made[node.id, output] = made_inside[body.heads[output]]
-            else:
-                spec = self.maker.typed(inferred.shapes[node.id][output], inferred.types[node.id][output])
-                value = self.maker.value(_output_name(node, output, inferred), spec)
-                self.maker.op("create", NO_ATTRS, _raw(node), (), (value,), path, repeat)
-                made[node.id, output] = value
+    # -- graphs inside nodes ------------------------------------------------------------------------------------------
 
     def _inside(
-        self, body: Symbol, wiring: Mapping[int, Entry], values: Mapping[int, int], outer: Inferred,
-        shapes: Mapping[int, Shape] | None = None,
-    ) -> tuple[Inferred, dict[Entry, int]]:  # fmt: skip
-        """A body worked out, with the values that its variables stand for; `wiring` leads from variables to entries."""
+        self, node: Node, places: Sequence[int], values: Sequence[int], sliced: int = 0, repeat: int = 1
+    ) -> _Level:
+        """A node's body, worked out, whose operators all belong to the node's module.
+
+        The node's inputs are the variables at these places of the body; `values` are what these are inside, of
+        the first ones a slice.
+        """
+        body, maker = node.subgraphs[0], self.maker
         variables = [variable.id for variable in body.variables]
-        known: dict[int, Shape] = {}
-        types: dict[int, str | None] = {}
-        for place, (source, output) in wiring.items():
-            known[variables[place]] = (shapes or {}).get(place, outer.shapes[source][output])
-            types[variables[place]] = outer.types[source][output]
-        inner = infer(body, known, types, training=self.training)
-        made = {(variables[place], 0): value for place, value in values.items()}
-        for place, variable in enumerate(variables):
-            if place not in values:
-                spec = self.maker.typed(inner.shapes[variable][0], inner.types[variable][0])
-                made[variable, 0] = self.maker.value(body.nodes[variable].name, spec, "const")
-        return inner, made
+        order = [variables[place] for place in places]
+        given = dict(zip(order, values, strict=True))
+        shapes = dict(zip(order, self.inferred.shapes_of(node.inputs), strict=False))
+        shapes |= {variable: maker.values[given[variable]].spec.shape for variable in order[:sliced]}
+        types = dict(zip(order, self.inferred.types_of(node.inputs), strict=False))
+        inferred = infer(body, shapes, types, training=self.training)
+        paths = dict.fromkeys(range(len(body.nodes)), self.paths[node.id])
+        level = _Level(maker, body, inferred, paths, training=self.training, repeat=self.repeat * repeat)
+        for variable in variables:
+            value = given.get(variable)
+            if value is None:
+                value = maker.value(body.nodes[variable].name, level.spec((variable, 0)), "const")
+            level.made[variable, 0] = value
+        return level
 
-    def _loop(self, node: Node, inferred: Inferred) -> Loop | None:
-        """The wiring of a loop whose number of steps is known."""
+    def _fused(self, node: Node) -> None:
+        """A fused operator is the graph inside it; what it adds for quantized numbers are ranges."""
+        body = node.subgraphs[0]
+        own = range(fused_inputs(body, len(node.inputs)))
+        inside = self._inside(node, own, [self.made[node.inputs[place]] for place in own])
+        for each in body.nodes:
+            inside.node(each)
+        for output in range(len(self.inferred.shapes[node.id])):
+            if output < len(body.heads):
+                self.made[node.id, output] = inside.made[body.heads[output]]
+            else:
+                self.op(node, "create", (), (self.value(node, output),))
+
+    def _trips(self, node: Node) -> int | None:
+        """The number of steps of a loop, where it is known."""
         loop = loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
-        ins = [inferred.shapes[source][output] for source, output in node.inputs]
-        return loop if trips_of(loop, ins, inferred.shapes[node.id]) is not None else None
+        return trips_of(loop, self.inferred.shapes_of(node.inputs), self.inferred.shapes[node.id])
 
-    def _foreach(self, node: Node, inferred: Inferred, made: dict[Entry, int], path: str, *, repeat: int) -> None:
+    def _foreach(self, node: Node) -> None:
         """The body once, its operators repeated; a step of an input is a view, and results are written where they are kept."""
         maker, body = self.maker, node.subgraphs[0]
-        loop = loop_of(node.attrs, body, len(node.inputs))
-        ins = [inferred.shapes[source][output] for source, output in node.inputs]
-        trips = trips_of(loop, ins, inferred.shapes[node.id]) or 0
-        shapes: dict[int, Shape] = {}
-        values: dict[int, int] = {}
-        for place, variable in enumerate(loop.variables):
-            value = made[node.inputs[place]]
-            if place < len(loop.sliced):
-                whole = maker.values[value]
-                step = (whole.spec.shape or ())[1:]
-                shapes[variable] = step
-                value = maker.value(f"{whole.name}[step]", maker.typed(step, whole.spec.dtype), home=value)
-                maker.op("view", NO_ATTRS, _raw(node), (made[node.inputs[place]],), (value,), path, repeat * trips)
-            values[variable] = value
-        stacked = [
-            maker.value(
-                _output_name(node, output, inferred),
-                maker.typed(inferred.shapes[node.id][output], inferred.types[node.id][output]),
-            )
-            for output in range(loop.outputs)
-        ]
-        wiring = {variable: node.inputs[place] for place, variable in enumerate(loop.variables)}
-        inner, made_inside = self._inside(body, wiring, values, inferred, shapes)
+        loop, trips = loop_of(node.attrs, body, len(node.inputs)), self._trips(node) or 0
+        values = [self.made[entry] for entry in node.inputs]
+        for place in range(len(loop.sliced)):
+            whole = maker.values[values[place]]
+            spec = maker.spec((whole.spec.shape or ())[1:], whole.spec.dtype)
+            step = maker.value(f"{whole.name}[step]", spec, home=whole.id)
+            self.op(node, "view", (whole.id,), (step,), repeat=trips)
+            values[place] = step
+        stacked = [self.value(node, output) for output in range(loop.outputs)]
+        inside = self._inside(node, loop.variables, values, len(loop.sliced), trips)
         begin = len(maker.values)
-        self._body(body, inner, made_inside, path, repeat=repeat * trips)
-        for output in range(len(inferred.shapes[node.id])):
+        for each in body.nodes:
+            inside.node(each)
+        for output in range(len(self.inferred.shapes[node.id])):
             if output >= len(body.heads):
-                made[node.id, output] = maker.value(
-                    _output_name(node, output, inferred), maker.typed(None, None), "const"
-                )
+                self.value(node, output, known=False)
                 continue
-            head = made_inside[body.heads[output]]
+            head = inside.made[body.heads[output]]
             if output < loop.outputs:
-                kind = "view" if maker.move(head, stacked[output], begin) else "copy"
-                maker.op(kind, NO_ATTRS, _raw(node), (head,), (stacked[output],), path, repeat)
-                head = stacked[output]
-            made[node.id, output] = head
+                kind = "view" if _move(maker, head, stacked[output], begin) else "copy"
+                self.op(node, kind, (head,), (stacked[output],))
+            else:
+                self.made[node.id, output] = head
 
 
+def _move(maker: GraphBuilder, value: int, home: int, begin: int) -> bool:
+    """Put a value, and all views of it made since `begin`, into another's memory; False if its memory is not its own."""
+    storage = maker.values[value].storage
+    if storage < begin:
+        return False
+    for index in range(begin, len(maker.values)):
+        if maker.values[index].storage == storage:
+            maker.values[index] = maker.values[index]._replace(storage=home)
+    return True
+
+
+_NOT_KNOWN = "so its cost and the shapes behind it are not known"
 _WHY = {
-    **dict.fromkeys(
-        CUSTOM, "Python code that the file does not hold, so its cost and the shapes behind it are not known"
-    ),
-    **dict.fromkeys(
-        CONDITIONAL, "which branch runs depends on data, so its cost and the shapes behind it are not known"
-    ),
-    **dict.fromkeys(WHILE, "how often it runs depends on data, so its cost and the shapes behind it are not known"),
+    **dict.fromkeys(CUSTOM, f"Python code that the file does not hold, {_NOT_KNOWN}"),
+    **dict.fromkeys(CONDITIONAL, f"which branch runs depends on data, {_NOT_KNOWN}"),
+    **dict.fromkeys(WHILE, f"how often it runs depends on data, {_NOT_KNOWN}"),
     **dict.fromkeys(FOREACH, "how often it runs is not known"),
 }
 
 
 def _raw(node: Node) -> str:
     """The framework's word for an operator; a custom one by the name of its Python class."""
-    if node.op in CUSTOM:
-        return f"mxnet::{node.op}:{node.attrs.raw.get('op_type', '?')}"
-    return f"mxnet::{node.op}"
+    return f"mxnet::{node.op}:{node.attrs.raw.get('op_type', '?')}" if node.op in CUSTOM else f"mxnet::{node.op}"
 
 
-def _output_name(node: Node, output: int, inferred: Inferred) -> str:
-    return f"{node.name}_output{output if len(inferred.shapes[node.id]) > 1 else ''}"
+# -- modules -----------------------------------------------------------------------------------------------------------
 
 
-def _modules(
-    symbol: Symbol,
-    inferred: Inferred,
-    roles: Roles,
-    paths: Mapping[int, str],
-    made: Mapping[Entry, int],
-    maker: _Maker,
-    source: str,
-) -> tuple[Module, ...]:
+def _modules(level: _Level, roles: Roles, source: str) -> Iterator[Module]:
     """One module per operator's path, with the weights it reads, and the scopes above."""
-    held: dict[str, tuple[dict[int, str], dict[int, str]]] = {}
-    first: dict[str, Node] = {}
-    calls: dict[str, int] = {}
-    weights, states = set(roles.weights), set(roles.states)
-    for node in symbol.nodes:
-        if node.is_variable:
-            continue
-        path = paths[node.id]
-        first.setdefault(path, node)
-        calls[path] = calls.get(path, 0) + 1
-        parameters, buffers = held.setdefault(path, ({}, {}))
-        for index, _ in node.inputs:
-            if index in weights or index in states:
-                variable = symbol.nodes[index]
-                owned = parameters if index in weights else buffers
-                owned.setdefault(made[index, 0], inner_name(variable.name, node.name, path))
-    return tuple(
-        _module(path, first.get(path), inferred, symbol, maker, source, calls.get(path, 0), *held.get(path, ({}, {})))
-        for path in with_above(paths.values())
-    )
-
-
-def _module(
-    path: str, node: Node | None, inferred: Inferred, symbol: Symbol, maker: _Maker, source: str, calls: int,
-    parameters: Mapping[int, str], buffers: Mapping[int, str],
-) -> Module:  # fmt: skip
-    names = unique({**parameters, **buffers})
-    inputs: tuple[TensorSpec, ...] = ()
-    outputs: tuple[TensorSpec, ...] = ()
-    if node is not None:
-        reads = [entry for entry in node.inputs if not symbol.nodes[entry[0]].is_variable or entry == node.inputs[0]]
-        inputs = tuple(maker.typed(inferred.shapes[i][k], inferred.types[i][k]) for i, k in reads)
-        outputs = tuple(
-            maker.typed(shape, dtype)
-            for shape, dtype in zip(inferred.shapes[node.id], inferred.types[node.id], strict=True)
+    nodes: dict[str, list[Node]] = {}
+    for node in level.symbol.nodes:
+        if not node.is_variable:
+            nodes.setdefault(level.paths[node.id], []).append(node)
+    weights, states = frozenset(roles.weights), frozenset(roles.states)
+    for path in with_above(level.paths.values()):
+        here = nodes.get(path, [])
+        parameters = _read_here(level, here, path, weights)
+        buffers = _read_here(level, here, path, states)
+        names = unique({**parameters, **buffers})
+        first = here[0] if here else None
+        yield Module(
+            path=path,
+            type=first.op if first else SCOPE if path else source,
+            parameters=tuple((names[value], value) for value in parameters),
+            buffers=tuple((names[value], value) for value in buffers),
+            calls=len(here) if path else 1,
+            **(_described(level, first) if first else {}),
         )
-    return Module(
-        path=path,
-        type=node.op if node is not None else SCOPE if path else source,
-        parameters=tuple((names[value], value) for value in parameters),
-        buffers=tuple((names[value], value) for value in buffers),
-        calls=calls if path else 1,
-        extra=_extra(node),
-        inputs=inputs,
-        outputs=outputs,
-    )
 
 
-def _extra(node: Node | None) -> str:
-    """The attributes as the author wrote them, without those of MXNet's own bookkeeping."""
-    if node is None:
-        return ""
-    return ", ".join(f"{name}={value}" for name, value in node.attrs.raw.items() if not name.startswith("__"))
+def _read_here(level: _Level, nodes: Sequence[Node], path: str, stored: frozenset[int]) -> dict[int, str]:
+    """The weights, or the states, that a module's nodes read, with their names in it."""
+    found: dict[int, str] = {}
+    for node in nodes:
+        for index, _ in node.inputs:
+            if index in stored:
+                name = inner_name(level.symbol.nodes[index].name, node.name, path)
+                found.setdefault(level.made[index, 0], name)
+    return found
+
+
+def _described(level: _Level, node: Node) -> dict[str, Any]:
+    """Tensors of a module's first node, and its attributes as the author wrote them, without MXNet's bookkeeping."""
+    nodes, written = level.symbol.nodes, node.attrs.raw.items()
+    reads = [entry for entry in node.inputs if not nodes[entry[0]].is_variable or entry == node.inputs[0]]
+    return {
+        "inputs": tuple(level.spec(entry) for entry in reads),
+        "outputs": tuple(level.spec((node.id, output)) for output in range(len(level.inferred.shapes[node.id]))),
+        "extra": ", ".join(f"{name}={value}" for name, value in written if not name.startswith("__")),
+    }
+
+
+# -- paths from the names of nodes: `stage1_unit1_conv1` is conv1 in unit1 in stage1 -----------------------------------
+#
+# MXNet's graphs are flat, but their names are not: gluon blocks and most authors put the enclosing parts in front. A prefix
+# becomes a module where at least two nodes share it; dots and slashes always separate.
+
+FORWARD = "_fwd"
+"""What gluon puts behind a block's name for the operator that is the block."""
+
+ANONYMOUS = re.compile(r"node_\d+")
+"""Names that MXNet 2.0 gives to all operators; there the block follows from the names of the weights."""
+
+DEEPEST = 32
+"""Modules inside one another; what a name says beyond is the name of the last. Real ones go down to a dozen."""
+
+MOST_WORDS = 256
+"""Words of a level that are looked at; the rest is one word."""
+
+_SEPARATORS = re.compile(r"[./]+")
+_WORDS = re.compile(r"(?<=[^_])_(?=.)")
+
+
+def paths_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[str]:
+    """A dotted path for each operator, from its name and the names of the weights that it reads."""
+    labels = [_label(name, read) for name, read in zip(names, weights, strict=True)]
+    beginnings = _Beginnings(labels)
+    return [_path(label, beginnings) for label in labels]
+
+
+def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
+    """The words of a name."""
+    if ANONYMOUS.fullmatch(name):
+        owners = {_SEPARATORS.sub(".", weight).rpartition(".")[0] for weight in weights}
+        if len(owners) == 1 and (owner := owners.pop()):
+            return tuple(f"{word}." for word in owner.split("."))
+        return (name,)
+    return _words(name.removesuffix(FORWARD) or name)
+
+
+@lru_cache(maxsize=65536)
+def _words(name: str) -> tuple[str, ...]:
+    """A name's words; one that ends in a dot begins a level whether it is shared or not."""
+    *parts, rest = _SEPARATORS.split(name, DEEPEST)
+    parts = [part for part in (*parts, _SEPARATORS.sub("_", rest)) if part]
+    words: list[str] = []
+    for place, part in enumerate(parts):
+        *first, last = _WORDS.split(part, MOST_WORDS)
+        words.extend(first)
+        words.append(f"{last}." if place < len(parts) - 1 else last)
+    return tuple(words) or ("unnamed",)
+
+
+class _Beginnings:
+    """All beginnings of names as a tree, each a number: a step for each word, however many words come before it."""
+
+    def __init__(self, labels: Iterable[tuple[str, ...]]) -> None:
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._goes_on: dict[int, int] = {}
+        """By beginning, the longer one that was met first."""
+        self._shared: set[int] = set()
+        for label in dict.fromkeys(labels):
+            before = 0
+            for word in label:
+                number = self._numbers.setdefault((before, word), len(self._numbers) + 1)
+                if before and self._goes_on.setdefault(before, number) != number:
+                    self._shared.add(before)
+                before = number
+            self._shared.add(before)
+
+    def of(self, label: tuple[str, ...]) -> Iterator[bool]:
+        """For each word, whether the name up to it is shared by two different nodes, or is a whole name."""
+        before = 0
+        for word in label:
+            before = self._numbers[before, word]
+            yield before in self._shared
+
+
+def _path(label: tuple[str, ...], beginnings: _Beginnings) -> str:
+    levels: list[str] = []
+    words: list[str] = []
+    for word, shared in zip(label, beginnings.of(label), strict=True):
+        words.append(word.removesuffix("."))
+        if (word.endswith(".") or shared) and len(levels) < DEEPEST:
+            levels.append("_".join(words))
+            words = []
+    return ".".join([*levels, "_".join(words)] if words else levels)
+
+
+def inner_name(weight: str, node: str, path: str) -> str:
+    """What a weight is called inside the module that reads it: `weight` of `conv0_weight` in `conv0`."""
+    stem = node.removesuffix(FORWARD)
+    if stem and weight.startswith(stem) and len(weight) > len(stem) + 1 and weight[len(stem)] in "_./":
+        rest = weight[len(stem) + 1 :]
+    else:
+        plain = _SEPARATORS.sub(".", weight)
+        rest = plain.removeprefix(f"{path}.") if path else plain
+    return _SEPARATORS.sub("_", rest)
+
+
+def unique(names: Mapping[int, str]) -> dict[int, str]:
+    """The names with a number behind where two would be the same."""
+    taken: set[str] = set()
+    found: dict[int, str] = {}
+    for key, name in names.items():
+        candidate, count = name, 1
+        while candidate in taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        taken.add(candidate)
+        found[key] = candidate
+    return found

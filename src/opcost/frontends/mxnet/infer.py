@@ -1,25 +1,30 @@
 """Shapes and element types of every tensor, as a fix point of rules that look forwards and backwards.
 
-A rule sees one node and refines what is known around it. Whoever shares a refined tensor is asked again, in sweeps from the
-first node to the last and back, until nothing changes. What is known never changes, so this ends.
+A rule sees one node and refines what is known around it. The rules of all nodes that share a refined tensor run again, in
+sweeps from the first node to the last and back, until nothing changes. What is known never changes, so this ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
+from itertools import product
 
 from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import check_extents
-from opcost.frontends.mxnet.attribute import AttributeFault
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.table import Call, Inferred, Operator, Type
-from opcost.frontends.mxnet.symbol import Node, Symbol, used_outputs
+from opcost.frontends.mxnet.roles import OLD_NAMES
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Node, Symbol, used_outputs
 
 MOST_AXES = 32
 DEFAULT_TYPE = "float32"
-"""The element type of a variable about which nobody says anything."""
+"""The element type of a variable of which no other is known."""
+
+FLAWS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
+"""What rules raise where attributes do not fit the inputs."""
 
 
 def infer(
@@ -33,7 +38,7 @@ def infer(
 ) -> Inferred:
     """Work out a graph from what is known of some variables (by their nodes) and of its heads.
 
-    `names` says where the shape of a variable came from, for the error that must tell two of them apart.
+    `names` says where the shape of a variable came from, for the error about two that differ.
     """
     return _Inference(symbol, training=training, origins=names or {}).run(shapes, types, heads)
 
@@ -49,8 +54,7 @@ class _Inference:
             max(used, _outputs(node, rule))
             for node, rule, used in zip(symbol.nodes, self.rules, used_outputs(symbol), strict=True)
         ]
-        self.shapes: list[list[Shape]] = [[None] * count for count in counts]
-        self.types: list[list[Type]] = [[None] * count for count in counts]
+        self.found = Inferred([[None] * count for count in counts], [[None] * count for count in counts])
         self.readers: list[list[int]] = [[] for _ in symbol.nodes]
         for node in symbol.nodes:
             for source, _ in node.inputs:
@@ -58,55 +62,43 @@ class _Inference:
         self.pending = bytearray(rule is not None for rule in self.rules)
 
     def run(self, shapes: Mapping[int, Shape], types: Mapping[int, Type], heads: Sequence[Shape]) -> Inferred:
+        found = self.found
         for node, shape in shapes.items():
-            self.shapes[node][0] = shape
+            found.shapes[node][0] = shape
         for node, dtype in types.items():
-            self.types[node][0] = dtype
+            found.types[node][0] = dtype
         for (node, output), shape in zip(self.symbol.heads, heads, strict=False):
-            self.shapes[node][output] = merge(self.shapes[node][output], shape)
+            found.shapes[node][output] = merge(found.shapes[node][output], shape)
         self._settle()
-        if self._assume_types():
+        untyped = [node.id for node in self.symbol.variables if found.types[node.id][0] is None]
+        for node in untyped:
+            found.types[node][0] = DEFAULT_TYPE
+            self._touch(node, -1)
+        if untyped:
             self._settle()
-        return Inferred(self.shapes, self.types)
+        return found
 
     def _settle(self) -> None:
-        """Sweep forwards and backwards until nobody has anything to add."""
+        """Sweep forwards and backwards until no rule has anything to add."""
         order: Sequence[Node] = self.symbol.nodes
         while any(self.pending):
             for node in order:
                 if self.pending[node.id]:
                     self.pending[node.id] = 0
-                    self._ask(node)
+                    self._refine(node)
             order = order[::-1]
 
-    def _assume_types(self) -> bool:
-        """Give the default type to variables that nobody has typed."""
-        changed = False
-        for node in self.symbol.nodes:
-            if node.is_variable and self.types[node.id][0] is None:
-                self.types[node.id][0] = DEFAULT_TYPE
-                self._touch(node.id, -1)
-                changed = True
-        return changed
-
-    def _ask(self, node: Node) -> None:
+    def _refine(self, node: Node) -> None:
         rule = self.rules[node.id]
         assert rule is not None
-        shapes, types = self.shapes, self.types
-        ins = [shapes[source][output] for source, output in node.inputs]
-        in_types = [types[source][output] for source, output in node.inputs]
-        outs, out_types = shapes[node.id], types[node.id]
-        call = Call(
-            node.attrs, list(ins), list(outs), list(in_types), list(out_types),
-            np_shape=self.symbol.np_shape, version=self.symbol.version, training=self.training, subgraphs=node.subgraphs,
-            infer=infer,
-        )  # fmt: skip
+        call = self.found.call(node, self.symbol, training=self.training, infer=infer)
+        ins, in_types = call.ins[:], call.in_types[:]
         self._apply(rule, call, node)
-        if call.ins == ins and call.outs == outs and call.in_types == in_types and call.out_types == out_types:
-            return
-        for place, (source, output) in enumerate(node.inputs):
-            if call.ins[place] is not ins[place] or call.in_types[place] is not in_types[place]:
-                self._learn(source, output, call.ins[place], call.in_types[place], node)
+        if call.ins != ins or call.in_types != in_types:
+            for place, (source, output) in enumerate(node.inputs):
+                if call.ins[place] is not ins[place] or call.in_types[place] is not in_types[place]:
+                    self._learn(source, output, call.ins[place], call.in_types[place], node)
+        outs, out_types = self.found.shapes[node.id], self.found.types[node.id]
         for output, shape in enumerate(call.outs):
             if shape is not outs[output] or call.out_types[output] is not out_types[output]:
                 self._learn(node.id, output, shape, call.out_types[output], node)
@@ -120,33 +112,34 @@ class _Inference:
             raise InputError(f"{node}: {exc}", hint=self._hint(node)) from exc
         except AttributeFault as exc:
             raise SourceError(f"{node}: {exc.message}") from exc
-        except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as exc:
+        except FLAWS as exc:
             seen = ", ".join(map(text, call.ins))
             raise SourceError(f"{node}: its attributes do not fit its {len(call.ins)} inputs ({seen})") from exc
 
-    def _learn(self, node: int, output: int, shape: Shape, dtype: Type, asked: Node) -> None:
-        """Write down what a rule has found, and ask everybody else who shares that tensor again."""
+    def _learn(self, node: int, output: int, shape: Shape, dtype: Type, source: Node) -> None:
+        """Note what a rule has found, and let the rules of all other nodes that share that tensor run again."""
         if shape is not None:
-            check_extents(shape, asked, MOST_AXES)
+            check_extents(shape, source, MOST_AXES)
+        shapes, types = self.found.shapes[node], self.found.types[node]
         try:
-            merged = merge(self.shapes[node][output], shape)
+            merged = merge(shapes[output], shape)
         except Mismatch as exc:
-            raise InputError(f"{asked}: {exc}", hint=self._hint(asked)) from exc
-        if merged != self.shapes[node][output] or self.types[node][output] != dtype:
-            self.shapes[node][output] = merged
-            self.types[node][output] = self.types[node][output] or dtype
-            self._touch(node, asked.id)
+            raise InputError(f"{source}: {exc}", hint=self._hint(source)) from exc
+        if merged != shapes[output] or types[output] != dtype:
+            shapes[output] = merged
+            types[output] = types[output] or dtype
+            self._touch(node, source.id)
 
-    def _touch(self, node: int, asked: int) -> None:
+    def _touch(self, node: int, source: int) -> None:
         for other in (node, *self.readers[node]):
-            if other != asked and self.rules[other] is not None:
+            if other != source and self.rules[other] is not None:
                 self.pending[other] = 1
 
     def _hint(self, node: Node) -> str:
         """Where the shapes around a node came from, as far as they were given."""
         known = []
         for source, output in node.inputs:
-            shape = self.shapes[source][output]
+            shape = self.found.shapes[source][output]
             if shape is not None:
                 origin = self.origins.get(source, "")
                 known.append(f"{self.symbol.nodes[source].name} is {text(shape)}{f' ({origin})' if origin else ''}")
@@ -160,3 +153,47 @@ def _outputs(node: Node, rule: Operator | None) -> int:
         return rule.output_count(node.attrs)
     except AttributeFault as exc:
         raise SourceError(f"{node}: {exc.message}") from exc
+
+
+# -- the kind of an ordinary call of an operator, known by its name alone -----------------------------------------------
+#
+# It is that of a call in training, with no attributes but those that must be there.
+
+_MUST_BE_THERE = {
+    "kernel": "(1, 1)", "num_filter": "2", "act_type": "relu", "nsize": "1", "mode": "lstm", "state_size": "2",
+    "num_layers": "1", "sample_type": "nearest", "transform_type": "affine", "heads": "1", "num_heads": "1", "w": "1",
+}  # fmt: skip
+"""Attributes without a default, of all operators together."""
+_INPUTS = 9
+"""As many as the operator with the most inputs looks at."""
+_RANKS = (4, 3, 2)
+_FLAWS = (AttributeFault, Unknown, Mismatch, ArithmeticError, LookupError, TypeError, ValueError)
+"""What a translation may fail with where such a call is none that MXNet would take."""
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> str:
+    """The kind; empty for a name that is not known, and where the kind depends on more than the name."""
+    operator = all_operators().get(OLD_NAMES.get(name, name))
+    if operator is None:
+        return ""
+    for attrs, rank in product(({}, _MUST_BE_THERE), _RANKS):
+        try:
+            kind, _ = operator.meaning(_default_call(attrs, rank))
+        except _FLAWS:
+            continue
+        return "" if kind == "unknown" else kind
+    return ""
+
+
+def _default_call(attrs: dict[str, str], rank: int) -> Call:
+    """A call in which nothing is trivial: what comes out is of another type than what goes in."""
+    shape = (2,) * rank
+    return Call(
+        Attributes(attrs),
+        [shape] * _INPUTS,
+        [shape] * _INPUTS,
+        ["float32"] * _INPUTS,
+        ["float16"] * _INPUTS,
+        training=True,
+    )

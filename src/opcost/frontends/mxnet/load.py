@@ -1,26 +1,27 @@
-"""From a checkpoint, or a symbol's text and its weights, to a Graph."""
+"""From a checkpoint, or from live MXNet objects, to a Graph."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.dtype import BITS
 from opcost.core.graph import Graph, Note
-from opcost.core.shapes import Mismatch, Shape, complete, merge, text
+from opcost.core.reading import is_nameless
+from opcost.core.shapes import Mismatch, Shape, merge, text
+from opcost.core.shapes import complete as is_complete
 from opcost.core.shapes import known as extents_of
 from opcost.errors import InputError, SourceError
-from opcost.frontends.inputs import requested_inputs
-from opcost.frontends.mxnet.attribute import AttributeFault
+from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested_inputs
 from opcost.frontends.mxnet.build import Built, build
-from opcost.frontends.mxnet.checkpoint import find_checkpoint
-from opcost.frontends.mxnet.dialect import upgraded
 from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import Array, read_params
-from opcost.frontends.mxnet.roles import Roles, assign
-from opcost.frontends.mxnet.symbol import Node, Symbol, read_symbol
+from opcost.frontends.mxnet.roles import Roles, assign, upgraded
+from opcost.frontends.mxnet.symbol import AttributeFault, Node, Symbol, parse_symbol, read_symbol
 from opcost.frontends.options import CountOptions
 
 _FORWARD_ONLY = "count the forward pass; a symbol does not say how it is trained"
@@ -48,7 +49,7 @@ class Opened(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """A symbol with all shapes worked out and all variables told apart."""
+    """A symbol with all shapes worked out and the roles of all variables."""
 
     symbol: Symbol
     inferred: Inferred
@@ -67,17 +68,9 @@ def build_opened(opened: Opened) -> Built:
     if options.backward or options.optimizer is not None:
         raise InputError("the backward pass of an MXNet symbol cannot be counted", hint=_FORWARD_ONLY)
     training = options.mode == "train"
-    worked = work_out(opened.symbol, options, opened.saved, training=training)
-    notes = (*opened.notes, *worked.notes)
-    return build(
-        worked.symbol,
-        worked.inferred,
-        worked.roles,
-        source=opened.source,
-        notes=notes,
-        meta=opened.meta,
-        training=training,
-    )
+    symbol, inferred, roles, notes = work_out(opened.symbol, options, opened.saved, training=training)
+    notes = (*opened.notes, *notes)
+    return build(symbol, inferred, roles, opened.source, notes=notes, meta=opened.meta, training=training)
 
 
 def open_file(path: Path, options: CountOptions) -> Opened:
@@ -91,12 +84,12 @@ def open_file(path: Path, options: CountOptions) -> Opened:
         saved = named_arrays(read_params(checkpoint.params))
         names = {node.name for node in symbol.variables}
         if names.isdisjoint(saved) and saved:
-            told = f"none of the {len(saved)} names in {checkpoint.params.name} stands in {checkpoint.symbol.name}"
+            found = f"none of the {len(saved)} names in {checkpoint.params.name} is in {checkpoint.symbol.name}"
             if checkpoint.chosen:
                 raise SourceError(
-                    told, hint="save the model with `export` or `save_checkpoint`, which keep the symbol's names"
+                    found, hint="save the model with `export` or `save_checkpoint`, which keep the symbol's names"
                 )
-            notes.append(Note("parameters-ignored", f"{told}, so it was not used"))
+            notes.append(Note("parameters-ignored", f"{found}, so it was not used"))
             saved = {}
         else:
             meta["parameters"] = checkpoint.params.name
@@ -105,7 +98,7 @@ def open_file(path: Path, options: CountOptions) -> Opened:
 
 
 def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
-    """The arrays of a file by the names that a symbol uses; `arg:` and `aux:` tell weights from auxiliary states."""
+    """The arrays of a file by the names that a symbol uses; `arg:` marks weights and `aux:` auxiliary states."""
     found: dict[str, Saved] = {}
     for array in arrays:
         kind, colon, rest = array.name.partition(":")
@@ -116,31 +109,23 @@ def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
 
 
 def work_out(
-    symbol: Symbol,
-    options: CountOptions,
-    saved: Mapping[str, Saved],
-    *,
-    training: bool = False,
-    complete: bool = True,
+    symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False, complete: bool = True
 ) -> Worked:
-    """Tell inputs from weights and work out all shapes and types; without `complete`, those that can be known."""
+    """Find the roles of variables, all shapes and types; without `complete`, those that can be known."""
     likely = _likely_inputs(symbol, saved)
     variables = {node.name: node for node in symbol.variables}
-    stored = _stored((variables[name] for name in likely), symbol) if any(options.sizes) else {}
-    asked = requested_inputs(options, likely, variables, stored)
-    named: Mapping[str, Shape] = asked.shapes
+    stored: dict[str, tuple[int, ...]] = {}
+    if any(options.sizes):  # the shapes that the symbol itself declares for its inputs, where they are whole
+        declared = {name: _declared(variables[name], symbol)[0] for name in likely}
+        stored = {name: extents_of(shape) for name, shape in declared.items() if is_complete(shape)}
+    requested = requested_inputs(options, likely, variables, stored)
+    named: Mapping[str, Shape] = requested.shapes
     roles = _roles(symbol, named, saved)
-    known, types, origins = _start(symbol, named, asked.dtypes, saved)
+    known, types, origins = _start(symbol, named, requested.dtypes, saved)
     inferred = infer(symbol, known, types, training=training, names=origins)
     if complete:
         _check_inputs(symbol, inferred, roles)
     return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
-
-
-def _stored(inputs: Iterable[Node], symbol: Symbol) -> dict[str, tuple[int, ...]]:
-    """The shapes that the symbol itself declares for its inputs, where they are whole."""
-    declared = {node.name: _declared(node, symbol)[0] for node in inputs}
-    return {name: extents_of(shape) for name, shape in declared.items() if complete(shape)}
 
 
 def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
@@ -162,8 +147,12 @@ def _start(
         origin = "by the symbol" if shape is not None else ""
         array = saved.get(node.name)
         if array is not None:
-            shape, origin = _both(node, shape, array.shape, "the parameter file"), "in the parameter file"
-            dtype = array.dtype
+            dtype, origin = array.dtype, "in the parameter file"
+            try:
+                shape = merge(shape, array.shape)
+            except Mismatch as exc:
+                both = f"{text(shape)} in the symbol and {text(array.shape)} in the parameter file"
+                raise SourceError(f"{node.name!r} is {both}", hint="the two files do not belong together") from exc
         if node.name in named:
             shape, origin = named[node.name], "as given"
         dtype = typed.get(node.name, dtype)
@@ -173,16 +162,6 @@ def _start(
         if dtype is not None:
             types[node.id] = dtype
     return shapes, types, origins
-
-
-def _both(node: Node, declared: Shape, seen: Shape, where: str) -> Shape:
-    try:
-        return merge(declared, seen)
-    except Mismatch as exc:
-        raise SourceError(
-            f"{node.name!r} is {text(declared)} in the symbol and {text(seen)} in {where}",
-            hint="the two files do not belong together",
-        ) from exc
 
 
 def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
@@ -210,24 +189,24 @@ def _likely_inputs(symbol: Symbol, saved: Mapping[str, Saved]) -> list[str]:
 
 
 def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
-    """Raise if an input's shape is still not known; labels and states are asked for only where nothing else is missing."""
-    unknown = [index for index in roles.inputs if not complete(inferred.shapes[index][0])]
+    """Raise if an input's shape is still not known; labels and states are named only where nothing else is missing."""
+    unknown = [index for index in roles.inputs if not is_complete(inferred.shapes[index][0])]
     missing = [index for index in unknown if index not in roles.side] or unknown
     if not missing:
         return
-    told = []
+    listed = []
     for index in missing:
         shape = inferred.shapes[index][0]
-        told.append(f"{symbol.nodes[index].name!r}{f' ({text(shape)})' if shape is not None else ''}")
+        listed.append(f"{symbol.nodes[index].name!r}{f' ({text(shape)})' if shape is not None else ''}")
     name = symbol.nodes[missing[0]].name
     raise InputError(
-        f"no shape was given for the model's input{'s' if len(told) > 1 else ''} {', '.join(told)}",
+        f"no shape was given for the model's input{'s' if len(listed) > 1 else ''} {', '.join(listed)}",
         hint=f"give it: --input {name}:1x3x224x224, or shapes={{{name!r}: (1, 3, 224, 224)}}",
     )
 
 
 def _notes(symbol: Symbol, inferred: Inferred, roles: Roles, saved: Mapping[str, Saved]) -> Iterable[Note]:
-    unknown = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if not complete(inferred.shapes[i][0])]
+    unknown = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if not is_complete(inferred.shapes[i][0])]
     if unknown:
         yield Note("unknown-weights", f"the shapes of {_some(unknown)} are not known, so they are not in the totals")
     if not saved:
@@ -246,3 +225,159 @@ def _notes(symbol: Symbol, inferred: Inferred, roles: Roles, saved: Mapping[str,
 def _some(names: Sequence[str]) -> str:
     listed = ", ".join(names[:4])
     return listed if len(names) <= 4 else f"{listed} and {len(names) - 4} more"
+
+
+# -- the two files of a checkpoint: `PREFIX-symbol.json` and `PREFIX-0000.params`, found from either or from the prefix
+
+SYMBOL_ENDING = "-symbol.json"
+_EPOCH = re.compile(r"-(\d{4,})$")
+
+
+class Checkpoint(NamedTuple):
+    """The files of a graph and of its weights."""
+
+    symbol: Path
+    params: Path | None
+    chosen: bool
+    """The user named the parameter file, or its epoch."""
+
+
+def symbol_beside(text: str) -> Path | None:
+    """The symbol of a checkpoint that is named by its prefix, if there is one."""
+    path = Path(f"{text}{SYMBOL_ENDING}")
+    return path if path.is_file() else None
+
+
+def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | None = None) -> Checkpoint:
+    """Both files, from the symbol or from the parameters, and what the user said about the parameters."""
+    if params is not None and epoch is not None:
+        raise SourceError("both a parameter file and an epoch were given", hint="give one of them")
+    nameless = is_nameless(path)
+    if path.suffix != ".json" and not nameless:
+        if params is not None or epoch is not None:
+            raise SourceError(f"{path} is a parameter file itself", hint=f"name the symbol: PREFIX{SYMBOL_ENDING}")
+        return Checkpoint(_symbol_of(path), path, chosen=True)
+    if params is not None:
+        if not Path(params).exists():
+            raise SourceError(f"there is no parameter file {params}", hint=_found(path))
+        return Checkpoint(path, Path(params), chosen=True)
+    epochs = {} if nameless else _epochs(path)
+    if epoch is not None:
+        if epoch not in epochs:
+            raise SourceError(f"{path} has no parameters of epoch {epoch} beside it", hint=_found(path))
+        return Checkpoint(path, epochs[epoch], chosen=True)
+    if epochs:
+        return Checkpoint(path, epochs[max(epochs)], chosen=False)
+    if nameless:
+        return Checkpoint(path, None, chosen=False)
+    plain = path.with_name(f"{_prefix(path)}.params")
+    return Checkpoint(path, plain if plain.is_file() else None, chosen=False)
+
+
+def _prefix(path: Path) -> str:
+    return path.name.removesuffix(SYMBOL_ENDING).removesuffix(".json")
+
+
+def _epochs(path: Path) -> dict[int, Path]:
+    """The parameter files beside a symbol, by their epochs."""
+    prefix = _prefix(path)
+    found: dict[int, Path] = {}
+    for candidate in path.parent.iterdir():
+        stem = candidate.stem
+        match = _EPOCH.search(stem)
+        if candidate.suffix == ".params" and match and stem[: match.start()] == prefix and candidate.is_file():
+            found[int(match[1])] = candidate
+    return found
+
+
+def _found(path: Path) -> str:
+    epochs = sorted(_epochs(path))
+    if not epochs:
+        return f"no {_prefix(path)}-0000.params is beside it; --params names one elsewhere"
+    return f"epochs beside it: {', '.join(map(str, epochs))}"
+
+
+def _symbol_of(params: Path) -> Path:
+    """The symbol that belongs to a parameter file."""
+    stem = params.stem
+    match = _EPOCH.search(stem)
+    prefix = stem[: match.start()] if match else stem
+    symbol = params.with_name(f"{prefix}{SYMBOL_ENDING}")
+    if not symbol.is_file():
+        raise SourceError(
+            f"{params} holds weights and no operators, and there is no {symbol.name} beside it",
+            hint=f"count the symbol: opcost count PREFIX{SYMBOL_ENDING} --params {params}",
+        )
+    return symbol
+
+
+# -- live objects, through the same path as files: the symbol's text and the shapes of the parameters -------------------
+
+
+def open_object(source: Any, options: CountOptions) -> Opened:
+    """A `Symbol`, or a gluon block that can be traced with symbols."""
+    import mxnet
+
+    if options.own:
+        raise InputError(
+            f"an object of type {type(source).__name__} has its weights, so {' and '.join(options.own)} cannot be given",
+            hint="leave it out, or count the checkpoint",
+        )
+    if isinstance(source, mxnet.symbol.Symbol):
+        return _open(source, options, {}, source.name or "symbol")
+    names = _names(options)
+    requested = requested_inputs(options, names)
+    options = replace(options, inputs=None, kwargs={}, shapes=requested.shapes, dtypes=requested.dtypes)
+    saved = dict(_parameters(source.collect_params().values()))
+    return _open(_trace(source, names), options, saved, type(source).__name__)
+
+
+def _open(symbol: Any, options: CountOptions, saved: dict[str, Saved], label: str) -> Opened:
+    text = symbol.tojson(remove_amp_cast=False)
+    return Opened(upgraded(parse_symbol(text, label)), saved, label, options)
+
+
+def _names(options: CountOptions) -> list[str]:
+    """What the variables are called: as their shapes are, else `data`, or `data0` and so on, as `export` calls them."""
+    ordered, named = arrays_in(options)
+    trees, by_name = arguments(options.shapes, None, ())
+    count = len(ordered) + len(trees)
+    called = ["data"] if count + len(named) + len(by_name) < 2 else [f"data{place}" for place in range(count)]
+    return [*named, *by_name] if not count and (named or by_name) else [*called, *named, *by_name]
+
+
+def _trace(block: Any, names: list[str]) -> Any:
+    """Call a block with variables in place of arrays."""
+    import mxnet
+
+    if not isinstance(block, mxnet.gluon.HybridBlock):
+        raise InputError(
+            f"{type(block).__name__} is a gluon Block, which runs Python code that cannot be turned into a symbol",
+            hint="derive it from HybridBlock",
+        )
+    try:
+        answer = block(*(mxnet.symbol.var(name) for name in names))
+    except Exception as exc:
+        raise InputError(
+            f"{type(block).__name__} cannot be called with {len(names)} symbols: {type(exc).__name__}: {exc}",
+            hint="give as many shapes as the block has inputs",
+        ) from exc
+    heads = list(_symbols(answer))
+    return heads[0] if len(heads) == 1 else mxnet.symbol.Group(heads)
+
+
+def _symbols(answer: Any) -> Iterable[Any]:
+    if isinstance(answer, (list, tuple)):
+        for item in answer:
+            yield from _symbols(item)
+    else:
+        yield answer
+
+
+def _parameters(parameters: Iterable[Any]) -> Iterable[tuple[str, Saved]]:
+    """The parameters whose shapes are known; the others are worked out. Auxiliary states follow from their place in the graph."""
+    for parameter in parameters:
+        shape = parameter.shape
+        if shape is not None and all(extent > 0 for extent in shape):
+            trainable = parameter.grad_req != "null"
+            yield parameter.name, Saved(tuple(shape), parse_dtype(parameter.dtype), state=False, trainable=trainable)

@@ -1,21 +1,22 @@
 """Which variables are inputs, which are weights, which are auxiliary states: a symbol alone does not say.
 
 A parameter file does, and so does a user who names the inputs. Beyond that, the place at which an operator reads a variable
-tells: what stands in the slot `weight` is a weight, what stands in the slot `label` is not.
+says it: what is in the slot `weight` is a weight, what is in the slot `label` is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Flag, auto
+from itertools import zip_longest
 
-from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.dialect import AUXILIARY_SLOTS
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import CONDITIONAL, FOREACH, FUSED, WHILE, loop_of
-from opcost.frontends.mxnet.symbol import Node, Symbol
+from opcost.frontends.mxnet.symbol import VARIABLE, AttributeFault, Attributes, Entry, Node, Symbol
 
+AUXILIARY_SLOTS = frozenset(("moving_mean", "moving_var", "moving_avg"))
+"""Inputs that an operator updates itself. Files before 0.9 do not list them."""
 WEIGHT_SLOTS = frozenset(
     ("weight", "bias", "gamma", "beta", "parameters", "min_weight", "max_weight", "min_bias", "max_bias")
 )
@@ -25,20 +26,7 @@ SIDE_SLOTS = frozenset(
 )  # fmt: skip
 """Places of inputs beside the data: labels, states, indices, lengths."""
 
-DATA_SLOT = "data"
-
-WEIGHT_ENDINGS = (
-    "_weight",
-    "_bias",
-    "_gamma",
-    "_beta",
-    ".weight",
-    ".bias",
-    ".gamma",
-    ".beta",
-    "_parameters",
-    ".parameters",
-)
+WEIGHT_ENDINGS = tuple(f"{dot}{word}" for dot in "_." for word in ("weight", "bias", "gamma", "beta", "parameters"))
 STATE_ENDINGS = ("_moving_mean", "_moving_var", "_running_mean", "_running_var", ".running_mean", ".running_var")
 SIDE_ENDINGS = ("label", "_state", "_state_cell", "_init_c", "_init_h")
 
@@ -82,7 +70,7 @@ def assign(symbol: Symbol, named: Collection[str], saved: Collection[str], saved
         tuple(kinds["weight"]),
         tuple(kinds["state"]),
         frozenset(_frozen(symbol)),
-        frozenset(node for node in inputs if Use.SIDE in uses[node] or _ends(symbol.nodes[node].name, SIDE_ENDINGS)),
+        frozenset(node for node in inputs if Use.SIDE in uses[node] or symbol.nodes[node].name.endswith(SIDE_ENDINGS)),
     )
 
 
@@ -97,17 +85,13 @@ def _kind(node: Node, use: Use, named: Collection[str], saved: Collection[str], 
         return "input"
     if any(key in node.attrs.raw for key in GLUON_KEYS):
         return "weight"
-    if use & (Use.SIDE | Use.DATA) or _ends(node.name, SIDE_ENDINGS):
+    if use & (Use.SIDE | Use.DATA) or node.name.endswith(SIDE_ENDINGS):
         return "input"
-    if _ends(node.name, STATE_ENDINGS):
+    if node.name.endswith(STATE_ENDINGS):
         return "state"
-    if _ends(node.name, WEIGHT_ENDINGS):
+    if node.name.endswith(WEIGHT_ENDINGS):
         return "weight"
     return "weight" if named else "input"
-
-
-def _ends(name: str, endings: tuple[str, ...]) -> bool:
-    return name.endswith(endings)
 
 
 def _uses(symbol: Symbol) -> list[Use]:
@@ -121,60 +105,52 @@ def _uses(symbol: Symbol) -> list[Use]:
     return uses
 
 
-def _input_uses(node: Node, passed: Use) -> Iterator[Use]:
+_USES = {
+    **dict.fromkeys(WEIGHT_SLOTS, Use.WEIGHT),
+    **dict.fromkeys(AUXILIARY_SLOTS, Use.STATE),
+    **dict.fromkeys(SIDE_SLOTS, Use.SIDE),
+    "data": Use.DATA,
+}
+"""What the slot of an input says."""
+
+
+def _input_uses(node: Node, passed: Use) -> Iterable[Use]:
+    """How a node uses each of its inputs; an operator without weights of its own passes on how its result is used."""
     if node.subgraphs:
-        yield from _body_uses(node)
-        return
-    rule = all_operators().get(node.op)
+        return _body_uses(node)
+    operator = all_operators().get(node.op)
     try:
-        slots = rule.slot_names(node.attrs) if rule is not None else ()
+        slots = operator.slot_names(node.attrs) if operator is not None else ()
     except AttributeFault:
         slots = ()
-    transparent = rule is not None and not WEIGHT_SLOTS.intersection(slots)
-    for place in range(len(node.inputs)):
-        slot = slots[place] if place < len(slots) else ""
-        if slot in WEIGHT_SLOTS:
-            yield Use.WEIGHT
-        elif slot in AUXILIARY_SLOTS:
-            yield Use.STATE
-        elif slot in SIDE_SLOTS:
-            yield Use.SIDE
-        elif slot == DATA_SLOT:
-            yield Use.DATA
-        else:
-            yield passed if transparent else Use.NONE
+    other = passed if operator is not None and not WEIGHT_SLOTS.intersection(slots) else Use.NONE
+    return [_USES.get(slot, other) for slot, _ in zip_longest(slots[: len(node.inputs)], node.inputs, fillvalue="")]
 
 
-def _body_uses(node: Node) -> Iterator[Use]:
-    """The uses of the variables inside a loop or a fused operator, for the inputs that they stand for."""
-    body = node.subgraphs[0]
-    inner = _uses(body)
-    variables = [inner[variable.id] for variable in body.variables]
-    places: tuple[int, ...] = ()
-    try:
-        if node.op in FOREACH:
-            places = loop_of(node.attrs, body, len(node.inputs)).variables
-        elif node.op in FUSED:
-            places = tuple(range(len(variables)))
-    except AttributeFault:
-        places = ()
-    if node.op in CONDITIONAL or node.op in WHILE:
-        yield from _branch_uses(node)
-        return
-    for place in range(len(node.inputs)):
-        yield variables[places[place]] if place < len(places) else Use.NONE
-
-
-def _branch_uses(node: Node) -> Iterator[Use]:
-    others = ("func_input_locs",) if node.op in WHILE else ("then_input_locs", "else_input_locs")
-    names = ("cond_input_locs", *others)
+def _body_uses(node: Node) -> list[Use]:
+    """The uses of the variables inside a loop, a branch or a fused operator, for the inputs that they are."""
     found = [Use.NONE] * len(node.inputs)
-    for name, body in zip(names, node.subgraphs, strict=False):
+    for body, places in zip(node.subgraphs, _wiring(node), strict=False):
         inner = _uses(body)
-        for variable, place in zip(body.variables, node.attrs.integers(name, ()), strict=False):
+        for variable, place in zip(body.variables, places, strict=False):
             if 0 <= place < len(found):
                 found[place] |= inner[variable.id]
-    yield from found
+    return found
+
+
+def _wiring(node: Node) -> list[Sequence[int]]:
+    """For each graph inside a node, the input that each of its variables is."""
+    if node.op in CONDITIONAL or node.op in WHILE:
+        others = ("func_input_locs",) if node.op in WHILE else ("then_input_locs", "else_input_locs")
+        return [node.attrs.integers(name, ()) for name in ("cond_input_locs", *others)]
+    count = len(node.subgraphs[0].variables)
+    try:
+        if node.op in FOREACH:
+            variables = loop_of(node.attrs, node.subgraphs[0], len(node.inputs)).variables
+            return [[variables.index(place) if place in variables else -1 for place in range(count)]]
+    except AttributeFault:
+        return []
+    return [range(count)] if node.op in FUSED else []
 
 
 _FIXED_GAMMA = ("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU",
@@ -195,3 +171,114 @@ def _rate(node: Node) -> float:
         return node.attrs.number("__lr_mult__", 1.0)
     except AttributeFault:
         return 1.0
+
+
+# -- what MXNet itself does to an old file when it loads it: the graph that an older version meant, in today's words ----
+
+HIDDEN_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+"""Attributes about a variable, today written with underscores around: old files put them anywhere, also on the reader."""
+
+OLD_NAMES = {
+    "Softmax": "SoftmaxOutput", "ElementWiseSum": "add_n", "sum_axis": "sum", "max_axis": "max",
+    "min_axis": "min", "broadcast_plus": "broadcast_add", "broadcast_minus": "broadcast_sub",
+    "_Plus": "elemwise_add", "_plus": "elemwise_add", "_Minus": "elemwise_sub", "_minus": "elemwise_sub",
+    "_Mul": "elemwise_mul", "_mul": "elemwise_mul", "_Div": "elemwise_div", "_div": "elemwise_div",
+    **{
+        f"_{old}": f"_{old.lower()}"
+        for old in (
+            "Mod", "Power", "Maximum", "Minimum", "Hypot", "Equal", "Not_Equal", "Greater", "Greater_Equal", "Lesser",
+            "Lesser_Equal", "Logical_And", "Logical_Or", "Logical_Xor",
+        )
+    },
+    **{
+        f"_{old}Scalar": f"_{new}_scalar"
+        for old, new in (
+            ("Plus", "plus"), ("Minus", "minus"), ("RMinus", "rminus"), ("Mul", "mul"), ("Div", "div"), ("RDiv", "rdiv"),
+            ("Mod", "mod"), ("RMod", "rmod"), ("Power", "power"), ("RPower", "rpower"), ("Maximum", "maximum"),
+            ("Minimum", "minimum"), ("Hypot", "hypot"), ("Equal", "equal"), ("NotEqual", "not_equal"),
+            ("Greater", "greater"), ("GreaterEqual", "greater_equal"), ("Lesser", "lesser"),
+            ("LesserEqual", "lesser_equal"), ("LogicalAnd", "logical_and"), ("LogicalOr", "logical_or"),
+            ("LogicalXor", "logical_xor"),
+        )
+    },
+}  # fmt: skip
+"""How operators were called in files up to 0.8."""
+
+HIDDEN_UNTIL = 10000
+"""From this version on every file writes them with underscores."""
+
+OPTIONAL_AXIS = 905
+"""From this version on the axis of argmax and argmin may be absent; before, -1 meant all elements."""
+
+
+def upgraded(symbol: Symbol) -> Symbol:
+    """The graph with auxiliary states, hidden attributes and axes as today's files have them."""
+    symbol = _with_auxiliary_states(_with_new_names(symbol))
+    hidden = _hidden(symbol) if symbol.version < HIDDEN_UNTIL else {}
+    if not hidden and symbol.version >= OPTIONAL_AXIS:
+        return symbol
+    nodes = []
+    for node in symbol.nodes:
+        raw = dict(node.attrs.raw)
+        for key in HIDDEN_KEYS:
+            if key in raw:
+                raw.setdefault(f"__{key}__", raw.pop(key))
+        raw.update(hidden.get(node.id, {}))
+        if symbol.version < OPTIONAL_AXIS and node.op in ("argmax", "argmin") and raw.get("axis") == "-1":
+            del raw["axis"]
+        nodes.append(node._replace(attrs=Attributes(raw)))
+    return replace(symbol, nodes=tuple(nodes))
+
+
+def _with_new_names(symbol: Symbol) -> Symbol:
+    if not any(node.op in OLD_NAMES for node in symbol.nodes):
+        return symbol
+    return replace(symbol, nodes=tuple(node._replace(op=OLD_NAMES.get(node.op, node.op)) for node in symbol.nodes))
+
+
+def _hidden(symbol: Symbol) -> dict[int, dict[str, str]]:
+    """Attributes of variables that are written on the operator that reads them, as `weight_lr_mult`."""
+    table = all_operators()
+    found: dict[int, dict[str, str]] = {}
+    for node in symbol.nodes:
+        if not any(key in name for name in node.attrs.raw for key in HIDDEN_KEYS if not name.startswith("__")):
+            continue
+        found.setdefault(node.id, {})
+        rule = table.get(node.op)
+        slots = rule.slot_names(node.attrs) if rule is not None else ()
+        for slot, (source, _) in zip(slots, node.inputs, strict=False):
+            for key in HIDDEN_KEYS:
+                value = node.attrs.raw.get(f"{slot}_{key}")
+                if value is not None and symbol.nodes[source].is_variable:
+                    found.setdefault(source, {})[f"__{key}__"] = value
+    return found
+
+
+def _with_auxiliary_states(symbol: Symbol) -> Symbol:
+    """Variables for the auxiliary states that the file does not name, each before the operator that keeps it."""
+    missing = {node.id: names for node in symbol.nodes if (names := _missing_states(node))}
+    if not missing:
+        return symbol
+    nodes: list[Node] = []
+    place: list[int] = []
+    """Where each node of the file went."""
+
+    def moved(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        return tuple((place[node], output) for node, output in entries)
+
+    for node in symbol.nodes:
+        states: list[Entry] = []
+        for slot in missing.get(node.id, ()):
+            states.append((len(nodes), 0))
+            nodes.append(Node(len(nodes), VARIABLE, f"{node.name}_{slot}" if node.name else slot, Attributes({}), ()))
+        place.append(len(nodes))
+        nodes.append(node._replace(id=len(nodes), inputs=(*moved(node.inputs), *states)))
+    return replace(symbol, nodes=tuple(nodes), heads=moved(symbol.heads))
+
+
+def _missing_states(node: Node) -> tuple[str, ...]:
+    rule = all_operators().get(node.op)
+    if rule is None or callable(rule.slots) or not AUXILIARY_SLOTS.intersection(rule.slots):
+        return ()
+    absent = rule.slots[len(node.inputs) :]
+    return absent if absent and AUXILIARY_SLOTS.issuperset(absent) else ()

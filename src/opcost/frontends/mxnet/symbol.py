@@ -1,20 +1,22 @@
 """`*-symbol.json` as data: the nodes of a graph, in the order of the file, from any version of MXNet.
 
-The dialects differ in where a node's attributes stand (`param` and `attr` up to 0.8, `attr` up to 0.12, `attrs` since), in
+The dialects differ in where a node's attributes are (`param` and `attr` up to 0.8, `attr` up to 0.12, `attrs` since), in
 whether an entry has a version number, and in whether the graph has attributes of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from opcost.core.parsing import mended, parse
 from opcost.core.reading import whole
 from opcost.errors import SourceError
-from opcost.frontends.mxnet.attribute import Attributes
 
 Entry: TypeAlias = tuple[int, int]
 """A tensor: the index of a node and of one of its outputs."""
@@ -23,7 +25,7 @@ VARIABLE = "null"
 """The operator of a node that is an input, a weight or an auxiliary state."""
 
 OLDEST = 800
-"""The version of a file that tells none: 0.8."""
+"""The version of a file that has none: 0.8."""
 
 LARGEST_FILE = 16 << 20
 MOST_OUTPUTS = 4096
@@ -52,7 +54,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A graph: every node reads only from nodes before it, but for variables, which may stand anywhere."""
+    """A graph: every node reads only from nodes before it, but for variables, which may be anywhere."""
 
     nodes: tuple[Node, ...]
     heads: tuple[Entry, ...]
@@ -206,9 +208,146 @@ def _kind(value: Any) -> str:
 
 
 def used_outputs(symbol: Symbol) -> list[int]:
-    """For each node, how many of its outputs somebody reads or the graph returns, counted from the first."""
+    """For each node, how many of its outputs are read or returned, counted from the first."""
     used = [0] * len(symbol.nodes)
     entries: Iterable[Entry] = (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs))
     for node, output in entries:
         used[node] = max(used[node], output + 1)
     return used
+
+
+# -- attributes: text in the file, read as numbers, tuples and words ----------------------------------------------------
+#
+# Every version of MXNet writes them a little differently: `(3, 3)`, `(3L, 3L)`, `[3,3]`, `3` for a tuple of one, `True`, `1`.
+
+_T = TypeVar("_T")
+_INTEGER = re.compile(r"[+-]?\d{1,19}[lL]?")
+_FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?f?|[+-]?(?:inf|nan)")
+_TRUE = frozenset(("True", "true", "1"))
+_FALSE = frozenset(("False", "false", "0"))
+_LARGEST = 1 << 63
+_MOST_ITEMS = 4096
+"""No operator has a longer list (anchors, split points); a file that does is broken."""
+
+DTYPES = {
+    0: "float32", 1: "float64", 2: "float16", 3: "uint8", 4: "int32", 5: "int8", 6: "int64", 7: "bool", 8: "int16",
+    9: "uint16", 10: "uint32", 11: "uint64", 12: "bfloat16",
+}  # fmt: skip
+"""Element types by the code that files hold."""
+
+
+class AttributeFault(SourceError):
+    """An attribute's text is not what its operator can read."""
+
+
+class Attributes:
+    """The attributes of one node, read by name and type; what is absent is the default, as in MXNet."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: Mapping[str, str]) -> None:
+        self.raw = raw
+
+    def __contains__(self, name: str) -> bool:
+        return self.raw.get(name, "None") != "None"
+
+    def _read(self, name: str, default: _T | None, parse: Callable[[str, str], _T]) -> _T:
+        text = self.raw.get(name)
+        if text is None or text == "None":
+            if default is None:
+                raise AttributeFault(f"the attribute {name!r} is missing")
+            return default
+        return parse(name, text)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        return self._read(name, default, lambda _, text: text)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        return self._read(name, default, _integer)
+
+    def maybe_integer(self, name: str) -> int | None:
+        """A whole number, or None where it is absent or `None`."""
+        return self.integer(name) if name in self else None
+
+    def number(self, name: str, default: float | None = None) -> float:
+        return self._read(name, default, _number)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        return self._read(name, default, _flag)
+
+    def items(self, name: str, default: tuple[int | None, ...] | None = None) -> tuple[int | None, ...]:
+        """A tuple whose members may be None, as the begin and end of a slice."""
+        return self._read(name, default, _items)
+
+    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """A tuple of whole numbers; a bare number is a tuple of one."""
+        found = self.items(name, default)
+        if None in found:
+            raise AttributeFault(f"the attribute {name!r} is {_quoted(self.raw[name])}, not a tuple of whole numbers")
+        return found  # type: ignore[return-value]
+
+    def maybe_integers(self, name: str) -> tuple[int, ...] | None:
+        return self.integers(name) if name in self else None
+
+    def count(self, name: str, default: int = 0) -> int:
+        """How many members a tuple of any numbers has."""
+        return len(_split(self.raw[name])) if name in self else default
+
+    def dtype(self, name: str = "dtype", default: str = "float32") -> str:
+        """An element type by name; where it is a number, by its code."""
+        text = self.text(name, default)
+        if text.lstrip("-").isdecimal():
+            return DTYPES.get(int(text[:4]), default)
+        if text not in DTYPES.values() and text != default:
+            raise AttributeFault(f"the attribute {name!r} is {_quoted(text)}, which is not an element type of MXNet")
+        return text
+
+
+def _flag(name: str, text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise AttributeFault(f"the attribute {name!r} is {_quoted(text)}, neither true nor false")
+
+
+@lru_cache(maxsize=4096)
+def _integer(name: str, text: str) -> int:
+    word = text.strip()
+    if _INTEGER.fullmatch(word):
+        return int(word.rstrip("lL"))
+    if word in ("True", "False"):  # written so where a Python caller gave a truth value for a number
+        return int(word == "True")
+    number = _number(name, text)
+    if not isfinite(number) or abs(number) >= _LARGEST or number != int(number):
+        raise AttributeFault(f"the attribute {name!r} is {_quoted(text)}, not a whole number")
+    return int(number)
+
+
+@lru_cache(maxsize=4096)
+def _number(name: str, text: str) -> float:
+    word = text.strip()
+    if word in ("True", "False"):
+        return float(word == "True")
+    if not _FLOAT.fullmatch(word):
+        raise AttributeFault(f"the attribute {name!r} is {_quoted(text)}, not a number")
+    return float(word.removesuffix("f") if not word.endswith("inf") else word)
+
+
+@lru_cache(maxsize=4096)
+def _items(name: str, text: str) -> tuple[int | None, ...]:
+    words = _split(text)
+    if len(words) > _MOST_ITEMS:
+        raise AttributeFault(f"the attribute {name!r} has {len(words)} members, more than any operator takes")
+    return tuple(None if word == "None" else _integer(name, word) for word in words)
+
+
+def _split(text: str) -> list[str]:
+    inner = text.strip()
+    if inner[:1] in ("(", "[") and inner[-1:] in (")", "]"):
+        inner = inner[1:-1]
+    return [word for part in inner.split(",") if (word := part.strip())]
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

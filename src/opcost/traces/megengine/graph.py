@@ -15,13 +15,12 @@ from opcost.core.graph import Attr, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
-from opcost.frontends.megengine.dtypes import DType
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
-from opcost.frontends.megengine.names import plain
-from opcost.frontends.megengine.node import Node
-from opcost.frontends.megengine.operators import rules
-from opcost.frontends.megengine.params import Param
-from opcost.frontends.megengine.scopes import Scopes
+from opcost.frontends.megengine.operators import ROWS
+from opcost.frontends.megengine.operators.table import OperatorCall
+from opcost.frontends.megengine.schema import DType, Param, plain
+from opcost.frontends.megengine.scopes import DumpScopes
+from opcost.frontends.nodes.meaning import Operand
 from opcost.traces.megengine.meaning import dtype_of, translate
 from opcost.traces.values import is_shape
 
@@ -173,15 +172,13 @@ class _Reader:
         """The types of the results, by the same rules as for dumps."""
         types = [self.dtypes[variable] for variable in given] or ["float32"]
         name = plain(self._text(key, "type"))
-        rule = rules().get(name)
-        if rule is not None and rule.dtypes is not None:
-            op = Operator(0, name, "", Param(name, self._param(key)), (), tuple(range(count)), ())
+        row = ROWS.get(name)
+        if row is not None:
+            given_types = [Operand(place, None, dtype) for place, dtype in enumerate(types if given else ())]
             try:
-                found = rule.dtypes(Node(op, [None] * len(given), types, [None] * len(given)))
+                return row.dtypes(OperatorCall(name, self._param(key), given_types, count))
             except (Unknown, Mismatch, IndexError, KeyError, TypeError, ValueError):
-                found = []
-            if len(found) == count:
-                return found
+                pass
         return [types[0]] * count
 
     # -- modules: from the names of variables ----------------------------------------------------------------------
@@ -213,7 +210,7 @@ class _Reader:
             variables=tuple(Variable(name if isinstance(name, str) else "") for name in names),
             outputs=(),
         )
-        scopes = Scopes(model)
+        scopes = DumpScopes(model)
         return {key: scopes.of_op.get(index, "") for index, key in enumerate(order)}
 
     # -- rows ------------------------------------------------------------------------------------------------------

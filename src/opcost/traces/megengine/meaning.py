@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from opcost.core.graph import Attr, TensorSpec
 from opcost.core.shapes import Mismatch, Unknown
-from opcost.frontends.megengine.model import SOURCES, Operator
-from opcost.frontends.megengine.names import plain
-from opcost.frontends.megengine.node import Node
-from opcost.frontends.megengine.operators import rules
-from opcost.frontends.megengine.params import Param
+from opcost.frontends.megengine.model import SOURCES
+from opcost.frontends.megengine.operators import ROWS
+from opcost.frontends.megengine.operators.table import OperatorCall
+from opcost.frontends.megengine.schema import plain
+from opcost.frontends.nodes.meaning import Operand, Out
 
 DTYPES = {
     "Float32": "float32", "Uint8": "uint8", "Int8": "int8", "Int16": "int16", "Int32": "int32", "IntB1": "int1",
@@ -52,18 +52,17 @@ def translate(
     name = plain(type_name)
     if name in _NO_WORK or type_name in _NO_WORK:
         return Translated("view", {}, tuple(ins), tuple(outs))
-    rule = rules().get(name)
-    if rule is None:
+    row = ROWS.get(name)
+    if row is None:
         return Translated("", dict(param), tuple(ins), tuple(outs))
-    op = Operator(0, name, "", Param(name, dict(param)), tuple(range(len(ins))), tuple(range(len(outs))), ())
-    node = Node(op, [spec.shape for spec in ins], [spec.dtype for spec in ins] or ["float32"], [None] * len(ins))
-    node.out_shapes = [spec.shape for spec in outs]
-    node.out_dtypes = [spec.dtype for spec in outs]
+    given = [Operand(place, spec.shape, spec.dtype) for place, spec in enumerate(ins)]
+    call = OperatorCall(name, param, given, len(outs), [Out(spec.shape, spec.dtype) for spec in outs])
     try:
-        meaning = rule.meaning(node)
-        chosen = tuple(ins) if meaning.inputs is None else tuple(ins[place] for place in meaning.inputs)
-        first = tuple(outs[place] for place in meaning.outputs or ())
+        kind, attrs = row.meaning(call)
+        reads, results = row.read(call), row.made(call) or ()
+        chosen = tuple(ins) if reads is None else tuple(ins[place] for place in reads)
+        first = tuple(outs[place] for place in results)
     except (Unknown, Mismatch, *_FLAWS):
         return Translated("", dict(param), tuple(ins), tuple(outs))
-    others = tuple(spec for place, spec in enumerate(outs) if place not in (meaning.outputs or ()))
-    return Translated(meaning.kind, {**param, **meaning.attrs}, chosen, (*first, *others))
+    others = tuple(spec for place, spec in enumerate(outs) if place not in results)
+    return Translated(kind, {**param, **attrs}, chosen, (*first, *others))

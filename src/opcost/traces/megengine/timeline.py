@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.frontends.megengine.params import ENUMS
+from opcost.frontends.megengine.schema import ENUMS
 from opcost.traces.megengine.meaning import dtype_of, translate
 from opcost.traces.values import is_shape
 

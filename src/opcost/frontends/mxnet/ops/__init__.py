@@ -1,40 +1,27 @@
-"""MXNet's operators, one file per family: the shapes and types of each, and what it computes in our words."""
+"""MXNet's operators, a row each: the shapes and types of each, and what it computes in our words."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from opcost.frontends.mxnet.ops.table import Operator, operators
+from opcost.frontends.mxnet.ops.table import Operator, table_of
 
 
 @cache
 def all_operators() -> dict[str, Operator]:
-    """Every operator that has a rule, by each of its names. A family that is imported puts its operators into the table."""
-    from opcost.frontends.mxnet.ops import (  # noqa: F401
-        attention,
+    """Every operator that has a row, by each of its names."""
+    from opcost.frontends.mxnet.ops import (
         contraction,
         control,
-        convolution,
-        create,
         elementwise,
         index,
-        join,
+        layers,
         linalg,
-        loss,
-        move,
-        norm,
-        pool,
-        recurrent,
-        reduce,
+        quantized,
         reshape,
-        resize,
-        sequence,
-        sort,
-        stretch,
         vision,
     )
 
-    table = operators()
-    from opcost.frontends.mxnet.ops import quantized  # noqa: F401 - it builds on the rules of full precision
-
-    return table
+    families = (contraction, control, elementwise, index, layers, linalg, reshape, vision)
+    plain = [family.ROWS for family in families]
+    return table_of(*plain, quantized.rows(table_of(*plain)))

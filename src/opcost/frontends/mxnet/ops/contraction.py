@@ -1,4 +1,4 @@
-"""Matrix products: fully connected layers, dot and its relatives, attention's interleaved products."""
+"""Matrix products: fully connected layers, dot and its relatives, attention, recurrent layers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from math import prod
 
 from opcost.core.shapes import (
     Dims,
+    Extent,
     Mismatch,
+    Shape,
     axes_of,
     axis_of,
+    divided,
     dot,
     einsum,
     explicit,
@@ -21,9 +24,18 @@ from opcost.core.shapes import (
     swapped,
     tensordot,
     text,
+    times,
 )
-from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.ops.table import Call, Translation, define, same_types
+from opcost.frontends.mxnet.ops.table import Call, Means, row, types_of
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+
+
+def product_of(depth: int, *, bias: bool = False) -> Means:
+    """A product that sums this many elements for each of its own."""
+    return "matmul", {"depth": depth, "bias": True} if bias else {"depth": depth}
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
 
 
 def _fully_connected(call: Call) -> None:
@@ -51,21 +63,17 @@ def _fully_connected(call: Call) -> None:
             call.put_in(0, (*y[:-1], None))
 
 
-def _linear(call: Call) -> Translation:
-    attrs = {"depth": call.x(1)[1]}
-    return Translation("matmul", {**attrs, "bias": True} if len(call.ins) > 2 else attrs)
-
-
-def _intgemm(call: Call) -> None:
-    """A fully connected layer on bytes: a scale stands between the weight and the bias."""
+def _intgemm(call: Call) -> Shape:
+    """A fully connected layer on bytes: a scale is between the weight and the bias."""
     hidden = call.attrs.integer("num_hidden")
     x = call.ins[0]
     call.put_in(2, (1,))
     call.put_in(3, (hidden,))
-    if x is not None:
-        flatten = call.attrs.flag("flatten", default=True)
-        call.put_in(1, (hidden, product(x[1:]) if flatten else x[-1]))
-        call.put_out(0, (x[0], hidden) if flatten else (*x[:-1], hidden))
+    if x is None:
+        return None
+    flatten = call.attrs.flag("flatten", default=True)
+    call.put_in(1, (hidden, product(x[1:]) if flatten else x[-1]))
+    return (x[0], hidden) if flatten else (*x[:-1], hidden)
 
 
 def _intgemm_types(call: Call) -> None:
@@ -75,30 +83,17 @@ def _intgemm_types(call: Call) -> None:
         call.type_in(index, "float32")
 
 
-def _intgemmed(call: Call) -> Translation:
-    attrs = {"depth": call.x(1)[1]}
-    has_bias = len(call.ins) > 3
-    return (
-        Translation("matmul", {**attrs, "bias": True}, (0, 1, 3)) if has_bias else Translation("matmul", attrs, (0, 1))
-    )
-
-
-def _dot(call: Call) -> None:
-    """The last axis of the first with the first of the second; transposed, the first with the last."""
-    a, b = call.every()
-    call.put_out(0, tensordot(a, b, (_summed(call, 0),), (_summed(call, 1),)) or (1,))
-
-
 def _summed(call: Call, index: int) -> int:
-    """The axis of an operand that is summed: its first or its last."""
+    """The axis of an operand of `dot` that is summed, its last or first; transposed, the other one."""
     return 0 if call.attrs.flag("transpose_b" if index else "transpose_a") != bool(index) else -1
 
 
-def _dotted(call: Call) -> Translation:
-    return Translation("matmul", {"depth": known((call.dims(0)[_summed(call, 0)],))[0]})
+def _dot(call: Call) -> Shape:
+    a, b = call.every()
+    return tensordot(a, b, (_summed(call, 0),), (_summed(call, 1),)) or (1,)
 
 
-def _batch_dot(call: Call) -> None:
+def _batch_dot(call: Call) -> Shape:
     turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
     if len(a) != len(b) or (None not in (a[-1], b[-2]) and a[-1] != b[-2]):
@@ -109,7 +104,7 @@ def _batch_dot(call: Call) -> None:
     shared = merge((*a[:-2], a[-1]), b[:-1]) or ()
     call.put_in(0, _turned((*shared[:-1], rows, shared[-1]), turn=turns[0]))
     call.put_in(1, _turned((*shared, columns), turn=turns[1]))
-    call.put_out(0, (*shared[:-1], rows, columns))
+    return (*shared[:-1], rows, columns)
 
 
 def _turned(shape: Dims, *, turn: bool) -> Dims:
@@ -118,12 +113,8 @@ def _turned(shape: Dims, *, turn: bool) -> Dims:
     return swapped(shape, -1, -2) if turn else shape
 
 
-def _batch_dotted(call: Call) -> Translation:
-    return Translation("matmul", {"depth": call.x()[-2 if call.attrs.flag("transpose_a") else -1]})
-
-
 def _gemm(call: Call) -> None:
-    """alpha A B (+ beta C): rows stand along `axis`, columns along the last one."""
+    """alpha A B (+ beta C): rows are along `axis`, columns along the last one."""
     a, b = call.dims(0), call.dims(1)
     axis = axis_of(call.attrs.integer("axis", -2), len(a))
     if len(a) != len(b) or len(a) < 2:
@@ -135,27 +126,15 @@ def _gemm(call: Call) -> None:
     call.put_in(2, y)
 
 
-def _gemmed(call: Call) -> Translation:
+def _gemm_product(call: Call) -> Means:
     a = call.x()
     axis = axis_of(call.attrs.integer("axis", -2), len(a))
-    attrs = {"depth": a[axis] if call.attrs.flag("transpose_a") else a[-1]}
-    return Translation("matmul", {**attrs, "bias": True} if len(call.ins) > 2 else attrs)
+    return product_of(a[axis] if call.attrs.flag("transpose_a") else a[-1], bias=len(call.ins) > 2)
 
 
-def _matmul(call: Call) -> None:
-    """NumPy's matmul: vectors are completed and the batch is broadcast."""
-    call.put_out(0, matmul(*call.every()))
-
-
-def _np_dot(call: Call) -> None:
-    """NumPy's dot: the last axis of the first with the last but one of the second; a scalar multiplies."""
-    call.put_out(0, dot(*call.every()))
-
-
-def _np_dotted(call: Call) -> Translation:
-    if not call.x() or not call.x(1):
-        return Translation("elementwise", {"fn": "mul"})
-    return Translation("matmul", {"depth": call.x()[-1]})
+def _np_dot_product(call: Call) -> Means:
+    """The last axis of the first with the last but one of the second; a scalar multiplies."""
+    return product_of(call.x()[-1]) if call.x() and call.x(1) else ("elementwise", {"fn": "mul"})
 
 
 def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -174,13 +153,9 @@ def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return a, b
 
 
-def _tensordot(call: Call) -> None:
+def _tensordot(call: Call) -> Shape:
     a, b = call.every()
-    call.put_out(0, tensordot(a, b, *_summed_axes(call)))
-
-
-def _tensordotted(call: Call) -> Translation:
-    return Translation("matmul", {"depth": prod(call.x()[axis] for axis in _summed_axes(call)[0])})
+    return tensordot(a, b, *_summed_axes(call))
 
 
 def _equation(call: Call) -> str:
@@ -188,37 +163,207 @@ def _equation(call: Call) -> str:
     return explicit(call.attrs.text("subscripts"), [len(shape) for shape in call.every()])
 
 
-def _einsum(call: Call) -> None:
-    call.put_out(0, einsum(_equation(call), call.every()))
-
-
-def _khatri_rao(call: Call) -> None:
+def _khatri_rao(call: Call) -> Shape:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
-    if all(len(shape) == 2 for shape in matrices):
-        call.put_out(0, (product(rows for rows, _ in matrices), matrices[0][1]))
+    if any(len(shape) != 2 for shape in matrices):
+        return None
+    return (product(rows for rows, _ in matrices), matrices[0][1])
 
 
-define(
-    "FullyConnected _npx_fully_connected _sparse_FullyConnected", _fully_connected, _linear, slots="data weight bias"
-)
-define("dot _sparse_dot", _dot, _dotted, slots="lhs rhs")
-define("batch_dot _npx_batch_dot", _batch_dot, _batch_dotted, slots="lhs rhs")
-define(
-    "_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2",
-    _gemm,
-    _gemmed,
-    slots="A B C",
-)
-define(
-    "_contrib_intgemm_fully_connected _npx_intgemm_fully_connected",
-    _intgemm,
-    _intgemmed,
-    _intgemm_types,
-    slots="data weight scaling bias",
-)
-define("_npi_matmul", _matmul, lambda call: Translation("matmul", {"depth": call.x()[-1]}), slots="a b")
-define("_np_dot _npi_dot", _np_dot, _np_dotted, slots="a b")
-define("_npi_tensordot _npi_tensordot_int_axes", _tensordot, _tensordotted, same_types, slots="a b")
-define("_npi_einsum", _einsum, lambda call: Translation("einsum", {"equation": _equation(call)}))
-define("khatri_rao", _khatri_rao, lambda call: Translation("elementwise", {"fn": "mul"}))
+_PRODUCTS = [
+    row("FullyConnected _npx_fully_connected _sparse_FullyConnected", _fully_connected,
+        lambda c: product_of(c.x(1)[1], bias=len(c.ins) > 2), slots="data weight bias"),
+    row("_contrib_intgemm_fully_connected _npx_intgemm_fully_connected", _intgemm,
+        lambda c: product_of(c.x(1)[1], bias=len(c.ins) > 3), _intgemm_types, slots="data weight scaling bias",
+        reads=(0, 1, 3)),
+    row("dot _sparse_dot", _dot, lambda c: product_of(known((c.dims(0)[_summed(c, 0)],))[0]), slots="lhs rhs"),
+    row("batch_dot _npx_batch_dot", _batch_dot, lambda c: product_of(c.x()[-2 if c.attrs.flag("transpose_a") else -1]),
+        slots="lhs rhs"),
+    row("_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2", _gemm, _gemm_product,
+        slots="A B C"),
+    row("_npi_matmul", lambda c: matmul(*c.every()), lambda c: product_of(c.x()[-1]), slots="a b"),
+    row("_np_dot _npi_dot", lambda c: dot(*c.every()), _np_dot_product, slots="a b"),
+    row("_npi_tensordot _npi_tensordot_int_axes", _tensordot,
+        lambda c: product_of(prod(c.x()[axis] for axis in _summed_axes(c)[0])), slots="a b"),
+    row("_npi_einsum", lambda c: einsum(_equation(c), c.every()), lambda c: ("einsum", {"equation": _equation(c)})),
+    row("khatri_rao", _khatri_rao, lambda c: ("elementwise", {"fn": "mul"})),
+]  # fmt: skip
+
+# -- attention on interleaved projections, and on sliding windows ------------------------------------------------------
+
+
+def _heads(call: Call) -> int:
+    heads = call.attrs.integer("heads")
+    if heads < 1:
+        raise AttributeFault(f"{heads} heads")
+    return heads
+
+
+def _sequence(shape: Shape, what: str = "") -> tuple[Extent, Extent, Extent]:
+    """Length, batch and features of a sequence."""
+    if shape is None:
+        return None, None, None
+    if len(shape) != 3:
+        raise Mismatch(f"{what}{text(shape)}{', not steps' if what else ' is not length'}, batch and features")
+    return shape[0], shape[1], shape[2]
+
+
+def _self_scores(call: Call) -> Shape:
+    length, batch, _ = _sequence(call.ins[0])
+    return (times(batch, _heads(call)), length, length)
+
+
+def _self_values(call: Call) -> Shape:
+    length, batch, features = _sequence(call.ins[0])
+    call.put_in(1, (times(batch, _heads(call)), length, length))
+    return (length, batch, divided(features, 3))
+
+
+def _cross_scores(call: Call) -> Shape:
+    queries, batch, features = _sequence(call.ins[0])
+    call.put_in(1, (None, batch, times(features, 2)))
+    keys, batch, _ = _sequence(call.ins[1])
+    return (times(batch, _heads(call)), queries, keys)
+
+
+def _cross_values(call: Call) -> Shape:
+    keys, batch, features = _sequence(call.ins[0])
+    call.put_in(1, (times(batch, _heads(call)), None, keys))
+    attention = call.ins[1]
+    return (attention[1] if attention is not None else None, batch, divided(features, 2))
+
+
+def _window(call: Call) -> int:
+    """Places that one query meets: w to each side and its own, or only those before."""
+    reach = call.attrs.integer("w")
+    return 2 * reach + 1 if call.attrs.flag("symmetric", default=True) else reach + 1
+
+
+def _window_scores(call: Call) -> Shape:
+    """Queries and keys are (batch, length, heads, features); the third input says how far apart places are."""
+    call.put_in(0, call.ins[1])
+    call.put_in(1, call.ins[0])
+    query = call.ins[0]
+    if query is None or len(query) != 4:
+        return None
+    call.put_in(2, (query[2],))
+    return (*query[:3], _window(call))
+
+
+def _window_values(call: Call) -> None:
+    """Scores (batch, length, heads, window) with values (batch, length, heads, features)."""
+    value = call.ins[1]
+    call.put_out(0, value)
+    if value is not None and len(value) == 4:
+        call.put_in(2, (value[2],))
+        call.put_in(0, (*value[:3], _window(call)))
+
+
+def _attention(name: str) -> str:
+    return f"_contrib_{name} _npx_{name}"
+
+
+_ATTENTION = [
+    row(_attention("interleaved_matmul_selfatt_qk"), _self_scores, lambda c: product_of(c.x()[2] // 3 // _heads(c)),
+        slots="queries_keys_values"),
+    row(_attention("interleaved_matmul_selfatt_valatt"), _self_values, lambda c: product_of(c.x(1)[2]),
+        slots="queries_keys_values attention"),
+    row(_attention("interleaved_matmul_encdec_qk"), _cross_scores, lambda c: product_of(c.x()[2] // _heads(c)),
+        slots="queries keys_values"),
+    row(_attention("interleaved_matmul_encdec_valatt"), _cross_values, lambda c: product_of(c.x(1)[2]),
+        slots="keys_values attention"),
+    row(_attention("sldwin_atten_score"), _window_scores, lambda c: product_of(c.x()[3]), reads=(0, 1)),
+    row(_attention("sldwin_atten_context"), _window_values,
+        lambda c: ("matmul", {"macs": prod(c.x()) * c.x(1)[3]}), reads=(0, 1)),
+    row(_attention("sldwin_atten_mask_like"), lambda c: c.ins[0], "create"),
+]  # fmt: skip
+
+# -- recurrent layers whose weights are in one packed vector -----------------------------------------------------------
+
+GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
+BIASES = 2
+"""One for the input and one for the state, for every gate."""
+_MOST_LAYERS = 4096
+
+
+class Layers:
+    """The attributes of a recurrent operator."""
+
+    __slots__ = ("directions", "gates", "hidden", "layers", "mode", "output", "projection")
+
+    def __init__(self, attrs: Attributes) -> None:
+        self.mode = attrs.text("mode")
+        self.hidden = attrs.integer("state_size")
+        self.layers = attrs.integer("num_layers")
+        self.directions = 2 if attrs.flag("bidirectional") else 1
+        self.projection = attrs.maybe_integer("projection_size")
+        self.output = self.projection or self.hidden
+        """The size of what a layer hands on, in one direction."""
+        if self.mode not in GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
+            raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
+        self.gates = GATES[self.mode]
+
+    def sizes(self, features: int) -> tuple[tuple[int, int, int], ...]:
+        """Input, hidden and output size of every layer and direction."""
+        first = ((features, self.hidden, self.output),) * self.directions
+        inner = ((self.output * self.directions, self.hidden, self.output),) * self.directions
+        return first + inner * (self.layers - 1)
+
+    def packed(self, features: int) -> int:
+        """Elements of the vector that holds all weights and biases."""
+        projected = self.hidden * self.output if self.projection else 0
+        return sum(
+            self.gates * hidden * (size + out + BIASES) + projected for size, hidden, out in self.sizes(features)
+        )
+
+
+def _is_lstm(attrs: Attributes) -> bool:
+    return attrs.text("mode", "lstm") == "lstm"
+
+
+def _recurrent_slots(attrs: Attributes) -> tuple[str, ...]:
+    cell = ("state_cell",) if _is_lstm(attrs) else ()
+    length = ("sequence_length",) if attrs.flag("use_sequence_length") else ()
+    return ("data", "parameters", "state", *cell, *length)
+
+
+def _recurrent_shapes(call: Call) -> Shape:
+    layers = Layers(call.attrs)
+    steps, batch, features = _sequence(call.ins[0], "the data is ")
+    state = call.ins[2] if len(call.ins) > 2 else None
+    if batch is None and state is not None and len(state) == 3:
+        batch = state[1]
+    call.put_in(0, (steps, batch, features))
+    call.put_in(1, (None if features is None else layers.packed(features),))
+    depth = layers.layers * layers.directions
+    states = [(depth, batch, layers.output)]
+    if layers.mode == "lstm":
+        states.append((depth, batch, layers.hidden))
+    for index, shape in enumerate(states):
+        call.put_in(2 + index, shape)
+        call.put_out(1 + index, shape)
+    if call.attrs.flag("use_sequence_length"):
+        call.put_in(2 + len(states), (batch,))
+    return (steps, batch, layers.directions * layers.output)
+
+
+def _recurrent(call: Call) -> Means:
+    layers = Layers(call.attrs)
+    steps, batch, features = call.x()
+    sizes = layers.sizes(features)
+    return "recurrent", {"cell": layers.mode, "steps": steps * batch, "layers": sizes, "bias": True}
+
+
+ROWS = [
+    *_PRODUCTS,
+    *_ATTENTION,
+    row(
+        "RNN _npx_rnn",
+        _recurrent_shapes,
+        _recurrent,
+        types_of(0, 1, 2, 3),
+        lambda attrs: (3 if _is_lstm(attrs) else 2) if attrs.flag("state_outputs") else 1,
+        _recurrent_slots,
+    ),
+]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from opcost.core.shapes import Extent, Mismatch, Shape
-from opcost.frontends.mxnet.attribute import AttributeFault, Attributes
-from opcost.frontends.mxnet.ops.table import UNKNOWN, Call, Infer, Type, define
-from opcost.frontends.mxnet.symbol import Symbol
+from opcost.frontends.mxnet.ops.table import Call, Type, row
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol
 
 
 class Loop(NamedTuple):
@@ -45,7 +45,7 @@ def loop_of(attrs: Attributes, body: Symbol, inputs: int) -> Loop:
 
 
 def fused_inputs(body: Symbol, inputs: int) -> int:
-    """How many inputs of a fused operator are the body's own; ranges of quantized tensors stand behind them."""
+    """How many inputs of a fused operator are the body's own; ranges of quantized tensors are behind them."""
     return min(len(body.variables), inputs)
 
 
@@ -126,10 +126,6 @@ def _quantized_type(call: Call) -> str:
     return "uint8" if ends_in_activation or attrs.flag("with_eltwise") else "int8"
 
 
-def _fused_outputs(attrs: Attributes) -> int:
-    return 3 if _is_quantized(attrs) and not attrs.flag("enable_float_output") else 1
-
-
 def _foreach(call: Call) -> None:
     body = _body(call)
     loop = loop_of(call.attrs, body, len(call.ins))
@@ -170,11 +166,11 @@ def trips_of(loop: Loop, ins: list[Shape], outs: list[Shape]) -> Extent:
     return trips
 
 
-def _branches(names: tuple[str, ...], parts: tuple[int, ...]) -> Infer:
-    """The parameters inside branches and bodies that nobody knows to run, and shapes that all of them agree on."""
+def _branches(names: tuple[str, ...]) -> Callable[[Call], None]:
+    """The parameters inside branches and bodies that may not run, and shapes that all of them agree on."""
 
-    def infer(call: Call) -> None:
-        for name, index in zip(names, parts, strict=True):
+    def shapes(call: Call) -> None:
+        for index, name in enumerate(names):
             body = _body(call, index)
             places = call.attrs.integers(name, ())
             if any(not 0 <= place < len(call.ins) for place in places) or len(places) > len(body.variables):
@@ -192,7 +188,7 @@ def _branches(names: tuple[str, ...], parts: tuple[int, ...]) -> Infer:
                 call.put_in(place, shape)
                 call.type_in(place, dtype)
 
-    return infer
+    return shapes
 
 
 def _count(attrs: Attributes) -> int:
@@ -218,15 +214,16 @@ CONDITIONAL = ("_cond", "_npx_cond")
 WHILE = ("_while_loop", "_npx_while_loop")
 CUSTOM = ("Custom", "_npi_Custom", "_Native", "_NDArray")
 
-define(FUSED, _fused, UNKNOWN, _nothing, _fused_outputs, ())
-define(FOREACH, _foreach, UNKNOWN, _nothing, _count, ())
-define(
-    CONDITIONAL,
-    _branches(("cond_input_locs", "then_input_locs", "else_input_locs"), (0, 1, 2)),
-    UNKNOWN,
-    _nothing,
-    _count,
-    (),
-)
-define(WHILE, _branches(("cond_input_locs", "func_input_locs"), (0, 1)), UNKNOWN, _nothing, _count, ())
-define(CUSTOM, _nothing, UNKNOWN, _nothing)
+ROWS = [
+    row(
+        FUSED,
+        _fused,
+        "unknown",
+        _nothing,
+        lambda attrs: 3 if _is_quantized(attrs) and not attrs.flag("enable_float_output") else 1,
+    ),
+    row(FOREACH, _foreach, "unknown", _nothing, _count),
+    row(CONDITIONAL, _branches(("cond_input_locs", "then_input_locs", "else_input_locs")), "unknown", _nothing, _count),
+    row(WHILE, _branches(("cond_input_locs", "func_input_locs")), "unknown", _nothing, _count),
+    row(CUSTOM, _nothing, "unknown", _nothing),
+]

@@ -1,30 +1,191 @@
-"""Elements looked up or put by index."""
+"""Tensors joined to one or cut into several, elements looked up or put by index, and sequences of different lengths."""
 
 from __future__ import annotations
 
-from opcost.core.shapes import Mismatch, axis_of, complete, gathered, reduced, replaced, text
-from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.table import (
-    Call,
-    Infer,
-    Translation,
-    always_type,
-    define,
-    output_type,
-    types_of,
+from collections.abc import Callable
+
+from opcost.core.shapes import (
+    Dims,
+    Extent,
+    Mismatch,
+    Shape,
+    axis_of,
+    complete,
+    concat,
+    divided,
+    even_parts,
+    gathered,
+    inserted,
+    merge,
+    product,
+    reduced,
+    replaced,
+    slice_length,
+    stack,
+    text,
+    times,
+    total,
 )
+from opcost.frontends.mxnet.ops.table import FIRST, FLOAT, Call, Means, always_type, like_first, row, types_of
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
-_GATHER = Translation("gather")
+# -- joined and cut ----------------------------------------------------------------------------------------------------
+
+_MOST_PARTS = 4096
 
 
-def _embedding(call: Call) -> None:
+def _join(call: Call, dim: int) -> None:
+    """One axis adds up, the others are the same; an unknown part is what the whole leaves over."""
+    ranked = next((shape for shape in (*call.ins, *call.outs) if shape is not None), None)
+    if ranked is None:
+        return
+    axis = axis_of(dim, len(ranked), "dim")
+    common: Shape = None
+    for shape in (*call.ins, *call.outs):
+        if shape is not None:
+            if len(shape) != len(ranked):
+                raise Mismatch(f"{text(ranked)} and {text(shape)} cannot be joined")
+            common = merge(common, replaced(shape, axis, None))
+    assert common is not None
+    for index in range(len(call.ins)):
+        call.put_in(index, common)
+    lengths = [shape[axis] for shape in call.ins if shape is not None]
+    call.put_out(0, replaced(common, axis, total(lengths)))
+    whole = call.outs[0][axis] if call.outs[0] is not None else None
+    unknown = [index for index, length in enumerate(lengths) if length is None]
+    if whole is not None and len(unknown) == 1:
+        left = whole - sum(length for length in lengths if length is not None)
+        call.put_in(unknown[0], replaced(common, axis, left))
+
+
+def _concat(call: Call) -> None:
+    _join(call, call.attrs.integer("dim", 1))
+
+
+def _concatenate(call: Call) -> Shape:
+    if call.attrs.raw.get("axis") == "None":  # of all elements in one row
+        return (total(None if shape is None else product(shape) for shape in call.ins),)
+    _join(call, call.attrs.integer("axis", 0))
+    return None
+
+
+def _pack(call: Call) -> None:
+    """Weights of recurrent layers joined to one vector; up to two of one size may be worked out from the whole."""
+    dim = call.attrs.integer("dim", 1)
+    lengths = [None if shape is None else shape[axis_of(dim, len(shape), "dim")] for shape in call.ins]
+    unknown = [index for index, length in enumerate(lengths) if length is None]
+    y = call.outs[0]
+    if len(unknown) == 2 and y is not None and y[axis_of(dim, len(y))] is not None:
+        axis = axis_of(dim, len(y))
+        left = (y[axis] or 0) - sum(length for length in lengths if length is not None)
+        for index in unknown:
+            call.put_in(index, replaced((None,) * len(y), axis, left // 2))
+    _join(call, dim)
+
+
+def _stack(call: Call) -> Shape:
+    axis, y = call.attrs.integer("axis", 0), call.outs[0]
+    common: Shape = None if y is None else replaced(y, axis_of(axis, len(y)))
+    for shape in call.ins:
+        common = merge(common, shape)
+    for index in range(len(call.ins)):
+        call.put_in(index, common)
+    return stack(call.every(), axis)
+
+
+def at_least(rank: int, shape: Dims) -> Dims:
+    """A shape of at least this rank, as NumPy adds axes: in front, but of three the last behind."""
+    if rank == 3 and len(shape) in (1, 2):
+        return (*(1,) * (2 - len(shape)), *shape, 1)
+    return (*(1,) * (rank - len(shape)), *shape)
+
+
+def _numpy_stack(least: int, axis: int) -> Callable[[Call], Shape]:
+    """`vstack`, `hstack`, `dstack`: tensors get a few more axes and are joined along one."""
+
+    def shapes(call: Call) -> Shape:
+        parts = [at_least(least, shape) for shape in call.every()]
+        return concat(parts, min(axis, len(parts[0]) - 1))
+
+    return shapes
+
+
+def _split_channels(call: Call) -> None:
+    parts, squeeze = len(call.outs), call.attrs.flag("squeeze_axis")
+    x, y = call.ins[0], None
+    for shape in call.outs:
+        y = merge(y, shape)
+    if x is None and y is None:
+        return
+    rank = len(x) if x is not None else len(y or ()) + squeeze
+    axis = axis_of(call.attrs.integer("axis", 1), rank)
+    if x is not None:
+        y = merge(y, replaced(x, axis) if squeeze else replaced(x, axis, divided(x[axis], parts)))
+    assert y is not None
+    call.put_all(y)
+    call.put_in(0, inserted(y, axis, parts) if squeeze else replaced(y, axis, times(y[axis], parts)))
+
+
+def parts_of(count: int) -> int:
+    """A number of outputs that an operator may have."""
+    if not 1 <= count <= _MOST_PARTS:
+        raise AttributeFault(f"a tensor is split into {count} parts")
+    return count
+
+
+def _sections(attrs: Attributes) -> int:
+    sections = attrs.integer("sections", 0)
+    return parts_of(sections if sections > 0 else attrs.count("indices"))
+
+
+def _split(axis: int | None) -> Callable[[Call], list[Shape]]:
+    """Parts of almost equal length, or cut at given places; the axis is an attribute unless the operator fixes it."""
+
+    def shapes(call: Call) -> list[Shape]:
+        x = call.dims(0)
+        along = axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
+        if call.attrs.flag("squeeze_axis"):
+            return [replaced(x, along) for _ in _lengths(call, x[along])]
+        return [replaced(x, along, length) for length in _lengths(call, x[along])]
+
+    return shapes
+
+
+def _lengths(call: Call, extent: Extent) -> list[Extent]:
+    if call.attrs.integer("sections", 0) > 0:
+        return even_parts(extent, len(call.outs))
+    begins = call.attrs.integers("indices", ())
+    return [slice_length(extent, begin, end) for begin, end in zip(begins, (*begins[1:], None), strict=True)]
+
+
+_JOINED = [
+    row("Concat concat _sparse_concat _npx_concat", _concat, "copy"),
+    row("_npi_concatenate", _concatenate, "copy"),
+    row("_rnn_param_concat _npi_rnn_param_concat", _pack, "copy"),
+    row("stack _npi_stack", _stack, "copy"),
+    row("_npi_vstack", _numpy_stack(2, 0), "copy"),
+    row("_npi_hstack", _numpy_stack(1, 1), "copy"),
+    row("_npi_dstack", _numpy_stack(3, 2), "copy"),
+    row("_npi_column_stack", lambda c: concat([(*s, 1) if len(s) == 1 else s for s in c.every()], 1), "copy"),
+    row("SliceChannel split _npx_slice_channel", _split_channels, "copy",
+        outputs=lambda attrs: parts_of(attrs.integer("num_outputs", 1))),
+    row("_split_v2 _npi_split _npi_array_split", _split(None), "copy", outputs=_sections),
+    row("_npi_hsplit", _split(1), "copy", outputs=_sections),
+    row("_npi_dsplit", _split(2), "copy", outputs=_sections),
+    row("_npi_vsplit", _split(0), "copy", outputs=_sections),
+]  # fmt: skip
+
+# -- looked up and put -------------------------------------------------------------------------------------------------
+
+
+def embedding(call: Call) -> Shape:
+    """Rows of a table; the indices follow from the output where they are not known."""
     rows, width = call.attrs.integer("input_dim"), call.attrs.integer("output_dim")
     call.put_in(1, (rows, width))
     x, y = call.ins[0], call.outs[0]
-    if x is not None:
-        call.put_out(0, (*x, width))
-    elif y is not None:
+    if x is None and y is not None:
         call.put_in(0, y[:-1])
+    return None if x is None else (*x, width)
 
 
 def _embedding_types(call: Call) -> None:
@@ -33,14 +194,9 @@ def _embedding_types(call: Call) -> None:
     call.type_out(0, dtype)
 
 
-def _take(call: Call) -> None:
+def _take(call: Call) -> Shape:
     x, indices = call.every()
-    call.put_out(0, gathered(x, indices, call.attrs.integer("axis", 0)))
-
-
-def _batch_take(call: Call) -> None:
-    call.put_out(0, call.ins[1])
-    call.put_in(1, call.outs[0])
+    return gathered(x, indices, call.attrs.integer("axis", 0))
 
 
 def _pick(call: Call) -> None:
@@ -52,112 +208,99 @@ def _pick(call: Call) -> None:
     call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
 
 
-def _one_hot(call: Call) -> None:
-    call.put_out(0, (*call.dims(0), call.attrs.integer("depth")))
-
-
-def _gather_nd(call: Call) -> None:
+def _gather_nd(call: Call) -> Shape:
     x, indices = call.every()
     if not indices or indices[0] is None:
-        return
+        return None
     axes = indices[0]
     if len(indices) < 2 or axes > len(x):
         raise Mismatch(f"indices of {text(indices)} do not fit {text(x)}")
-    call.put_out(0, (*indices[1:], *x[axes:]))
+    return (*indices[1:], *x[axes:])
 
 
-def _scatter_nd(call: Call) -> None:
-    call.put_out(0, call.given(call.attrs.integers("shape")))
-
-
-def _boolean_mask(call: Call) -> None:
+def _boolean_mask(call: Call) -> Shape:
     """How many elements the mask lets through depends on the data."""
     x, mask = call.ins
-    if x is not None and x:
-        axis = axis_of(call.attrs.integer("axis", 0), len(x))
-        call.put_in(1, (x[axis],) if mask is None else mask)
-        call.put_out(0, replaced(x, axis, None))
+    if not x:
+        return None
+    axis = axis_of(call.attrs.integer("axis", 0), len(x))
+    call.put_in(1, (x[axis],) if mask is None else mask)
+    return replaced(x, axis, None)
 
 
-def _nonzero(call: Call) -> None:
-    call.put_out(0, (None, len(call.dims(0))))
-
-
-def _ravel(call: Call) -> None:
-    x = call.dims(0)
-    if x:
-        call.put_out(0, x[1:])
-
-
-def _unravel(call: Call) -> None:
-    call.put_out(0, (len(call.attrs.integers("shape")), *call.dims(0)))
-
-
-def _shape_array(call: Call) -> None:
-    call.put_out(0, (len(call.dims(0)),))
-
-
-def _size_array(call: Call) -> None:
-    call.put_out(0, (1,))
-
-
-def _index_array(call: Call) -> None:
-    x = call.dims(0)
-    if complete(x):
-        axes = call.attrs.maybe_integers("axes")
-        call.put_out(0, (*x, len(x) if axes is None else len(axes)))
+def _index_array(call: Call) -> Shape:
+    x, axes = call.dims(0), call.attrs.maybe_integers("axes")
+    return (*x, len(x) if axes is None else len(axes)) if complete(x) else None
 
 
 def _index_type(call: Call) -> None:
     """`batch_take` has whole numbers as indices."""
     call.type_in(1, "int32")
-    types_of(0)(call)
+    FIRST(call)
 
 
-_FIRST: Infer = types_of(0)
+_INT64 = always_type("int64")
 
-define(
-    "Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding",
-    _embedding,
-    Translation("embedding", {}, (1, 0)),
-    _embedding_types,
-    slots="data weight",
-)
-define("take _npi_take", _take, _GATHER, _FIRST, slots="a indices")
-define("batch_take", _batch_take, _GATHER, _index_type, slots="a indices")
-define("pick _npx_pick choose_element_0index", _pick, _GATHER, _FIRST, slots="x index")
-define("one_hot _npx_one_hot", _one_hot, Translation("create"), output_type("dtype", "float32"), slots="indices")
-define("gather_nd _npi_gather_nd _npx_gather_nd", _gather_nd, _GATHER, _FIRST, slots="x indices")
-define("scatter_nd _npx_scatter_nd", _scatter_nd, Translation("scatter", {}, (0, 1)), _FIRST, slots="x indices")
-define(
-    "_scatter_set_nd _npi_scatter_set_nd",
-    like_first,
-    Translation("scatter", {}, (0, 2, 1)),
-    types_of(0, 1),
-    slots="lhs rhs indices",
-)
-define(
-    "_contrib_index_copy _npx_index_copy",
-    like_first,
-    Translation("scatter"),
-    types_of(0, 2),
-    slots="old_tensor index new_tensor",
-)
-for name, found in (("add", Translation("scatter", {"fn": "add"})), ("update", Translation("scatter"))):
-    define(f"_npx_index_{name}", like_first, found, types_of(0, 2), slots="a index val")
-define(
-    (
-        "_slice_assign _crop_assign _npi_slice_assign _slice_assign_scalar _crop_assign_scalar _npi_slice_assign_scalar "
-        "fill_element_0index _npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor"
-    ),
-    like_first,
-    Translation("copy"),
-    _FIRST,
-)
-define("_contrib_boolean_mask _npi_boolean_mask", _boolean_mask, _GATHER, _FIRST, slots="x index")
-define("_npx_nonzero _npi_nonzero", _nonzero, Translation("gather"), always_type("int64"))
-define("_ravel_multi_index ravel_multi_index", _ravel, Translation("copy"))
-define("_unravel_index unravel_index", _unravel, Translation("copy"))
-define("shape_array _npx_shape_array", _shape_array, Translation("create"), always_type("int64"))
-define("size_array _npx_size_array", _size_array, Translation("create"), always_type("int64"))
-define("_contrib_index_array _npx_index_array", _index_array, Translation("create"), always_type("int64"))
+_INDEXED = [
+    row("Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding", embedding, "embedding", _embedding_types,
+        slots="data weight", reads=(1, 0)),
+    row("take _npi_take", _take, "gather", FIRST, slots="a indices"),
+    row("batch_take", lambda c: c.both(1), "gather", _index_type, slots="a indices"),
+    row("pick _npx_pick choose_element_0index", _pick, "gather", FIRST, slots="x index"),
+    row("one_hot _npx_one_hot", lambda c: (*c.dims(0), c.attrs.integer("depth")), "create", FLOAT, slots="indices"),
+    row("gather_nd _npi_gather_nd _npx_gather_nd", _gather_nd, "gather", FIRST, slots="x indices"),
+    row("scatter_nd _npx_scatter_nd", lambda c: c.given(c.attrs.integers("shape")), "scatter", FIRST, slots="x indices",
+        reads=(0, 1)),
+    row("_scatter_set_nd _npi_scatter_set_nd", like_first, "scatter", types_of(0, 1), slots="lhs rhs indices",
+        reads=(0, 2, 1)),
+    row("_contrib_index_copy _npx_index_copy", like_first, "scatter", types_of(0, 2), slots="old_tensor index new_tensor"),
+    row("_npx_index_add", like_first, "scatter add", types_of(0, 2), slots="a index val"),
+    row("_npx_index_update", like_first, "scatter", types_of(0, 2), slots="a index val"),
+    row("_slice_assign _crop_assign _npi_slice_assign _slice_assign_scalar _crop_assign_scalar _npi_slice_assign_scalar "
+        "fill_element_0index _npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor", like_first, "copy", FIRST),
+    row("_contrib_boolean_mask _npi_boolean_mask", _boolean_mask, "gather", FIRST, slots="x index"),
+    row("_npx_nonzero _npi_nonzero", lambda c: (None, len(c.dims(0))), "gather", _INT64),
+    row("_ravel_multi_index ravel_multi_index", lambda c: c.dims(0)[1:] if c.dims(0) else None, "copy"),
+    row("_unravel_index unravel_index", lambda c: (len(c.attrs.integers("shape")), *c.dims(0)), "copy"),
+    row("shape_array _npx_shape_array", lambda c: (len(c.dims(0)),), "create", _INT64),
+    row("size_array _npx_size_array", lambda c: (1,), "create", _INT64),
+    row("_contrib_index_array _npx_index_array", _index_array, "create", _INT64),
+]  # fmt: skip
+
+# -- batches of sequences of different lengths -------------------------------------------------------------------------
+
+
+def _lengths_of(call: Call) -> Dims:
+    """The data; a length for each sequence. Steps are along axis 0 and the batch along 1, or the other way round."""
+    x = call.dims(0)
+    if len(x) < 2:
+        raise Mismatch(f"the data is {text(x)}, which has no steps and batch")
+    call.put_in(1, (x[0 if call.attrs.integer("axis", 0) else 1],))
+    return x
+
+
+def _masked(call: Call) -> None:
+    like_first(call)
+    _lengths_of(call)
+
+
+def _last(call: Call) -> Shape:
+    x = _lengths_of(call)
+    return (x[0 if call.attrs.integer("axis", 0) else 1], *x[2:])
+
+
+def _mask(call: Call) -> Means:
+    return ("elementwise", {"fn": "masked_fill"}) if len(call.ins) > 1 else ("view", {})
+
+
+def _reverse(call: Call) -> Means:
+    return "gather" if len(call.ins) > 1 else "copy", {}
+
+
+_SEQUENCES = [
+    row("SequenceMask _npx_sequence_mask", _masked, _mask, FIRST, slots="data sequence_length"),
+    row("SequenceReverse _npx_sequence_reverse", _masked, _reverse, FIRST, slots="data sequence_length"),
+    row("SequenceLast _npx_sequence_last", _last, _reverse, FIRST, slots="data sequence_length"),
+]
+
+ROWS = [*_JOINED, *_INDEXED, *_SEQUENCES]

@@ -1,30 +1,47 @@
-"""Other looks at the same elements: reshaping, flattening, dropping and adding axes, handing on."""
+"""The same elements in other shapes, other places and other types: reshaped, stretched, sliced, padded, transposed, cast."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opcost.core.shapes import (
+    Dims,
     Extent,
     Mismatch,
     Shape,
+    axes_of,
     axis_of,
     complete,
+    divided,
+    expanded,
     filled,
     flattened,
     inserted,
+    padded,
+    permuted,
     product,
+    repeated,
     replaced,
+    slice_length,
     squeezed,
+    swapped,
     text,
+    tiled,
+    times,
 )
-from opcost.frontends.mxnet.attribute import AttributeFault
-from opcost.frontends.mxnet.ops.elementwise import like_first
-from opcost.frontends.mxnet.ops.join import at_least
-from opcost.frontends.mxnet.ops.table import VIEW, Call, Infer, Operator, define, register, types_of
+from opcost.frontends.mxnet.ops.index import at_least, parts_of
+from opcost.frontends.mxnet.ops.table import FIRST, Call, like_first, output_type, row, same_shapes
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
-COPY, INFER, REST, MERGE, SPLIT = 0, -1, -2, -3, -4
-"""Codes in the target of a reshape."""
+# -- reshaping ---------------------------------------------------------------------------------------------------------
+
+_CODES = {0: "copy", -1: "fill", -2: "rest", -3: "merge", -4: "split"}
+_NUMPY_CODES = {-1: "open", -2: "copy", -3: "drop", -4: "rest", -5: "merge", -6: "split"}
+"""What a number in the target of a reshape means, in MXNet's own dialect and in that of `npx.reshape`.
+
+`copy` takes an extent of the input, `rest` all that are left, `merge` the product of two; `split` makes two of one, `drop`
+leaves out one of extent 1; `fill` and `open` are worked out from the number of elements.
+"""
 
 
 def _reshape(call: Call) -> None:
@@ -32,7 +49,7 @@ def _reshape(call: Call) -> None:
     target = call.attrs.integers("shape", ())
     legacy = call.attrs.integers("target_shape", ())
     if target:
-        _settle(call, _coded(target, x, reverse=call.attrs.flag("reverse")))
+        _settle(call, _coded(target, x, _CODES, reverse=call.attrs.flag("reverse")))
     elif legacy:
         _settle(call, _by_target(legacy, x, keep_highest=call.attrs.flag("keep_highest")))
     else:
@@ -48,49 +65,50 @@ def _settle(call: Call, shape: Shape) -> None:
         call.put_out(0, filled(y, product(x)))
 
 
-def _coded(target: Sequence[int], x: Sequence[Extent], *, reverse: bool) -> Shape:
-    """MXNet's reshape: 0 copies an extent, -1 is worked out, -2 copies the rest, -3 merges two, -4 splits one.
+def _coded(target: Sequence[int], x: Sequence[Extent], meanings: Mapping[int, str], *, reverse: bool) -> Shape:
+    """The shape that codes describe.
 
-    An extent that is worked out is put where its code stands in the target, which after -2, -3 or -4 is not where it
-    belongs: so does MXNet.
+    An extent that is filled in is put where its code is in the target, which after `rest`, `merge` or `split` is not
+    where it belongs: so does MXNet.
     """
     source = list(reversed(x)) if reverse else list(x)
     codes = list(reversed(target)) if reverse else list(target)
     found: list[Extent] = []
-    inferred = -1
+    to_fill = -1
     at = place = 0
     while place < len(codes):
         code = codes[place]
-        if code == COPY:
-            found.append(_take(source, at))
-            at += 1
-        elif code == INFER:
-            if inferred >= 0:
-                raise AttributeFault("more than one extent of the new shape is to be worked out")
-            inferred = place
-            found.append(1)
-            at += 1
-        elif code == REST:
-            found.extend(source[at:])
-            at = max(at, len(source))
-        elif code == MERGE:
-            found.append(product((_take(source, at), _take(source, at + 1))))
-            at += 2
-        elif code == SPLIT:
-            found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
-            at += 1
-            place += 2
-        elif code > 0:
-            found.append(code)
-            at += 1
-        else:
-            raise AttributeFault(f"{code} is not a code of a new shape")
+        match meanings.get(code, "extent" if code >= 0 else ""):
+            case "extent":
+                found.append(code)
+            case "copy":
+                found.append(_take(source, at))
+            case "open":
+                found.append(None)
+            case "fill":
+                if to_fill >= 0:
+                    raise AttributeFault("more than one extent of the new shape is to be worked out")
+                to_fill = place
+                found.append(1)
+            case "drop":
+                if _take(source, at) not in (1, None):
+                    raise Mismatch(f"only an axis of extent 1 can be dropped, not one of {source[at]}")
+            case "rest":
+                found.extend(source[at:])
+                at = max(at, len(source)) - 1
+            case "merge":
+                found.append(product((_take(source, at), _take(source, at + 1))))
+                at += 1
+            case "split":
+                found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
+                place += 2
+            case _:
+                raise AttributeFault(f"{code} is not a code of a new shape")
+        at += 1
         place += 1
-    if 0 <= inferred < len(found):
-        found[inferred] = _left_over(product(x), product(found))
-    if reverse:
-        found.reverse()
-    return tuple(found)
+    if 0 <= to_fill < len(found):
+        found[to_fill] = _left_over(product(x), product(found))
+    return tuple(reversed(found)) if reverse else tuple(found)
 
 
 def _left_over(elements: Extent, taken: Extent) -> Extent:
@@ -104,13 +122,13 @@ def _take(source: Sequence[Extent], at: int) -> Extent:
 
 
 def _split(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
-    if len(parts) != 2 or parts[0] == parts[1] == INFER or 0 in parts:
+    if len(parts) != 2 or parts[0] == parts[1] == -1 or 0 in parts:
         raise AttributeFault("a split needs two extents, of which one may be worked out")
     left, right = parts
     if extent is None:
-        return (None if left == INFER else left, None if right == INFER else right)
-    left = extent // right if left == INFER else left
-    right = extent // left if right == INFER and left else right
+        return (None if left == -1 else left, None if right == -1 else right)
+    left = extent // right if left == -1 else left
+    right = extent // left if right == -1 and left else right
     if left * right != extent:
         raise Mismatch(f"{extent} cannot be split into {left} and {right}")
     return left, right
@@ -137,47 +155,15 @@ def _numpy_reshape(call: Call) -> None:
 
 
 def _coded_numpy_reshape(call: Call) -> None:
-    """`npx.reshape`: -1 is worked out, -2 copies, -3 drops an axis of extent 1, -4 copies the rest, -5 merges, -6 splits."""
-    x = call.dims(0)
-    target = call.attrs.integers("newshape")
-    if all(extent >= 0 for extent in target):
-        _settle(call, target)
-        return
-    reverse = call.attrs.flag("reverse")
-    source = list(reversed(x)) if reverse else list(x)
-    codes = list(reversed(target)) if reverse else list(target)
-    found: list[Extent] = []
-    at = place = 0
-    while place < len(codes):
-        code = codes[place]
-        if code == -2:
-            found.append(_take(source, at))
-        elif code == -3:
-            if _take(source, at) not in (1, None):
-                raise Mismatch(f"only an axis of extent 1 can be dropped, not one of {source[at]}")
-        elif code == -4:
-            found.extend(source[at:])
-            at = max(at, len(source)) - 1
-        elif code == -5:
-            found.append(product((_take(source, at), _take(source, at + 1))))
-            at += 1
-        elif code == -6:
-            found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
-            place += 2
-        elif code >= -1:
-            found.append(None if code == -1 else code)
-        else:
-            raise AttributeFault(f"{code} is not a code of a new shape")
-        at += 1
-        place += 1
-    _settle(call, tuple(reversed(found)) if reverse else tuple(found))
+    """`npx.reshape`."""
+    x, target = call.dims(0), call.attrs.integers("newshape")
+    _settle(call, _coded(target, x, _NUMPY_CODES, reverse=call.attrs.flag("reverse")))
 
 
 def _reshape_like(call: Call) -> None:
     """The shape of another tensor, or only some of its axes."""
     x, like = call.every()
-    lhs = _range(call, "lhs", len(x))
-    rhs = _range(call, "rhs", len(like))
+    lhs, rhs = _range(call, "lhs", len(x)), _range(call, "rhs", len(like))
     _settle(call, (*x[: lhs[0]], *like[rhs[0] : rhs[1]], *x[lhs[1] :]))
 
 
@@ -208,30 +194,21 @@ def _expand_dims(call: Call) -> None:
         call.put_in(0, replaced(y, axis_of(axis, len(y))))
 
 
-def _squeeze(least: tuple[int, ...]) -> Infer:
+def _squeeze(least: tuple[int, ...]) -> Callable[[Call], Shape]:
     """Axes of extent 1 go away; where all of them do, a tensor of the shape `least` is left."""
-    return lambda call: _squeezed(call, least)
+
+    def shapes(call: Call) -> Shape:
+        x, named = call.dims(0), call.attrs.maybe_integers("axis")
+        if named is not None:
+            return squeezed(x, named) or least
+        return tuple(extent for extent in x if extent != 1) or least if complete(x) else None
+
+    return shapes
 
 
-def _squeezed(call: Call, least: tuple[int, ...]) -> None:
-    x = call.dims(0)
-    named = call.attrs.maybe_integers("axis")
-    if named is None:
-        if complete(x):
-            call.put_out(0, tuple(extent for extent in x if extent != 1) or least)
-        return
-    call.put_out(0, squeezed(x, named) or least)
-
-
-def _at_least(rank: int) -> Operator:
+def _at_least(rank: int) -> Callable[[Call], list[Shape]]:
     """`atleast_1d` and its relatives."""
-
-    def infer(call: Call) -> None:
-        for index, x in enumerate(call.ins):
-            if x is not None:
-                call.put_out(index, at_least(rank, x))
-
-    return Operator(infer, VIEW, outputs=lambda attrs: attrs.integer("num_args", 1))
+    return lambda call: [None if x is None else at_least(rank, x) for x in call.ins]
 
 
 def _with_average(call: Call) -> None:
@@ -242,26 +219,221 @@ def _with_average(call: Call) -> None:
         call.put_in(1, (x[1],))
 
 
-_VIEW = VIEW
-
-define("Reshape reshape", _reshape, _VIEW)
-define("_np_reshape", _numpy_reshape, _VIEW)
-define("_npx_reshape _npi_reshape", _coded_numpy_reshape, _VIEW)
-define("reshape_like _npx_reshape_like", _reshape_like, _VIEW, types_of(0), slots="lhs like")
-define("Flatten flatten _npx_batch_flatten", _flatten, _VIEW)
-define("expand_dims _npi_expand_dims", _expand_dims, _VIEW)
-define("squeeze", _squeeze((1,)), _VIEW)
-define("_np_squeeze _npi_squeeze", _squeeze(()), _VIEW)
-define(
-    (
-        "_copy identity _copyto _npi_copyto _np_copy _npi_copy BlockGrad stop_gradient _sparse_stop_gradient "
+_VIEWS = [
+    row("Reshape reshape", _reshape, "view"),
+    row("_np_reshape", _numpy_reshape, "view"),
+    row("_npx_reshape _npi_reshape", _coded_numpy_reshape, "view"),
+    row("reshape_like _npx_reshape_like", _reshape_like, "view", FIRST, slots="lhs like"),
+    row("Flatten flatten _npx_batch_flatten", _flatten, "view"),
+    row("expand_dims _npi_expand_dims", _expand_dims, "view"),
+    row("squeeze", _squeeze((1,)), "view"),
+    row("_np_squeeze _npi_squeeze", _squeeze(()), "view"),
+    row("_copy identity _copyto _npi_copyto _np_copy _npi_copy BlockGrad stop_gradient _sparse_stop_gradient "
         "_npx_stop_gradient MakeLoss make_loss _sparse_make_loss _CrossDeviceCopy _contrib_gradientmultiplier "
-        "_npx_constraint_check cast_storage _sparse_cast_storage"
+        "_npx_constraint_check cast_storage _sparse_cast_storage", like_first, "view"),
+    row("IdentityAttachKLSparseReg", _with_average, "view", FIRST, slots="x moving_avg"),
+    row("_identity_with_attr_like_rhs", like_first, "view", FIRST, slots="lhs like"),
+    *(row(f"_np_atleast_{rank}d _npi_atleast_{rank}d", _at_least(rank), "view",
+          outputs=lambda attrs: attrs.integer("num_args", 1)) for rank in (1, 2, 3)),
+]  # fmt: skip
+
+# -- elements repeated along axes --------------------------------------------------------------------------------------
+
+
+def _broadcast_to(call: Call) -> Shape:
+    """0 in the target keeps an extent, but in NumPy's dialect, which aligns the last axes."""
+    x = call.dims(0)
+    target: Dims = call.attrs.integers("shape", ())
+    if len(target) == len(x):
+        target = tuple(mine if to == 0 else to for mine, to in zip(x, target, strict=True))
+    return expanded(x, target)
+
+
+def _broadcast_axis(call: Call) -> Shape:
+    x = call.dims(0)
+    y = list(x)
+    for axis, size in zip(call.attrs.integers("axis", ()), call.attrs.integers("size", ()), strict=True):
+        along = axis_of(axis, len(x))
+        if y[along] not in (1, None):
+            raise Mismatch(f"axis {axis} of {text(x)} is not of extent 1")
+        y[along] = size
+    return tuple(y)
+
+
+def _broadcast_like(call: Call) -> Shape:
+    x, like = call.every()
+    mine, other = call.attrs.maybe_integers("lhs_axes"), call.attrs.maybe_integers("rhs_axes")
+    if mine is None or other is None:
+        return like
+    y = list(x)
+    for axis, source in zip(mine, other, strict=True):
+        y[axis_of(axis, len(x))] = like[axis_of(source, len(like))]
+    return tuple(y)
+
+
+_STRETCHED = [
+    row("tile _npi_tile", lambda c: tiled(c.dims(0), c.attrs.integers("reps")), "copy"),
+    row(
+        "repeat _np_repeat _npi_repeat _npi_repeats",
+        lambda c: repeated(c.dims(0), c.attrs.integer("repeats"), c.attrs.maybe_integer("axis")),
+        "copy",
     ),
-    like_first,
-    _VIEW,
-)
-define("IdentityAttachKLSparseReg", _with_average, _VIEW, types_of(0), slots="x moving_avg")
-define("_identity_with_attr_like_rhs", like_first, _VIEW, types_of(0), slots="lhs like")
-for _rank in (1, 2, 3):
-    register((f"_np_atleast_{_rank}d", f"_npi_atleast_{_rank}d"), _at_least(_rank))
+    row("broadcast_to _npi_broadcast_to", _broadcast_to, "copy"),
+    row("broadcast_axis broadcast_axes", _broadcast_axis, "copy"),
+    row("broadcast_like _npx_broadcast_like", _broadcast_like, "copy", FIRST, slots="lhs like", reads=(0,)),
+]
+
+# -- elements moved to other places ------------------------------------------------------------------------------------
+
+
+def _transpose(call: Call) -> None:
+    axes = call.attrs.integers("axes", ())
+    if call.ins[0] is not None:
+        call.put_out(0, permuted(call.ins[0], axes))
+    y = call.outs[0]
+    if y is not None:
+        order = axes_of(axes, len(y))
+        call.put_in(0, permuted(y, sorted(range(len(order)), key=order.__getitem__)))
+
+
+def _swap_axes(call: Call) -> None:
+    axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
+    if call.ins[0] is not None:
+        call.put_out(0, swapped(call.ins[0], *axes))
+    if call.outs[0] is not None:
+        call.put_in(0, swapped(call.outs[0], *axes))
+
+
+def _move_axis(call: Call) -> Shape:
+    x = call.dims(0)
+    source, target = (axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
+    order = [axis for axis in range(len(x)) if axis not in source]
+    for place, axis in sorted(zip(target, source, strict=True)):
+        order.insert(place, axis)
+    return permuted(x, order)
+
+
+def _slice(call: Call) -> Shape:
+    x = call.dims(0)
+    begin, end = call.attrs.items("begin"), call.attrs.items("end")
+    step = call.attrs.items("step", ()) or (None,) * len(begin)
+    if len(begin) != len(end) or len(begin) != len(step) or len(begin) > len(x):
+        raise Mismatch(f"begin, end and step do not fit {text(x)}")
+    if 0 in step:
+        raise AttributeFault("a slice has the step 0")
+    cut = [slice_length(n, b, e, s) for n, b, e, s in zip(x, begin, end, step, strict=False)]
+    return (*cut, *x[len(begin) :])
+
+
+def _slice_axis(call: Call) -> None:
+    x = call.dims(0)
+    axis = axis_of(call.attrs.integer("axis"), len(x))
+    begin, end = call.attrs.integer("begin"), call.attrs.maybe_integer("end")
+    extent = x[axis]
+    if extent is None:
+        length = end - begin if end is not None and (begin < 0) == (end < 0) else None
+    else:
+        first = begin + extent if begin < 0 else begin
+        last = extent if end is None else end + extent if end < 0 else end
+        if not 0 <= first <= last <= extent:
+            raise Mismatch(f"the slice from {begin} to {end} is not inside {extent}")
+        length = last - first
+    call.put_out(0, replaced(x, axis, length))
+    if call.outs[0] is not None:
+        call.put_in(0, replaced(call.outs[0], axis, None))
+
+
+def _slice_like(call: Call) -> Shape:
+    x, like = call.every()
+    axes = axes_of(call.attrs.integers("axes", ()) or None, len(x))
+    if any(axis >= len(like) for axis in axes):
+        raise Mismatch(f"{text(x)} cannot be cut like {text(like)}")
+    for axis in axes:
+        mine, other = x[axis], like[axis]
+        if mine is not None and other is not None and other > mine:
+            raise Mismatch(f"{text(x)} cannot be cut like {text(like)}, which is larger")
+    return tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x))
+
+
+def _pad(call: Call) -> Shape:
+    """NumPy's dialect puts a pair of brackets around the widths of each axis."""
+    plain = call.attrs.text("pad_width").translate(str.maketrans("", "", "()[]"))
+    x, width = call.dims(0), Attributes({"pad_width": plain}).integers("pad_width")
+    if len(width) != 2 * len(x):
+        raise Mismatch(f"pad_width has {len(width)} numbers, and {text(x)} needs {2 * len(x)}")
+    return padded(x, list(zip(width[::2], width[1::2], strict=True)))
+
+
+def image(shape: Dims) -> Dims:
+    """A shape of four axes."""
+    if len(shape) != 4:
+        raise Mismatch(f"the data is {text(shape)}, not batch, channels, height and width")
+    return shape
+
+
+def _crop(call: Call) -> Shape:
+    x = image(call.dims(0))
+    return (*x[:2], *(image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))))
+
+
+def _blocks(call: Call) -> tuple[Dims, int]:
+    """An image, and the side of the blocks in which its elements move between channels and space."""
+    size = call.attrs.integer("block_size")
+    if size < 1:
+        raise AttributeFault(f"the block_size is {size}")
+    return image(call.dims(0)), size
+
+
+def _depth_to_space(call: Call) -> Shape:
+    (n, c, h, w), block = _blocks(call)
+    return (n, divided(c, block * block), times(h, block), times(w, block))
+
+
+def _space_to_depth(call: Call) -> Shape:
+    (n, c, h, w), block = _blocks(call)
+    return (n, times(c, block * block), divided(h, block), divided(w, block))
+
+
+def _rot90(call: Call) -> Shape:
+    x = call.dims(0)
+    return swapped(x, *call.attrs.integers("axes", (0, 1))) if call.attrs.integer("k", 1) % 2 else x
+
+
+def _multicast(call: Call) -> None:
+    for index in range(len(call.ins)):
+        call.put_out(index, call.ins[index])
+        call.put_in(index, call.outs[index])
+
+
+def _multicast_types(call: Call) -> None:
+    """All become the widest of the floating types that come in, or the narrowest."""
+    ranks = ("float16", "bfloat16", "float32", "float64")
+    found = [dtype for dtype in call.in_types if dtype in ranks]
+    if len(found) == len(call.in_types):
+        pick = min if call.attrs.flag("cast_narrow") else max
+        wanted = pick(found, key=ranks.index)
+        call.out_types[:] = [dtype or wanted for dtype in call.out_types]
+
+
+_MOVED = [
+    row("transpose _np_transpose _npi_transpose _npx_transpose", _transpose, "copy"),
+    row("SwapAxis swapaxes _npi_swapaxes", _swap_axes, "copy"),
+    row("_np_moveaxis _npi_moveaxis", _move_axis, "copy"),
+    row("slice crop _sparse_slice _npi_slice _npx_slice", _slice, "copy"),
+    row("slice_axis", _slice_axis, "copy"),
+    row("slice_like _npx_slice_like", _slice_like, "copy", FIRST, slots="x shape_like", reads=(0,)),
+    row("Pad pad _npx_pad _npi_pad", _pad, "copy"),
+    row("Crop", _crop, "copy", FIRST, slots="x crop_like", reads=(0,)),
+    row("depth_to_space _npx_depth_to_space", _depth_to_space, "copy"),
+    row("space_to_depth _npx_space_to_depth", _space_to_depth, "copy"),
+    row("reverse flip _npi_flip _np_roll _npi_roll _image_flip_left_right _npx__image_flip_left_right "
+        "_image_flip_top_bottom _npx__image_flip_top_bottom", same_shapes, "copy"),
+    row("_npi_rot90", _rot90, "copy"),
+    row("Cast cast _npi_cast _npx_cast amp_cast _npx_amp_cast _npi_amp_cast", like_first,
+        lambda c: ("view" if c.in_types[0] == c.out_types[0] else "copy", {}), output_type("dtype")),
+    row("amp_multicast _npi_amp_multicast", _multicast, "copy", _multicast_types,
+        lambda attrs: parts_of(attrs.integer("num_outputs", 1))),
+    row("_sparse_retain", like_first, "copy", slots="x indices"),
+]  # fmt: skip
+
+ROWS = [*_VIEWS, *_STRETCHED, *_MOVED]

@@ -1,16 +1,16 @@
-"""The table of operators, what a rule sees of a node, and what it answers."""
+"""The row of data that says what an operator of MXNet's does, and what a rule sees of a node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import cache
+from typing import NamedTuple, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
-from opcost.core.shapes import Dims, Shape, Unknown, known, merge
+from opcost.core.shapes import Dims, Shape, Unknown, broadcast, known, merge
 from opcost.errors import GraphError
-from opcost.frontends.mxnet.attribute import Attributes
-from opcost.frontends.mxnet.symbol import Symbol
+from opcost.frontends.mxnet.symbol import Attributes, Entry, Node, Symbol
 
 Type: TypeAlias = "str | None"
 """An element type; None where it is not known."""
@@ -23,19 +23,23 @@ class Inferred:
     shapes: list[list[Shape]]
     types: list[list[Type]]
 
+    def shapes_of(self, entries: Iterable[Entry]) -> list[Shape]:
+        return [self.shapes[node][output] for node, output in entries]
 
-class InferGraph(Protocol):
-    """Works out a graph from what is known of some variables (by their nodes) and of its heads."""
+    def types_of(self, entries: Iterable[Entry]) -> list[Type]:
+        return [self.types[node][output] for node, output in entries]
 
-    def __call__(
-        self,
-        symbol: Symbol,
-        shapes: Mapping[int, Shape],
-        types: Mapping[int, Type],
-        *,
-        heads: Sequence[Shape] = (),
-        training: bool = False,
-    ) -> Inferred: ...
+    def call(self, node: Node, symbol: Symbol, *, training: bool, infer: InferGraph | None = None) -> Call:
+        """A node as its row sees it."""
+        return Call(
+            node.attrs, self.shapes_of(node.inputs), list(self.shapes[node.id]), self.types_of(node.inputs),
+            list(self.types[node.id]), np_shape=symbol.np_shape, version=symbol.version, training=training,
+            subgraphs=node.subgraphs, infer=infer,
+        )  # fmt: skip
+
+
+InferGraph: TypeAlias = Callable[..., Inferred]
+"""Works out a graph: see `infer.infer`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,20 +57,12 @@ class Call:
     training: bool = False
     subgraphs: tuple[Symbol, ...] = ()
     infer: InferGraph | None = None
-    """For the graphs inside; there when shapes are asked for."""
+    """For the graphs inside; set while shapes are worked out."""
 
-    def put_in(self, index: int, shape: Shape) -> None:
-        """Say what the shape of an input must be."""
-        if index < len(self.ins):
-            self.ins[index] = merge(self.ins[index], shape)
-
-    def put_out(self, index: int, shape: Shape) -> None:
-        """Say what the shape of an output must be."""
-        if index < len(self.outs):
-            self.outs[index] = merge(self.outs[index], shape)
+    # -- what is known ------------------------------------------------------------------------------------------------
 
     def dims(self, index: int) -> Dims:
-        """The shape of an input, of which the rank at least is known; else a rule ends here, and is asked again later."""
+        """The shape of an input, of which the rank at least is known; else a rule ends here, and runs again later."""
         shape = self.ins[index]
         if shape is None:
             raise Unknown
@@ -76,11 +72,6 @@ class Call:
         """The shapes of all inputs."""
         return [self.dims(index) for index in range(len(self.ins))]
 
-    def put_all(self, shape: Shape) -> None:
-        """Say that every output has this shape."""
-        for index in range(len(self.outs)):
-            self.put_out(index, shape)
-
     def x(self, index: int = 0) -> tuple[int, ...]:
         """The extents of an input, all of them known."""
         return known(self.ins[index] if index < len(self.ins) else None)
@@ -88,14 +79,6 @@ class Call:
     def y(self, index: int = 0) -> tuple[int, ...]:
         """The extents of an output."""
         return known(self.outs[index])
-
-    def type_in(self, index: int, dtype: Type) -> None:
-        if index < len(self.in_types) and self.in_types[index] is None:
-            self.in_types[index] = dtype
-
-    def type_out(self, index: int, dtype: Type) -> None:
-        if index < len(self.out_types) and self.out_types[index] is None:
-            self.out_types[index] = dtype
 
     def given(self, shape: Iterable[int]) -> Shape:
         """A shape from an attribute, in which an unknown extent is written 0, or -1 with NumPy's shapes."""
@@ -106,24 +89,157 @@ class Call:
         """The shape of a single number."""
         return () if self.np_shape else (1,)
 
+    # -- what a rule finds --------------------------------------------------------------------------------------------
 
-class Translation(NamedTuple):
-    """An operator in our words: see `opcost.core.kinds`."""
+    def put_in(self, index: int, shape: Shape) -> None:
+        """Set what the shape of an input must be."""
+        if index < len(self.ins):
+            self.ins[index] = merge(self.ins[index], shape)
 
-    kind: str
-    attrs: Attrs = NO_ATTRS
-    inputs: tuple[int, ...] | None = None
-    """Which of the node's inputs, in the kind's order; None: all, as they come."""
+    def put_out(self, index: int, shape: Shape) -> None:
+        """Set what the shape of an output must be."""
+        if index < len(self.outs):
+            self.outs[index] = merge(self.outs[index], shape)
+
+    def put_all(self, shape: Shape) -> None:
+        """Set one shape for every output."""
+        for index in range(len(self.outs)):
+            self.put_out(index, shape)
+
+    def both(self, index: int = 0) -> Shape:
+        """Give an input and the first output one shape, which comes back."""
+        self.put_out(0, self.ins[index])
+        self.put_in(index, self.outs[0])
+        return self.outs[0]
+
+    def type_in(self, index: int, dtype: Type) -> None:
+        if index < len(self.in_types) and self.in_types[index] is None:
+            self.in_types[index] = dtype
+
+    def type_out(self, index: int, dtype: Type) -> None:
+        if index < len(self.out_types) and self.out_types[index] is None:
+            self.out_types[index] = dtype
+
+
+Means: TypeAlias = "tuple[str, Attrs]"
+"""Kind and attributes of an operator."""
+Shapes: TypeAlias = Callable[[Call], "Shape | list[Shape]"]
+"""Works out shapes. What it returns is the first output's, or those of all outputs as a list; inputs it refines itself."""
+Types: TypeAlias = Callable[[Call], None]
+Reads: TypeAlias = "tuple[int, ...] | Callable[[Call], tuple[int, ...]] | None"
+
+
+@cache
+def _fixed(means: str) -> Means:
+    kind, _, fn = means.partition(" ")
+    return kind, {"fn": fn} if fn else NO_ATTRS
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What is known of an operator of MXNet's."""
+
+    shapes: Shapes
+    means: str | Callable[[Call], Means]
+    """The kind, with its function behind where it has one (`reduce sum`); or what works out kind and attributes."""
+    types: Types
+    outputs: int | Callable[[Attributes], int] = 1
+    """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are never read."""
+    slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
+    """MXNet's names of the inputs, where they say which is a weight; auxiliary states get their names from here, too."""
+    reads: Reads = None
+    """Which inputs the kind takes, in its order; None: all, as they come."""
     results: int | None = None
     """How many of the outputs the kind has; the ranges of quantized tensors are beside them."""
 
+    def infer(self, call: Call) -> None:
+        """Refine the shapes around a node, forwards and backwards, as far as they are known."""
+        found = self.shapes(call)
+        if isinstance(found, list):
+            for index, shape in enumerate(found):
+                call.put_out(index, shape)
+        else:
+            call.put_out(0, found)
 
-VIEW = Translation("view", NO_ATTRS, (0,))
-COPY = Translation("copy")
-UNKNOWN = Translation("unknown")
+    def meaning(self, call: Call) -> Means:
+        """Kind and attributes."""
+        return self.means(call) if callable(self.means) else _fixed(self.means)
 
-Infer: TypeAlias = Callable[[Call], None]
-Translate: TypeAlias = Callable[[Call], Translation]
+    def read(self, call: Call, kind: str) -> tuple[int, ...]:
+        """The inputs that the kind takes."""
+        count, places = len(call.ins), self.reads(call) if callable(self.reads) else self.reads
+        if places is None:
+            return tuple(range(min(count, 1) if kind == "view" else count))
+        return tuple([place for place in places if place < count])
+
+    def output_count(self, attrs: Attributes) -> int:
+        return self.outputs(attrs) if callable(self.outputs) else self.outputs
+
+    def slot_names(self, attrs: Attributes) -> tuple[str, ...]:
+        return self.slots(attrs) if callable(self.slots) else self.slots
+
+
+class Row(NamedTuple):
+    """An operator with all its names."""
+
+    names: tuple[str, ...]
+    operator: Operator
+
+
+def row(
+    names: str | Iterable[str],
+    shapes: Shapes,
+    means: str | Callable[[Call], Means],
+    types: Types | None = None,
+    outputs: int | Callable[[Attributes], int] = 1,
+    slots: str | Callable[[Attributes], tuple[str, ...]] = "",
+    reads: Reads = None,
+    results: int | None = None,
+) -> Row:
+    """A row of a table; names and slots are one text with blanks between them. All tensors have one type unless given."""
+    listed = tuple(names.split() if isinstance(names, str) else names)
+    named = tuple(slots.split()) if isinstance(slots, str) else slots
+    return Row(listed, Operator(shapes, means, types or same_types, outputs, named, reads, results))
+
+
+def table_of(*families: Iterable[Row]) -> dict[str, Operator]:
+    """Operators by all their names; a name with two rows is an error."""
+    found: dict[str, Operator] = {}
+    for family in families:
+        for names, operator in family:
+            for name in names:
+                if name in found:
+                    raise GraphError(f"the MXNet operator {name!r} has two rows")
+                found[name] = operator
+    return found
+
+
+# -- shapes that many operators have -----------------------------------------------------------------------------------
+
+
+def same_shapes(call: Call) -> None:
+    """All tensors around the node have one shape."""
+    shape = None
+    for known_shape in (*call.ins, *call.outs):
+        shape = merge(shape, known_shape)
+    if shape is not None:
+        call.ins[:] = [merge(each, shape) for each in call.ins]
+        call.outs[:] = [merge(each, shape) for each in call.outs]
+
+
+def broadcasting(call: Call) -> Shape:
+    """The inputs stretch to the output's shape."""
+    return broadcast(call.every())
+
+
+def like_first(call: Call) -> None:
+    """The first input and all outputs have one shape."""
+    call.put_all(call.ins[0])
+    for shape in call.outs:
+        call.put_in(0, shape)
+
+
+# -- element types -----------------------------------------------------------------------------------------------------
 
 
 def same_types(call: Call) -> None:
@@ -134,102 +250,49 @@ def same_types(call: Call) -> None:
         call.out_types[:] = [dtype or found for dtype in call.out_types]
 
 
-def types_of(*inputs: int) -> Infer:
+def types_of(*inputs: int) -> Types:
     """These inputs and all outputs have one element type; the other inputs have their own."""
 
-    def infer(call: Call) -> None:
-        held = [call.in_types[index] for index in inputs if index < len(call.in_types)]
-        found = next((dtype for dtype in (*held, *call.out_types) if dtype is not None), None)
+    def types(call: Call) -> None:
+        known_types = [call.in_types[index] for index in inputs if index < len(call.in_types)]
+        found = next((dtype for dtype in (*known_types, *call.out_types) if dtype is not None), None)
         if found is not None:
             for index in inputs:
                 call.type_in(index, found)
             call.out_types[:] = [dtype or found for dtype in call.out_types]
 
-    return infer
+    return types
 
 
-def output_type(name: str = "dtype", default: str | None = None) -> Infer:
+FIRST = types_of(0)
+
+
+def output_type(name: str = "dtype", default: str | None = None) -> Types:
     """The output's element type is an attribute; without one it is `default`, or the first input's."""
 
-    def infer(call: Call) -> None:
+    def types(call: Call) -> None:
         if name in call.attrs:
             call.type_out(0, call.attrs.dtype(name))
         elif default is not None:
             call.type_out(0, default)
         else:
-            types_of(0)(call)
+            FIRST(call)
 
-    return infer
-
-
-def always_type(dtype: str) -> Infer:
-    """The outputs have this element type whatever comes in."""
-
-    def infer(call: Call) -> None:
-        call.out_types[:] = [held or dtype for held in call.out_types]
-
-    return infer
+    return types
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """What is known of an operator of MXNet's."""
+def always_type(dtype: str) -> Types:
+    """The outputs have this element type whatever the inputs have."""
 
-    infer: Infer
-    """Works out shapes, forwards and backwards, as far as they are known."""
-    translate: Translate | Translation
-    types: Infer = same_types
-    outputs: int | Callable[[Attributes], int] = 1
-    """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are nobody's input."""
-    slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
-    """MXNet's names of the inputs, where they tell a weight from an input; auxiliary states get their names from here, too."""
+    def types(call: Call) -> None:
+        call.out_types[:] = [each or dtype for each in call.out_types]
 
-    def translated(self, call: Call) -> Translation:
-        """The operator in our words, which attributes may change."""
-        return self.translate if isinstance(self.translate, Translation) else self.translate(call)
-
-    def output_count(self, attrs: Attributes) -> int:
-        return self.outputs(attrs) if callable(self.outputs) else self.outputs
-
-    def slot_names(self, attrs: Attributes) -> tuple[str, ...]:
-        return self.slots(attrs) if callable(self.slots) else self.slots
+    return types
 
 
-_OPERATORS: dict[str, Operator] = {}
+FLOAT = output_type("dtype", "float32")
 
 
-def operators() -> dict[str, Operator]:
-    """The table as far as it is filled."""
-    return _OPERATORS
-
-
-def register(names: Iterable[str], operator: Operator) -> None:
-    """Add an operator under all its names; a second one of the same name is an error."""
-    for name in names:
-        if name in _OPERATORS:
-            raise GraphError(f"the MXNet operator {name!r} has two rules")
-        _OPERATORS[name] = operator
-
-
-def define(
-    names: str | Iterable[str],
-    infer: Infer,
-    translate: Translate | Translation,
-    types: Infer = same_types,
-    outputs: int | Callable[[Attributes], int] = 1,
-    slots: str | tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = (),
-) -> None:
-    """Add an operator of its own; names and slots may be one text with blanks between them."""
-    slots = tuple(slots.split()) if isinstance(slots, str) else slots
-    register(names.split() if isinstance(names, str) else names, Operator(infer, translate, types, outputs, slots))
-
-
-def elementwise(fn: str, inputs: tuple[int, ...] | None = None, **attrs: int) -> Translation:
-    """Arithmetic for each element of the output."""
-    return Translation("elementwise", {"fn": fn, **attrs}, inputs)
-
-
-__all__ = [
-    "COPY", "UNKNOWN", "VIEW", "Call", "Infer", "Inferred", "Operator", "Translate", "Translation", "Type",
-    "always_type", "define", "elementwise", "operators", "output_type", "register", "same_types", "types_of",
-]  # fmt: skip
+def elements(fn: str, count: int) -> Means:
+    """Arithmetic on a number of elements that is not the output's."""
+    return "elementwise", {"fn": fn, "elements": count}

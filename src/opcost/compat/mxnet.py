@@ -1,0 +1,223 @@
+"""MXNet's summary of a symbol, and a count of its multiply-adds, for files, live symbols and gluon blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcost.core.harmless import printable
+from opcost.core.report import Row
+from opcost.core.shapes import complete, known
+from opcost.errors import InputError
+from opcost.frontends.mxnet.load import Opened, Worked, build_opened, open_file, open_object, work_out
+from opcost.frontends.mxnet.ops.contraction import BIASES, GATES
+from opcost.frontends.mxnet.symbol import Node
+from opcost.frontends.options import CountOptions
+
+__all__ = ["FlopCount", "NodeFlops", "count_flops", "print_summary"]
+
+
+def _opened(symbol: Any, data_shapes: Any) -> Opened:
+    """What the caller named: a symbol, a block, a file or a checkpoint's prefix, with the shapes it gave."""
+    from opcost.frontends.source import ModelFile, resolve
+
+    options = CountOptions(shapes=_shapes_by_name(data_shapes))
+    if not isinstance(symbol, (str, Path)):
+        return open_object(symbol, options)
+    found = resolve(str(symbol))
+    if not isinstance(found, ModelFile) or found.frontend.name != "mxnet":
+        raise InputError(f"{symbol} is not an MXNet symbol", hint="name a *-symbol.json, or the prefix of a checkpoint")
+    return open_file(found.path, options)
+
+
+def _shapes_by_name(shapes: Any) -> Any:
+    """MXNet's forms of shapes, as `opcost.count` takes them."""
+    if shapes is None or isinstance(shapes, Mapping):
+        return shapes
+    pairs = list(shapes)
+    if pairs and all(isinstance(pair, (tuple, list)) and len(pair) >= 2 and isinstance(pair[0], str) for pair in pairs):
+        return {pair[0]: tuple(pair[1]) for pair in pairs}
+    return tuple(pairs)
+
+
+# -- multiply-adds and bias additions, for which MXNet has no call ------------------------------------------------------
+
+_LINEAR = ("FullyConnected", "_npx_fully_connected", "_sparse_FullyConnected", "_contrib_quantized_fully_connected")
+"""Matrix products whose third tensor is a bias; in others it is a summand."""
+
+
+class NodeFlops(NamedTuple):
+    """One operator of the symbol."""
+
+    name: str
+    op: str
+    macs: int
+    bias_adds: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlopCount:
+    """What the forward pass computes: multiply-adds, and apart from them the additions of biases."""
+
+    macs: int
+    bias_adds: int
+    params: int
+    trainable_params: int
+    nodes: tuple[NodeFlops, ...]
+    """In the order of the symbol, without its variables."""
+    uncounted: tuple[str, ...] = ()
+    """Operators whose cost is not known; with any, the sums are lower bounds."""
+
+    @property
+    def total(self) -> int:
+        """Multiply-adds and bias additions together, one operation each."""
+        return self.macs + self.bias_adds
+
+
+def count_flops(symbol: Any, data_shapes: Any = None) -> FlopCount:
+    """Multiply-adds and bias additions of every operator.
+
+    `symbol` is a symbol, a gluon block, a path to `*-symbol.json`, or a checkpoint's prefix. `data_shapes` is
+    {name: shape}, a list of (name, shape) as `Module.bind` takes it, or the shape of the first input.
+    """
+    from opcost.analysis.costing import cost_graph
+    from opcost.rules import default_rules
+
+    found_source = _opened(symbol, data_shapes)
+    graph, origins = build_opened(found_source)
+    report = cost_graph(graph, default_rules())
+    found: dict[int, list[Row]] = {}
+    for row, node in zip(report.rows, origins, strict=True):
+        found.setdefault(node, []).append(row)
+    nodes = tuple(_node_flops(found_source.symbol.nodes[index], rows) for index, rows in found.items())
+    return FlopCount(
+        macs=sum(node.macs for node in nodes),
+        bias_adds=sum(node.bias_adds for node in nodes),
+        params=report.totals.params,
+        trainable_params=report.totals.trainable_params,
+        nodes=nodes,
+        uncounted=tuple(missed.raw for missed in report.coverage.uncounted),
+    )
+
+
+def _node_flops(node: Node, rows: Iterable[Row]) -> NodeFlops:
+    macs = bias_adds = 0
+    for row in rows:
+        if row.cost is not None:
+            macs += row.cost.macs * row.op.repeat
+            bias_adds += _bias_adds(row) * row.op.repeat
+    return NodeFlops(node.name, node.op, macs, bias_adds)
+
+
+def _bias_adds(row: Row) -> int:
+    """Additions of a bias: one for each output element, in a recurrent layer two for each gate, unit and step."""
+    attrs = row.op.attrs
+    if row.op.kind == "recurrent":
+        layers, steps = attrs["layers"], attrs["steps"]
+        assert isinstance(layers, tuple)
+        assert isinstance(steps, int)
+        units = sum(hidden for _, hidden, _ in layers)  # type: ignore[misc,str-unpack]
+        return BIASES * GATES[str(attrs["cell"])] * units * steps
+    has_bias = (row.op.kind == "conv" and len(row.ins) > 2) or (
+        row.op.kind == "matmul" and bool(attrs.get("bias")) and row.op.raw.removeprefix("mxnet::") in _LINEAR
+    )
+    return row.outs[0].numel if has_bias else 0
+
+
+# -- `print_summary`, in MXNet's layout ---------------------------------------------------------------------------------
+
+_HEADER = ("Layer (type)", "Output Shape", "Param #", "Previous Layer")
+
+
+def print_summary(
+    symbol: Any,
+    shape: Any = None,
+    line_length: int = 120,
+    positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
+) -> None:
+    """Print the layers of a symbol, their output shapes without the batch, and the parameters that each is the first to read.
+
+    Without a shape there are no output shapes, and a layer whose weights depend on it says `?`.
+    """
+    source = _opened(symbol, shape)
+    worked = work_out(source.symbol, source.options, source.saved, complete=shape is not None)
+    places = (
+        [int(line_length * place) for place in positions] if positions[-1] <= 1 else [int(place) for place in positions]
+    )
+    print("_" * line_length)
+    print(_row(_HEADER, places))
+    print("=" * line_length)
+    layers = list(_layers(worked))
+    for index, layer in enumerate(layers):
+        first, *others = layer.previous or ("",)
+        params = "?" if layer.params is None else str(layer.params)
+        print(_row((layer.name, layer.shape if shape is not None else "", params, first), places))
+        for other in others:
+            print(_row(("", "", "", other), places))
+        print(("=" if index == len(layers) - 1 else "_") * line_length)
+    print(f"Total params: {_total([layer.params for layer in layers])}")
+    if states := _total([_elements(worked, index) for index in worked.roles.states]):
+        print(f"Auxiliary states: {states}")
+    print("_" * line_length)
+
+
+class _Layer(NamedTuple):
+    name: str
+    shape: str
+    params: int | None
+    """None where the shape of a weight is not known."""
+    previous: tuple[str, ...]
+
+
+def _layers(worked: Worked) -> Iterator[_Layer]:
+    """The inputs, but for labels and states, and the operators; a shared weight belongs to its first reader."""
+    roles = worked.roles
+    inputs = set(roles.inputs) - roles.side or set(roles.inputs)
+    weights = set(roles.weights)
+    counted: set[int] = set()
+    for node in worked.symbol.nodes:
+        if node.is_variable and node.id not in inputs:
+            continue
+        own = dict.fromkeys(source for source, _ in node.inputs if source in weights and source not in counted)
+        counted.update(own)
+        params = [_elements(worked, index) for index in own]
+        previous = [
+            worked.symbol.nodes[source].name
+            for source, _ in node.inputs
+            if source in inputs or not worked.symbol.nodes[source].is_variable
+        ]
+        yield _Layer(
+            f"{node.name}({node.op})",
+            _shapes(worked, node),
+            None if None in params else sum(filter(None, params)),
+            tuple(previous),
+        )
+
+
+def _shapes(worked: Worked, node: Node) -> str:
+    """The shapes of a node's outputs without the batch; the same one only once."""
+    found = ("x".join(map(str, shape[1:])) if shape is not None else "?" for shape in worked.inferred.shapes[node.id])
+    return ", ".join(dict.fromkeys(found))
+
+
+def _elements(worked: Worked, index: int) -> int | None:
+    shape = worked.inferred.shapes[index][0]
+    return prod(known(shape)) if complete(shape) else None
+
+
+def _total(numbers: list[int | None]) -> str:
+    """A sum, and of how many numbers nothing is known; empty for none at all."""
+    unknown, sum_known = numbers.count(None), sum(filter(None, numbers))
+    if not unknown:
+        return str(sum_known) if numbers else ""
+    return f"{sum_known} and {unknown} unknown: give the shape of the input"
+
+
+def _row(fields: Iterable[str], positions: Sequence[int]) -> str:
+    line = ""
+    for field, position in zip(fields, positions, strict=True):
+        line = f"{line}{printable(field)}"[:position].ljust(position)
+    return line

@@ -1,0 +1,488 @@
+"""Elements computed one by one, created, moved, and picked by index; and the numbers that are known without data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from opcost.core.graph import NO_ATTRS
+from opcost.core.shapes import (
+    Dims,
+    Extent,
+    Mismatch,
+    Shape,
+    Unknown,
+    axis_of,
+    broadcast,
+    complete,
+    concat,
+    diagonal,
+    expanded,
+    inserted,
+    known,
+    padded,
+    product,
+    replaced,
+    reshaped,
+    slice_length,
+    squeezed,
+    text,
+    total,
+)
+from opcost.frontends.megengine.model import SMALL
+from opcost.frontends.megengine.operators.layers import along
+from opcost.frontends.megengine.operators.table import (
+    NO_OPTIONAL_AXIS,
+    Means,
+    Numbers,
+    OperatorCall,
+    Row,
+    alike,
+    result,
+    same,
+    stretched,
+)
+from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, QUANTIZED
+from opcost.frontends.nodes.model import Content
+
+# -- arithmetic, type conversion and quantization ----------------------------------------------------------------------
+
+
+def functions(text: str) -> dict[str, str]:
+    """Modes of MegEngine and our names of the functions: `MODE=ours`, or the mode alone where it is the same word."""
+    return {mode: fn or mode.lower() for mode, _, fn in (word.partition("=") for word in text.split())}
+
+
+FUNCTIONS = functions("""
+    RELU ABS ACOS ASIN CEIL COS EXP EXPM1 FLOOR LOG LOG1P NEGATE=neg SIGMOID SIN TANH ABS_GRAD ADD
+    FLOOR_DIV=floor_divide MAX MIN MOD=remainder MUL POW SIGMOID_GRAD SUB SWITCH_GT0=relu_grad TANH_GRAD TRUE_DIV=div
+    LOG_SUM_EXP=logaddexp LT=compare LEQ=compare EQ=compare NEQ=compare SHL=shift SHR=shift COND_LEQ_MOV=threshold
+    COND_LT_MOV=threshold FUSE_MUL_ADD3=fma FUSE_MUL_ADD4=mul_mul_add FUSE_ADD_RELU=add_relu
+    FUSE_ADD_SIGMOID=add_sigmoid FUSE_ADD_TANH=add_tanh FUSE_ADD_H_SWISH=add_hardswish FAST_TANH=tanh
+    FAST_TANH_GRAD=tanh_grad ROUND RMULH=mul_high ATAN2 ERF ERFINV ERFC ERFCINV=erfinv H_SWISH=hardswish
+    H_SWISH_GRAD=hardswish_grad NOT=logical AND=logical OR=logical XOR=logical SILU SILU_GRAD GELU GELU_GRAD
+    ISNAN=nan_check ISINF=nan_check SINH COSH ASINH ACOSH ATANH TAN ASINH_GRAD ACOSH_GRAD=asinh_grad ATANH_GRAD PRELU
+    CLIP=clamp PRELU_GRAD SOFTPLUS SOFTPLUS_GRAD RELU6 RELU6_GRAD=hardtanh_grad HSIGMOID=hardsigmoid
+    HSIGMOID_GRAD=hardsigmoid_grad LOGSIGMOID SQRT SQUARE SIGN ROUND_SHR_SATURATE=round_shift_clamp
+    FUSE_ADD_RMULH_ROUND_SHR_SATURATE=add_mul_round_shift_clamp
+""")
+"""MegEngine's modes and our names of functions."""
+
+_BOOLEAN = ("LT", "LEQ", "EQ", "NEQ", "ISNAN", "ISINF", "NOT", "AND", "OR", "XOR")
+_RESULTS = {"x32": "int32", "xI8": "int8", "x8": "int8", "xI16": "int16", "xF32": "float32"}
+"""The end of a mode that names its types, and the type of its result."""
+
+
+def _function(call: OperatorCall) -> Means:
+    """The quantized form of a function does what the function does; the types at the end of a mode say nothing more."""
+    mode = call.word("mode")
+    fn = FUNCTIONS.get(mode)
+    if fn is None and call.type == "ElemwiseMultiType":
+        fn = FUNCTIONS.get(mode[1:] if mode.startswith("Q") else mode.rpartition("_")[0])
+    return ("elementwise", {"fn": fn}) if fn else ("unknown", NO_ATTRS)
+
+
+def _multi_types(call: OperatorCall) -> list[str]:
+    mode = call.word("mode")
+    if mode in _BOOLEAN:
+        return ["bool"]
+    found = (dtype for end, dtype in _RESULTS.items() if mode.endswith(end) and not mode.startswith("Q"))
+    return [next(found, call.dtype())]
+
+
+def _conversion(call: OperatorCall) -> Means:
+    """Between numbers and their quantized form something is computed, between other types not."""
+    quantized = {call.dtype(), call.outs[0].dtype} & QUANTIZED
+    return "quantize" if quantized else "copy", NO_ATTRS
+
+
+def _where_shapes(call: OperatorCall) -> list[Shape]:
+    if len(call.ins) < 3:
+        raise Mismatch("a mask and two tensors are needed")
+    return stretched(call)
+
+
+_FAKE_QUANTIZE = Row(same, "elementwise fake_quantize")
+
+_COMPUTED = {
+    "Elemwise": Row(
+        stretched, _function, lambda call: ["bool" if call.word("mode") in ("ISNAN", "ISINF") else call.dtype()]
+    ),
+    "ElemwiseMultiType": Row(stretched, _function, _multi_types),
+    "PowC": Row(same, "elementwise pow"),
+    "TypeCvt": Row(same, _conversion, lambda call: [call.word("dtype") or call.dtype()]),
+    "AddUpdate": Row(same, "elementwise mul_mul_add"),
+    "AffineInt": Row(stretched, "elementwise fma"),
+    "FakeQuant": _FAKE_QUANTIZE,
+    "TQT": _FAKE_QUANTIZE,
+    "LSQ": _FAKE_QUANTIZE,
+    "FakeQuantBackward": Row(alike(1), "elementwise fake_quantize_grad"),
+    "MaskedFill": Row(same, "elementwise masked_fill"),
+    "Where": Row(_where_shapes, "elementwise where", lambda call: [call.dtype(1)]),
+    "CheckNonFinite": Row(
+        lambda call: [*(made.shape for made in call.ins), (1,)],
+        "elementwise nan_check",
+        lambda call: [*(["float32"] * len(call.ins)), "int32"],
+    ),
+}
+
+# -- tensors made of no other: constants, ranges, random numbers -------------------------------------------------------
+
+
+def _filled(call: OperatorCall) -> list[Shape]:
+    """The shape comes as the first input."""
+    return [call.target(0)]
+
+
+def _declared(call: OperatorCall) -> list[str]:
+    return [call.word("dtype") or "float32"]
+
+
+def _matrix_shapes(call: OperatorCall) -> list[Shape]:
+    target = call.target(0)
+    return [target * 2 if len(target) == 1 else target]
+
+
+def _with_mask(call: OperatorCall) -> list[Shape]:
+    """The result, and a mask with a byte for each element."""
+    return [call.dims(0), (product(call.dims(0)),)]
+
+
+_DRAWN = Row(_filled, "random", _declared, ())
+
+_CREATED = {
+    "Alloc": Row(_filled, "create", _declared, ()),
+    "Eye": Row(_matrix_shapes, "create", _declared, ()),
+    "Linspace": Row(lambda call: [(call.first(2),)], "create", ("float32",), ()),
+    **dict.fromkeys(("UniformRNG", "GaussianRNG", "PermutationRNG"), _DRAWN),
+    **dict.fromkeys(("GammaRNG", "BetaRNG", "PoissonRNG", "ExponentialRNG"), Row(same, "random")),
+    "MultinomialRNG": Row(lambda call: [(*call.dims(0)[:-1], call.whole("num_samples"))], "random", ("int32",)),
+    "ShuffleRNG": Row(lambda call: [call.dims(0), call.dims(0)[:1]], "gather", ("", "int32")),
+    "Dropout": Row(_with_mask, "random dropout", ("", "uint8"), results=(0,)),
+}
+
+# -- other shapes of the same elements, joined and split tensors -------------------------------------------------------
+
+
+def _reshape_shapes(call: OperatorCall) -> list[Shape]:
+    """The target may leave one extent open: -1, or the axis that the operator names."""
+    x, target = call.dims(0), list(call.target(1))
+    axis = call.whole("axis")
+    if axis != NO_OPTIONAL_AXIS and "axis" in call.params:
+        target[axis_of(axis, len(target))] = -1
+    return [reshaped(x, target)]
+
+
+def _dimshuffle_shapes(call: OperatorCall) -> list[Shape]:
+    """The axes in a new order; -1 is a new axis."""
+    x, pattern = call.dims(0), call.params.get("pattern")
+    shape: list[Extent] = []
+    for axis in pattern if isinstance(pattern, tuple) else ():
+        if not isinstance(axis, int) or axis >= len(x):
+            raise Mismatch(f"axis {axis} does not exist in {text(x)}")
+        shape.append(1 if axis < 0 else x[axis])
+    return [tuple(shape)]
+
+
+def _axis_shapes(call: OperatorCall) -> list[Shape]:
+    """Axes of extent 1 are added and removed one after the other; MegEngine has no tensor without axes."""
+    shape: Dims = call.dims(0)
+    changes = call.params.get("desc")
+    for change in changes if isinstance(changes, tuple) else ():
+        if isinstance(change, tuple):
+            method, axis = change
+            place = axis if isinstance(axis, int) else 0
+            shape = inserted(shape, place) if method == "add" else squeezed(shape, [place]) or (1,)
+    return [shape]
+
+
+def _split_shapes(call: OperatorCall) -> list[Shape]:
+    """The extents of the parts come as inputs."""
+    x = call.dims(0)
+    axis = axis_of(call.whole("axis"), len(x))
+    return [replaced(x, axis, call.first(index)) for index in range(1, len(call.ins))]
+
+
+def _padding_shapes(call: OperatorCall) -> list[Shape]:
+    x = call.dims(0)
+    sides = ("front_offset", "back_offset")
+    return [padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])]
+
+
+def _shape_shapes(call: OperatorCall) -> list[Shape]:
+    """The shape of the input, of several inputs their common one, or one extent of it."""
+    if call.whole("axis") != NO_OPTIONAL_AXIS:
+        return [(1,)]
+    return [(len(broadcast(call.every())),)]
+
+
+_VIEW = Row(same, "view")
+"""Nothing moves; further inputs are only numbers of shapes."""
+
+_MOVED = {
+    "Reshape": Row(_reshape_shapes, "view"),
+    "Broadcast": Row(lambda call: [expanded(call.dims(0), call.target(1))], "view"),
+    "Dimshuffle": Row(_dimshuffle_shapes, "view"),
+    "AxisAddRemove": Row(_axis_shapes, "view"),
+    "Concat": Row(lambda call: [concat(call.every(), call.whole("axis"))], "copy"),
+    "Split": Row(_split_shapes, "view"),
+    "Padding": Row(_padding_shapes, "copy"),
+    "GetVarShape": Row(_shape_shapes, "view", ("int32",)),
+    "Copy": Row(same, "copy"),
+    "PersistentOutputStorage": Row(same, "copy"),
+    **dict.fromkeys(
+        ("Identity", "MarkDynamicVar", "MarkNoBroadcastElemwise", "VirtualDep", "AssertEqual", "Sleep"), _VIEW
+    ),
+}
+
+# -- parts of tensors: slices, elements picked by index, and the same written to ---------------------------------------
+
+
+class Index(NamedTuple):
+    """What is done to one axis; the numbers are positions of inputs, None where the file gives none."""
+
+    axis: int
+    begin: int | None
+    end: int | None
+    step: int | None
+    picks: int | None
+
+
+def indices(call: OperatorCall, rank: int) -> Iterator[Index]:
+    """The axes that are indexed, in the order of the file; their numbers come as inputs from the second on."""
+    items = call.params.get("items")
+    at = 1
+    for item in items if isinstance(items, tuple) else ():
+        if not isinstance(item, tuple):
+            continue
+        axis, *present = item
+        places: list[int | None] = []
+        for given in present:
+            places.append(at if given else None)
+            at += 1 if given else 0
+        if at > len(call.ins):
+            raise Mismatch(f"it has {len(call.ins)} inputs and needs {at}")
+        yield Index(axis_of(axis if isinstance(axis, int) else 0, rank), *places[:4])
+
+
+def _sliced(call: OperatorCall, extent: Extent, found: Index) -> Extent:
+    """How many elements a slice takes from an axis."""
+    numbers: list[int | None] = []
+    for place in (found.begin, found.end, found.step):
+        number = None if place is None else call.first(place)
+        if place is not None and number is None:
+            return None
+        numbers.append(number)
+    return slice_length(extent, *numbers)
+
+
+def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
+    """The extents with slices taken, and the inputs that pick elements, by axis."""
+    dims: list[Extent] = list(call.dims(0))
+    picked: dict[int, int] = {}
+    for found in indices(call, len(dims)):
+        if found.picks is not None:
+            picked[found.axis] = found.picks
+        else:
+            dims[found.axis] = _sliced(call, dims[found.axis], found)
+    return dims, picked
+
+
+def _part_shapes(call: OperatorCall) -> list[Shape]:
+    """Slices shorten an axis, a number removes it; the last axis stays, since MegEngine has no tensor without axes."""
+    dims, picked = _indexed(call)
+    return [tuple(extent for axis, extent in enumerate(dims) if axis not in picked) or (1,)]
+
+
+def _picked_shapes(call: OperatorCall) -> list[Shape]:
+    """Axes with an index tensor are replaced by its axes, in their place if they are neighbours, else in front."""
+    dims, picked = _indexed(call)
+    if not picked:
+        return [tuple(dims)]
+    shape = broadcast([call.dims(place) for place in picked.values()])
+    axes = sorted(picked)
+    at = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    rest = [extent for axis, extent in enumerate(dims) if axis not in picked]
+    return [(*rest[:at], *shape, *rest[at:])]
+
+
+def _mesh_shapes(call: OperatorCall) -> list[Shape]:
+    """Every axis with an index keeps its place and takes the length of its own index."""
+    dims, picked = _indexed(call)
+    for axis, place in picked.items():
+        dims[axis] = (call.dims(place) or (1,))[-1]
+    return [tuple(dims)]
+
+
+def _put(fn: str) -> Callable[[OperatorCall], Means]:
+    """Only what is put moves; the order of the inputs is x, source, indices."""
+
+    def means(call: OperatorCall) -> Means:
+        source = call.ins[1].shape if len(call.ins) > 1 else None
+        elements = None if source is None else product(source)
+        return "scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements}
+
+    return means
+
+
+def _diagonal(call: OperatorCall) -> list[Shape]:
+    """A vector becomes a matrix, a matrix gives its diagonal."""
+    dims, offset = call.ranked(0, 1, 2), call.whole("k")
+    if len(dims) == 1:
+        side = total((dims[0], abs(offset)))
+        return [(side, side)]
+    return [(diagonal(dims[0], dims[1], offset),)]
+
+
+_SET, _ADD = Row(same, _put("copy")), Row(same, _put("add"))
+_MESH = Row(_mesh_shapes, "gather")
+
+_INDEXED = {
+    "Subtensor": Row(_part_shapes, "view"),
+    "IndexingMultiAxisVec": Row(_picked_shapes, "gather"),
+    "MeshIndexing": _MESH,
+    "BatchedMeshIndexing": _MESH,
+    **dict.fromkeys(("SetSubtensor", "IndexingSetMultiAxisVec", "SetMeshIndexing", "BatchedSetMeshIndexing"), _SET),
+    **dict.fromkeys(("IncrSubtensor", "IndexingIncrMultiAxisVec", "IncrMeshIndexing", "BatchedIncrMeshIndexing"), _ADD),
+    "IndexingOneHot": Row(along, "gather"),
+    "IndexingSetOneHot": Row(same, "scatter", reads=(0, 1, 2)),
+    "IndexingRemap": Row(lambda call: [call.dims(1)[:-1]], "gather"),
+    "Diag": Row(_diagonal, "gather"),
+}
+
+# -- operators whose results or costs depend on data, on other runtimes or on code elsewhere ---------------------------
+
+
+def _unknown(call: OperatorCall) -> list[Shape]:
+    raise Unknown
+
+
+_NAMED_ONLY = {
+    **dict.fromkeys(  # a condition first, then what goes through
+        ("CondExecMark", "CondExecMarkIfNeed"),
+        Row(lambda call: [call.dims(index) for index in range(1, len(call.ins))], "unknown"),
+    ),
+    **dict.fromkeys(
+        (
+            "CondExecPred", "CondExecPredLogical", "CondExecMerge", "Loop", "ExternCOprRunner", "TensorRTRuntimeOpr",
+            "AtlasRuntimeOpr", "CambriconRuntimeOpr", "MagicMindRuntimeOpr", "NvOf",
+        ),
+        Row(_unknown, "unknown"),
+    ),
+}  # fmt: skip
+
+ROWS = {**_COMPUTED, **_CREATED, **_MOVED, **_INDEXED, **_NAMED_ONLY}
+
+
+# -- numbers that are known without data: shapes, and what a model computes from them and from small constants ----------
+#
+# A dump reshapes and slices by tensors that it computes from other tensors' shapes. These few operators are evaluated, on
+# at most `SMALL` numbers; everything else stays unknown.
+
+_LARGEST = 1 << 62
+
+_EVALUATED: dict[str, Callable[..., Any]] = {
+    "ABS": abs, "NEGATE": lambda a: -a, "CEIL": math.ceil, "FLOOR": math.floor, "RELU": lambda a: max(a, 0),
+    "ROUND": lambda a: math.floor(a + 0.5), "SQRT": math.sqrt, "SQUARE": lambda a: a * a, "EXP": math.exp, "LOG": math.log,
+    "NOT": lambda a: int(not a), "SIGN": lambda a: (a > 0) - (a < 0),
+    "ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b, "MUL": lambda a, b: a * b, "TRUE_DIV": lambda a, b: a / b,
+    "FLOOR_DIV": lambda a, b: a // b, "MOD": lambda a, b: a % b, "MAX": max,
+    "MIN": min, "LT": lambda a, b: int(a < b), "LEQ": lambda a, b: int(a <= b),
+    "EQ": lambda a, b: int(a == b), "NEQ": lambda a, b: int(a != b), "AND": lambda a, b: int(bool(a and b)),
+    "OR": lambda a, b: int(bool(a or b)), "FUSE_MUL_ADD3": lambda a, b, c: a * b + c,
+}  # fmt: skip
+_REDUCTIONS: dict[str, Callable[[Numbers], float]] = {
+    "SUM": sum, "PRODUCT": math.prod, "MAX": max, "MIN": min, "MEAN": lambda numbers: sum(numbers) / len(numbers),
+}  # fmt: skip
+
+
+def content_of(call: OperatorCall) -> Content | None:
+    """The numbers of an operator's single result, or None."""
+    rule, shape = _RULES.get(call.type), result(call) if call.count == 1 else None
+    if rule is None or not complete(shape) or math.prod(known(shape)) > SMALL:
+        return None
+    try:
+        found = rule(call)
+    except (Unknown, ArithmeticError, IndexError, TypeError, ValueError):  # the file's numbers may be anything
+        return None
+    if found is None or len(found) != math.prod(known(shape)):
+        return None
+    if any(not math.isfinite(number) or abs(number) > _LARGEST for number in found):
+        return None
+    return Content(known(shape), found)
+
+
+def _shape_content(call: OperatorCall) -> Numbers | None:
+    found = broadcast(call.every())
+    axis = call.whole("axis")
+    return known(found if axis == NO_OPTIONAL_AXIS else (found[axis_of(axis, len(found))],))
+
+
+def _stretched(call: OperatorCall, place: int) -> Numbers:
+    """The numbers of an input, stretched to the result's shape."""
+    found = call.ins[place].content
+    if found is None:
+        raise Unknown
+    return found.stretched(known(result(call))).items  # type: ignore[return-value]
+
+
+def _typed(call: OperatorCall, numbers: Numbers) -> Numbers:
+    """As the result's element type keeps them."""
+    return numbers if call.outs[0].dtype in FLOATING else tuple(math.trunc(number) for number in numbers)
+
+
+def _elementwise(call: OperatorCall) -> Numbers | None:
+    columns = [_stretched(call, place) for place in range(len(call.ins))]
+    function = _EVALUATED.get(call.word("mode"))
+    return _typed(call, tuple(function(*row) for row in zip(*columns, strict=True))) if function else None
+
+
+def _vector(call: OperatorCall, place: int = 0) -> Numbers:
+    """The numbers of an input that has one axis; matrices are never used to compute a shape."""
+    numbers = call.value(place)
+    if numbers is None or len(call.dims(0)) != 1:
+        raise Unknown
+    return numbers
+
+
+def _concat(call: OperatorCall) -> Numbers | None:
+    return tuple(number for place in range(len(call.ins)) for number in _vector(call, place))
+
+
+def _slice_content(call: OperatorCall) -> Numbers | None:
+    """A part of a vector."""
+    numbers = _vector(call)
+    for found in indices(call, 1):
+        if found.picks is not None:
+            place = call.first(found.picks)
+            if place is None or not -len(numbers) <= place < len(numbers):
+                return None
+            return (numbers[place],)
+        bounds = [None if place is None else call.first(place) for place in (found.begin, found.end, found.step)]
+        numbers = numbers[slice(*bounds)]
+    return numbers
+
+
+def _reduce(call: OperatorCall) -> Numbers | None:
+    """A vector to one number."""
+    numbers, function = _vector(call), _REDUCTIONS.get(call.word("mode"))
+    if not numbers or function is None or call.whole("axis") not in (0, -1, NO_AXIS) or result(call) != (1,):
+        return None
+    return (function(numbers),)
+
+
+def _same(call: OperatorCall) -> Numbers | None:
+    return call.value(0)
+
+
+_RULES: dict[str, Callable[[OperatorCall], Numbers | None]] = {
+    "GetVarShape": _shape_content,
+    "Elemwise": _elementwise,
+    "TypeCvt": lambda call: _typed(call, _stretched(call, 0)),
+    **dict.fromkeys(("Reshape", "AxisAddRemove", "Identity", "Copy", "MarkNoBroadcastElemwise"), _same),
+    "Broadcast": lambda call: _stretched(call, 0),
+    "Concat": _concat,
+    "Subtensor": _slice_content,
+    "Reduce": _reduce,
+}

@@ -1,0 +1,402 @@
+"""Layers beside convolutions: products, attention, recurrent layers, norms, pools, reductions and sorts."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from opcost.core.dtype import bits
+from opcost.core.graph import Attr
+from opcost.core.shapes import (
+    Dims,
+    Extent,
+    Mismatch,
+    Shape,
+    adaptive_windows,
+    axis_of,
+    divided,
+    inserted,
+    matmul,
+    product,
+    reduced,
+    replaced,
+    times,
+    total,
+)
+from opcost.frontends.megengine.operators.convolution import image, sums
+from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, result, same
+from opcost.frontends.megengine.schema import NO_AXIS
+
+MOST_LAYERS = 1 << 10
+"""Layers of the deepest recurrent operator that is believed."""
+
+# -- matrix products and linear algebra --------------------------------------------------------------------------------
+
+_PACKS = {"MK4": 4, "MK4_DOT": 4, "MK8": 8}
+
+
+def _unpacked(call: OperatorCall) -> tuple[Dims, Dims, int]:
+    """Both matrices, and the pack in which their elements are stored: (m/p, k/p, p, p) and (k/p, n, p)."""
+    left, right = call.dims(0), call.dims(1)
+    pack = _PACKS.get(call.word("format"), 1)
+    if pack > 1:
+        if len(left) != 4 or len(right) != 3:
+            raise Mismatch(f"a packed product takes 4 and 3 axes, not {len(left)} and {len(right)}")
+        return (times(left[0], pack), times(left[1], pack)), (times(right[0], pack), right[1]), pack
+    if len(left) < 2 or len(right) < 2:
+        raise Mismatch("a matrix has two axes")
+    return left, right, pack
+
+
+def _product_shapes(call: OperatorCall) -> list[Shape]:
+    left, right, pack = _unpacked(call)
+    found = matmul(left, right, transpose_a=call.flag("transposeA"), transpose_b=call.flag("transposeB"))
+    if pack > 1:
+        return [(divided(found[-2], pack), found[-1], pack)]
+    return [found]
+
+
+def _product(call: OperatorCall) -> Means:
+    left, right, _ = _unpacked(call)
+    depth = left[-2 if call.flag("transposeA") else -1]
+    if depth is None:
+        depth = right[-1 if call.flag("transposeB") else -2]
+    return "matmul", {} if depth is None else {"depth": depth}
+
+
+def _square(call: OperatorCall) -> list[Shape]:
+    dims = call.dims(0)
+    if len(dims) < 2 or (None not in dims[-2:] and dims[-1] != dims[-2]):
+        raise Mismatch("a square matrix is needed")
+    return [dims]
+
+
+def _svd_shapes(call: OperatorCall) -> list[Shape]:
+    *batch, rows, columns = call.dims(0)
+    least = None if rows is None or columns is None else min(rows, columns)
+    if not call.flag("compute_uv"):
+        return [(*batch, least)]
+    full = call.flag("full_matrices")
+    return [(*batch, rows, rows if full else least), (*batch, least), (*batch, columns if full else least, columns)]
+
+
+def _cross_shapes(call: OperatorCall) -> list[Shape]:
+    dims = call.dims(0)
+    axis = axis_of(call.whole("axisa"), len(dims))
+    return [inserted(replaced(dims, axis), call.whole("axisc"), dims[axis])]
+
+
+# -- attention in one operator: projections, scores, their softmax, the weighted values, the last projection -----------
+
+
+class _Sizes(NamedTuple):
+    batch: Extent
+    queries: Extent
+    keys: Extent
+    q: Extent
+    k: Extent
+    v: Extent
+    out: Extent
+    """Features after each projection; a projection of size 0 is left out."""
+
+
+def _sizes(call: OperatorCall) -> _Sizes:
+    """Inputs are queries, keys and values as (batch, length, features), then all weights in one."""
+    batch, queries, q = call.ranked(0, 3)
+    _, keys, k = call.ranked(1, 3)
+    more = (call.word("tensor_combination_type") in ("ONLY_BIASKV", "ALL")) + call.flag("add_zero_attn")
+    v = call.whole("vproj_size") or call.ranked(2, 3)[2]
+    keys = total((keys, more))
+    q, k, out = call.whole("qproj_size") or q, call.whole("kproj_size") or k, call.whole("oproj_size") or v
+    return _Sizes(batch, queries, keys, q, k, v, out)
+
+
+def _attention_shapes(call: OperatorCall) -> list[Shape]:
+    """The result, the weights of the attention, and two stores for a backward pass."""
+    sizes = _sizes(call)
+    heads = product((sizes.batch, call.whole("num_heads")))
+    return [(sizes.batch, sizes.queries, sizes.out), (heads, sizes.queries, sizes.keys), (None,), (None,)]
+
+
+def _attention(call: OperatorCall) -> Means:
+    """All products; the softmax between them is not among the FLOPs."""
+    sizes = _sizes(call)
+    inputs = [call.dims(index) for index in range(3)]
+    terms = [product((sizes.batch, sizes.queries, sizes.keys, size)) for size in (sizes.q, sizes.v)]
+    for name, shape, size in zip("qkv", inputs, (sizes.q, sizes.k, sizes.v), strict=True):
+        if call.whole(f"{name}proj_size"):
+            terms.append(product((*shape, size)))
+    if call.whole("oproj_size"):
+        terms.append(product((sizes.batch, sizes.queries, sizes.v, sizes.out)))
+    if None in terms:
+        return "unknown", {}
+    return "matmul", {"macs": sum(term or 0 for term in terms), "bias": call.flag("obias")}
+
+
+# -- recurrent layers, and single steps of them ------------------------------------------------------------------------
+
+_PLAIN_CELLS = {"RELU": "rnn_relu", "TANH": "rnn_tanh"}
+
+
+def _directions(call: OperatorCall) -> int:
+    return 2 if call.flag("bidirectional") else 1
+
+
+def _layer_shapes(call: OperatorCall) -> list[Shape]:
+    """x (time, batch, features) and the states; the results are y, the new states, and what a backward pass would need.
+
+    For a backward pass a CPU sets aside the bytes of every state, given as that many elements.
+    """
+    steps, batch, _ = call.ranked(0, 3)
+    state = call.ranked(1, 3)
+    states = [call.dims(index) for index in range(1, call.count - 1)]
+    kept = 2 if call.type == "LSTM" else 1
+    per_step = kept * call.whole("num_layers") * _directions(call) * call.whole("hidden_size") * bits(call.dtype()) // 8
+    return [(steps, batch, times(state[2], _directions(call))), *states, (product((steps, batch, per_step)),)]
+
+
+def _layers(call: OperatorCall) -> Means:
+    steps, batch, features = call.ranked(0, 3)
+    hidden = call.ranked(1, 3)[2]
+    elements = product((steps, batch))
+    if elements is None or features is None or hidden is None:
+        return "recurrent", {"cell": _cell(call)}
+    count = call.whole("num_layers")
+    if not 0 < count <= MOST_LAYERS:
+        raise Mismatch(f"{count} layers are not plausible")
+    projected = call.whole("proj_size") or hidden
+    first = ((features, hidden, projected),) * _directions(call)
+    inner = ((_directions(call) * projected, hidden, projected),) * _directions(call)
+    layers = first + inner * (count - 1)
+    return "recurrent", {"cell": _cell(call), "steps": elements, "layers": layers, "bias": call.flag("bias")}
+
+
+def _layer_results(call: OperatorCall) -> tuple[int, ...]:
+    known = None not in (*call.dims(0), call.dims(1)[2])
+    return tuple(range(call.count - 1)) if known else (0,)
+
+
+def _cell(call: OperatorCall) -> str:
+    if call.type.startswith("LSTM"):
+        return "lstm"
+    mode = call.word("nonlineMode")
+    if mode not in _PLAIN_CELLS:
+        raise Mismatch(f"a recurrent layer with {mode or 'no'} activation is not known")
+    return _PLAIN_CELLS[mode]
+
+
+def _step_shapes(call: OperatorCall) -> list[Shape]:
+    """x, weight_ih, bias_ih, h, weight_hh, bias_hh, and c of an LSTM, which gives the two new states and the gates."""
+    gates = (call.ranked(0, 2)[0], call.ranked(1, 2)[0])
+    return [call.dims(3), call.dims(6), gates] if call.type == "LSTMCell" else [gates]
+
+
+def _step(call: OperatorCall) -> Means:
+    batch, features = call.ranked(0, 2)
+    hidden: Extent = call.ranked(3, 2)[1]
+    if batch is None or features is None or hidden is None:
+        return "recurrent", {"cell": "lstm"}
+    mode, lstm = call.word("nonlineMode"), call.type == "LSTMCell"
+    if not lstm and mode == "IDENTITY":
+        # Two products and three additions without a function: no cell, but a matrix product.
+        return "matmul", {"depth": features + hidden, "bias": True, "then": ("add", "add")}
+    cell = "lstm" if lstm else _PLAIN_CELLS.get(mode, "rnn_relu")
+    return "recurrent", {"cell": cell, "steps": batch, "layers": ((features, hidden, hidden),), "bias": True}
+
+
+# -- norms: results after the first, such as mean and deviation, are kept for a backward pass --------------------------
+
+
+def _batch_shapes(call: OperatorCall) -> list[Shape]:
+    """Statistics first, the result last; at inference there are no running statistics."""
+    x, scale = call.dims(0), call.dims(1)
+    statistics: list[Shape] = [scale] * (4 if call.count == 6 else 2)
+    return [*statistics, (0,), x]
+
+
+def _batch(call: OperatorCall) -> Means:
+    return "norm", {"fn": "batch", "affine": 2, "training": call.word("fwd_mode") == "TRAINING"}
+
+
+def _layer_norm_shapes(call: OperatorCall) -> list[Shape]:
+    x, normalized = call.dims(0), call.whole("normalized_dim")
+    if normalized > len(x):
+        raise Mismatch(f"{normalized} axes cannot be normalized where there are {len(x)}")
+    kept = x[: len(x) - normalized]
+    return [x, kept, kept]
+
+
+def _general_norm_shapes(call: OperatorCall) -> list[Shape]:
+    x = call.dims(0)
+    kept = (*x[: call.whole("axis_start")], *x[call.whole("axis_end") :])
+    return [x, kept, kept]
+
+
+def _channel_norm_shapes(call: OperatorCall) -> list[Shape]:
+    """A mean and a deviation for every image and group, or every image and channel."""
+    x = call.dims(0)
+    kept = (x[0], call.whole("group")) if call.type == "GroupNorm" else x[:2]
+    return [x, kept, kept]
+
+
+_AFFINE = {"LayerNorm": "layer", "GeneralNorm": "layer", "GroupNorm": "group", "InstanceNorm": "instance"}
+
+
+def _affine(call: OperatorCall) -> Means:
+    return "norm", {"fn": _AFFINE[call.type], "affine": 2 if call.flag("affine") else 0}
+
+
+# -- pools: with a window, to a given size, and over regions -----------------------------------------------------------
+
+_WINDOWED = {"MAX": "max", "AVERAGE": "avg", "AVERAGE_COUNT_EXCLUDE_PADDING": "avg"}
+
+
+def _pool_shapes(call: OperatorCall) -> list[Shape]:
+    x = call.ranked(0, 4, 5)
+    layout = image(call.format)
+    return [layout.resized(x, call.windows(layout.plane(x), call.per_axis("window")))]
+
+
+def _pool(call: OperatorCall) -> Means:
+    kernel = call.per_axis("window")
+    attrs: dict[str, Attr] = {"fn": _WINDOWED.get(call.word("mode"), "avg"), "window": prod(kernel)}
+    if call.type == "PoolingBackward":  # x, y and the gradient of y are the inputs
+        return "pool", {**attrs, "grad": True}
+    return "pool", {**attrs, "kernel": kernel, "stride": call.per_axis("stride")}
+
+
+def plane(target: Dims) -> Dims:
+    """Height and width, as an input gives them."""
+    if len(target) != 2:
+        raise Mismatch(f"height and width are needed, not {len(target)} numbers")
+    return target
+
+
+def _adaptive_shapes(call: OperatorCall) -> list[Shape]:
+    x = call.ranked(0, 4, 5)
+    target = call.target(1)
+    return [image(call.format).resized(x, plane(target * 2 if len(target) == 1 else target))]
+
+
+def _adaptive_fn(call: OperatorCall) -> str:
+    return "adaptive_max" if call.word("mode") == "MAX" else "adaptive_avg"
+
+
+def _adaptive(call: OperatorCall) -> Means:
+    layout, y = image(call.format), result(call)
+    kernel, stride = adaptive_windows(layout.plane(call.dims(0)), layout.plane(y) if y is not None else (None, None))
+    if len(kernel) != 2:  # a size that depends on data makes the cost unknown, whatever the window is
+        return "pool", {"fn": _adaptive_fn(call), "window": 1}
+    return "pool", {"fn": _adaptive_fn(call), "window": prod(kernel), "kernel": kernel, "stride": stride}
+
+
+def _region_shapes(call: OperatorCall) -> list[Shape]:
+    x, regions = call.ranked(0, 4), call.dims(1)
+    shape = (regions[0], x[1], *plane(call.target(2)))
+    return [shape, shape]
+
+
+def _region(call: OperatorCall) -> Means:
+    """Regions are in data; a window is taken as its share of the whole image."""
+    x, y = call.dims(0), result(call)
+    return "pool", {"fn": _adaptive_fn(call), "window": 1 if y is None else prod(adaptive_windows(x[2:], y[2:])[0])}
+
+
+# -- reductions and sorts ----------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {"SUM": "sum", "SUM_SQR": "dot", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "MEAN": "mean"}
+_RESULTS = {"FLOAT_O32xC32": "float32", "FLOAT_O16xC32": "float16", "QUINT_I8xO32": "qint32", "QINT_I8xO32": "qint32"}
+
+
+def along(call: OperatorCall) -> list[Shape]:
+    """One axis to extent 1."""
+    return [reduced(call.dims(0), [call.whole("axis")], keepdims=True)]
+
+
+def _reduce_shapes(call: OperatorCall) -> list[Shape]:
+    """One axis to extent 1, or all axes to the shape that a second input names."""
+    if len(call.ins) > 1:
+        return [call.target(1)]
+    return [(1,)] if call.whole("axis") == NO_AXIS else along(call)
+
+
+def _reduce(call: OperatorCall) -> Means:
+    fn = _REDUCTIONS.get(call.word("mode"))
+    return ("reduce", {"fn": fn}) if fn else ("unknown", {})
+
+
+def _top_shapes(call: OperatorCall) -> list[Shape]:
+    """The best of each row; a negative number selects the largest."""
+    rows, length = call.ranked(0, 2)
+    if call.word("mode") == "KTH_ONLY":
+        return [(rows,)]
+    wanted = call.first(1)
+    kept = None if wanted is None or length is None else min(abs(wanted), length)
+    return [(rows, kept), (rows, kept)]
+
+
+def _sort(call: OperatorCall) -> Means:
+    length = call.dims(0)[-1]
+    attrs: dict[str, Attr] = {"length": 1 if length is None else length}
+    if call.type == "TopK" and (wanted := call.first(1)) is not None:
+        attrs["selected"] = abs(wanted)
+    return "sort", attrs
+
+
+def _kept_boxes(call: OperatorCall) -> list[Shape]:
+    """Boxes (batch, count, 4): the places of those that are kept, up to a maximum, and their number."""
+    batch = call.ranked(0, 3)[0]
+    return [(batch, call.whole("max_output")), (batch,)]
+
+
+def _suppression(call: OperatorCall) -> Means:
+    raise Mismatch("how many pairs of boxes are compared depends on data")
+
+
+_STATISTICS = ("", "float32", "float32")
+
+ROWS = {
+    "MatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
+    "BatchedMatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
+    "Dot": Row(
+        lambda call: [(1,)],
+        lambda call: ("matmul", {"depth": max(product(call.dims(index)) or 1 for index in (0, 1))}),
+        sums,
+        (0, 1),
+    ),
+    "MatrixInverse": Row(_square, "linalg inverse"),
+    "SVD": Row(_svd_shapes, "linalg svd"),
+    "Cross": Row(_cross_shapes, "elementwise cross"),
+    "MultiHeadAttn": Row(_attention_shapes, _attention, results=(0,)),
+    "RNN": Row(_layer_shapes, _layers, results=_layer_results),
+    "LSTM": Row(_layer_shapes, _layers, results=_layer_results),
+    "RNNCell": Row(_step_shapes, _step),
+    "LSTMCell": Row(_step_shapes, _step),
+    "BatchNorm": Row(
+        _batch_shapes,
+        _batch,
+        lambda call: [*([call.dtype(1)] * (call.count - 2)), "uint8", call.dtype()],
+        results=lambda call: (call.count - 1,),
+    ),
+    "LayerNorm": Row(_layer_norm_shapes, _affine, _STATISTICS, results=(0,)),
+    "GeneralNorm": Row(_general_norm_shapes, _affine, _STATISTICS, results=(0,)),
+    "GroupNorm": Row(_channel_norm_shapes, _affine, _STATISTICS, results=(0,)),
+    "InstanceNorm": Row(_channel_norm_shapes, _affine, _STATISTICS, results=(0,)),
+    "LRN": Row(same, lambda call: ("norm", {"fn": "local_response", "window": call.whole("n")})),
+    "Softmax": Row(same, "softmax"),
+    "SoftmaxBackward": Row(alike(0), lambda call: ("softmax", {"grad": True})),
+    "Pooling": Row(_pool_shapes, _pool),
+    "PoolingBackward": Row(alike(0), _pool, (), (2, 0, 1)),
+    "AdaptivePooling": Row(_adaptive_shapes, _adaptive, (), (0,)),
+    "AdaptivePoolingBackward": Row(alike(0), "unknown"),
+    "ROIPooling": Row(_region_shapes, _region, ("", "int32"), (0, 1)),
+    "Reduce": Row(_reduce_shapes, _reduce, lambda call: [_RESULTS.get(call.word("data_type"), call.dtype())], (0,)),
+    "Argmax": Row(along, "reduce argmax", ("int32",)),
+    "Argmin": Row(along, "reduce argmin", ("int32",)),
+    "Cumsum": Row(same, "reduce cumsum"),
+    "Argsort": Row(lambda call: [call.ranked(0, 2)] * 2, _sort, ("", "int32")),
+    "TopK": Row(_top_shapes, _sort, ("", "int32"), (0,)),
+    "CondTake": Row(lambda call: [(None,), (None,)], "gather", ("", "int32")),
+    "NonZero": Row(lambda call: [(len(call.dims(0)), None)], "gather", ("int32",)),
+    "NMSKeepMGB": Row(_kept_boxes, _suppression, ("int32", "int32")),
+}

@@ -1,0 +1,283 @@
+"""What MegEngine's files call things: element types, the parameters of operators, operators by name or by hash."""
+
+from __future__ import annotations
+
+import re
+import struct
+from functools import cache
+from typing import Any, NamedTuple
+
+from opcost.core.graph import Attr
+from opcost.core.resources import table as packaged
+from opcost.frontends.flatbuffer import F32, F64, I8, I32, LONGEST_LIST, U8, U32, U64, Table
+
+# -- element types -----------------------------------------------------------------------------------------------------
+
+NAMES = (
+    "float32", "uint8", "int8", "int16", "int32", "int1", "int2", "int4", "uint8", "float16", "uint4", "quint8",
+    "qint32", "qint8", "quint4", "qint4", "qint16", "bfloat16", "bool", "uint16", "qint1", "complex64",
+)  # fmt: skip
+"""In the order of MegEngine's enumeration; `Byte` is read as uint8."""
+
+QUANTIZED = frozenset(name for name in NAMES if name.startswith("q"))
+FLOATING = frozenset(("float32", "float16", "bfloat16", "complex64"))
+
+
+class DType(NamedTuple):
+    """An element type; a quantized one has the scale (and zero point) by which numbers are stored."""
+
+    name: str
+    scale: float | None = None
+    zero_point: int | None = None
+
+
+def read_dtype(table: Table | None) -> DType | None:
+    """The type that a DType table describes."""
+    if table is None:
+        return None
+    name = name_of(table.number(0, I8), table)
+    linear = table.table(2) if table.number(1, U8) == 1 else None
+    if linear is None or name not in QUANTIZED:
+        return DType(name)
+    zero_point = linear.number(1, U8) if name.startswith("quint") else None
+    return DType(name, linear.real(0, F32, 0.0), zero_point)
+
+
+def name_of(number: int, table: Table) -> str:
+    """Our name of the type with this number."""
+    if not 0 <= number < len(NAMES):
+        raise table.buffer.broken(f"an element type of number {number} does not exist", table.at)
+    return NAMES[number]
+
+
+# -- parameters: which table holds which fields, in the order of their slots -------------------------------------------
+#
+# `format.json` lists the tables. A field is written `name:type=default`; types are u (uint32), i (int32), q (uint64), f, d
+# (floats), b (bool), t (element type) and the name of an enumeration. Enumerations are stored as uint32 and read by name.
+
+FORMAT: dict[str, Any] = packaged(__package__, "format.json")
+"""What MegEngine 1.13 writes: the members of enumerations, the fields of tables, the names of operators."""
+ENUMS: dict[str, tuple[str, ...]] = {name: tuple(members) for name, members in FORMAT["enumerations"].items()}
+NO_AXIS = 2147483647
+"""Stands where an axis is not given (Reduce, Cumsum)."""
+
+_TABLES: dict[int, tuple[str, list[str]]] = {
+    int(tag): (name, fields) for tag, (name, *fields) in FORMAT["tables"].items()
+}
+"""Tables with plain fields by their tag in the union; the others have functions of their own below."""
+
+_DIMSHUFFLE, _AXIS_ADD_REMOVE, _INDEX_MASK, _SERIALIZED_DTYPE = 64, 65, 66, 67
+_MODIFY_ADD, _MODIFY_REMOVE = "add", "remove"
+
+
+class Param(NamedTuple):
+    """The parameters of an operator: the table's name and its fields."""
+
+    table: str
+    fields: dict[str, Attr]
+
+
+class _Field(NamedTuple):
+    name: str
+    form: struct.Struct
+    default: float
+    members: tuple[str, ...] | None
+    kind: str
+
+
+_FORMS = {"u": U32, "i": I32, "q": U64, "f": F32, "d": F64, "b": U8, "t": I8}
+
+
+@cache
+def _fields(tag: int) -> tuple[_Field, ...]:
+    found = []
+    for text in _TABLES[tag][1]:
+        name, _, rest = text.partition(":")
+        kind, _, default = rest.partition("=")
+        members = ENUMS.get(kind)
+        number = float(default) if kind in ("f", "d") else int(default)
+        found.append(_Field(name, U32 if members else _FORMS[kind], number, members, kind))
+    return tuple(found)
+
+
+def read_param(tag: int, table: Table) -> Param:
+    """The fields of a parameter table; a table that is not known has none, and its name says which it was."""
+    if tag == _DIMSHUFFLE:
+        return Param("Dimshuffle", {"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
+    if tag == _AXIS_ADD_REMOVE:
+        return Param("AxisAddRemove", {"desc": _axis_changes(table)})
+    if tag == _INDEX_MASK:
+        return Param("IndexDescMaskDump", {"items": _index_masks(table)})
+    if tag == _SERIALIZED_DTYPE:
+        found = read_dtype(table)
+        return Param("DType", {"dtype": found.name, "scale": found.scale} if found else {})
+    if tag not in _TABLES:
+        return Param(f"tag{tag}", {})
+    return Param(_TABLES[tag][0], {field.name: _value(field, slot, table) for slot, field in enumerate(_fields(tag))})
+
+
+def _value(field: _Field, slot: int, table: Table) -> Attr:
+    if field.kind in ("f", "d"):
+        return table.real(slot, field.form, field.default)
+    number = table.number(slot, field.form, int(field.default))
+    if field.members is not None:
+        return field.members[number] if number < len(field.members) else f"mode{number}"
+    if field.kind == "b":
+        return number != 0
+    return name_of(number, table) if field.kind == "t" else number
+
+
+def _axis_changes(table: Table) -> tuple[tuple[str, int], ...]:
+    """Axes that are added or removed one after the other: structs of a method, three bytes of padding and an axis."""
+    found = table.vector(0, 8)
+    if found is None:
+        return ()
+    at, count = found
+    buffer = table.buffer
+    return tuple(
+        (_MODIFY_REMOVE if buffer.number(I8, at + 8 * i) else _MODIFY_ADD, buffer.number(I32, at + 8 * i + 4))
+        for i in range(count)
+    )
+
+
+_MASK = struct.Struct("<b4B")
+
+
+def _index_masks(table: Table) -> tuple[tuple[int, bool, bool, bool, bool], ...]:
+    """For each indexed axis: the axis, and whether begin, end, step and an index come as inputs."""
+    found = table.vector(0, 5)
+    if found is None:
+        return ()
+    at, count = found
+    buffer = table.buffer
+    masks = []
+    for start in range(at, at + 5 * count, 5):
+        axis, begin, end, step, index = buffer.data.unpack(_MASK, buffer.check(start, 5))
+        masks.append((axis, begin != 0, end != 0, step != 0, index != 0))
+    return tuple(masks)
+
+
+# -- operators: stored by name in FBS v2, by the hash of a name in FBS v1 ----------------------------------------------
+#
+# A class name may end in a version and in `Forward`; both are dropped, so that one row serves all files. MegEngine hashes
+# the name with its version and a closing NUL byte, the oldest files without either.
+
+_SEED = 20160701
+_VERSIONS = ("", *(f"V{number}" for number in range(10)))
+_SUFFIX = re.compile(r"V\d$")
+
+_REGISTERED: list[str] = FORMAT["operators"]
+"""Class names under which MegEngine 1.13 stores operators."""
+
+
+def plain(name: str) -> str:
+    """An operator's name without version and without `Forward`."""
+    return _SUFFIX.sub("", name).removesuffix("Forward")
+
+
+def by_hash(number: int, *, versioned: bool) -> str:
+    """The name behind an operator's id; an unknown id is given as such."""
+    if not versioned:
+        return _unversioned().get(number) or f"id{number:x}"
+    return _current().get(number) or _other_versions().get(number) or f"id{number:x}"
+
+
+@cache
+def _current() -> dict[int, str]:
+    return {xxh64(name.encode() + b"\0", _SEED): plain(name) for name in _REGISTERED}
+
+
+@cache
+def _other_versions() -> dict[int, str]:
+    """The same operators as earlier or later versions of MegEngine would store them."""
+    bare = {_SUFFIX.sub("", name) for name in _REGISTERED}
+    return {xxh64(f"{name}{version}\0".encode(), _SEED): plain(name) for name in bare for version in _VERSIONS}
+
+
+@cache
+def _unversioned() -> dict[int, str]:
+    bare = {_SUFFIX.sub("", name) for name in _REGISTERED}
+    return {xxh64(name.encode(), _SEED): plain(name) for name in bare}
+
+
+_ALL_BITS = (1 << 64) - 1
+_P1, _P2, _P3, _P4, _P5 = (
+    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5,
+)  # fmt: skip
+
+
+def xxh64(data: bytes, seed: int) -> int:
+    """XXH64 of some bytes, after the public description of the algorithm."""
+    at, size = 0, len(data)
+    if size >= 32:
+        lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
+        while size - at >= 32:
+            for lane in range(4):
+                lanes[lane] = _round(lanes[lane] & _ALL_BITS, int.from_bytes(data[at : at + 8], "little"))
+                at += 8
+        found = sum(_rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _ALL_BITS
+        for lane in lanes:
+            found = ((found ^ _round(0, lane)) * _P1 + _P4) & _ALL_BITS
+    else:
+        found = (seed + _P5) & _ALL_BITS
+    found = (found + size) & _ALL_BITS
+    while size - at >= 8:
+        found ^= _round(0, int.from_bytes(data[at : at + 8], "little"))
+        found = (_rotate(found, 27) * _P1 + _P4) & _ALL_BITS
+        at += 8
+    if size - at >= 4:
+        found ^= int.from_bytes(data[at : at + 4], "little") * _P1 & _ALL_BITS
+        found = (_rotate(found, 23) * _P2 + _P3) & _ALL_BITS
+        at += 4
+    for byte in data[at:]:
+        found ^= byte * _P5 & _ALL_BITS
+        found = _rotate(found, 11) * _P1 & _ALL_BITS
+    found = (found ^ found >> 33) * _P2 & _ALL_BITS
+    found = (found ^ found >> 29) * _P3 & _ALL_BITS
+    return found ^ found >> 32
+
+
+def _round(lane: int, word: int) -> int:
+    return _rotate((lane + word * _P2) & _ALL_BITS, 31) * _P1 & _ALL_BITS
+
+
+def _rotate(value: int, by: int) -> int:
+    return (value << by | value >> (64 - by)) & _ALL_BITS
+
+
+_SEVERAL = {
+    "Argsort": 2, "CondTake": 2, "NMSKeepMGB": 2, "ROIAlign": 2, "ROIPooling": 2, "DeformablePSROIPooling": 2,
+    "Dropout": 2, "ShuffleRNG": 2, "LayerNorm": 3, "GroupNorm": 3, "InstanceNorm": 3, "GeneralNorm": 3, "RNN": 3,
+    "LSTMCell": 3, "LSTM": 4, "MultiHeadAttn": 4,
+    "LayerNormBackward": 3, "GroupNormBackward": 3, "InstanceNormBackward": 3, "GeneralNormBackward": 3,
+    "RNNBackward": 3, "LSTMBackward": 4, "TQTBackward": 2, "LSQBackward": 2, "WhereBackward": 2,
+    "BatchNormBackward": 3, "DeformableConvBackwardData": 3, "DeformablePSROIPoolingBackward": 2,
+}  # fmt: skip
+
+
+def output_count(kind: str, inputs: int, tensors: int, param: Param) -> int:
+    """The number of variables that an operator of this type makes, which FBS v1 does not store.
+
+    Workspaces and outputs that are switched off do not count. An operator that is not listed makes one.
+    """
+    fields = param.fields
+    match kind:
+        case "MultipleDeviceTensorHolder" | "MultipleDeviceTensorWithFormatHolder":
+            return tensors
+        case "Split":
+            return max(inputs - 1, 0)
+        case "TopK":
+            return 1 if fields.get("mode") == "KTH_ONLY" else 2
+        case "SVD":
+            return 3 if fields.get("compute_uv") else 1
+        case "BatchNorm":  # running statistics only where they are updated
+            return 6 if inputs == 5 and fields.get("fwd_mode") == "TRAINING" else 4
+        case "CheckNonFinite":
+            return inputs + 1
+        case "CondExecMark" | "CondExecMarkIfNeed":
+            return max(inputs - 1, 1)
+        case "CondExecMerge":
+            merged = fields.get("nr_output", 1)
+            return min(merged, LONGEST_LIST) if isinstance(merged, int) else 1
+        case _:
+            return _SEVERAL.get(kind, 1)

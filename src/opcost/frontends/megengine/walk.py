@@ -1,0 +1,229 @@
+"""A dump as a `Graph`, by the walk over nodes that formats share: shapes, numbers and operators are found in one go.
+
+FBS v2 stores the shapes that hold for the inputs as they were dumped; they are taken where no rule knows better. With
+other inputs, and in FBS v1, everything is worked out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opcost.core.graph import NO_ATTRS, Graph, Role
+from opcost.core.shapes import Mismatch, Shape, Unknown, complete, text
+from opcost.errors import InputError, OpcostError, SourceError
+from opcost.frontends.building import GraphBuilder
+from opcost.frontends.megengine.model import HOLDERS, MAX_RANK, SOURCES, Model, Operator, input_names
+from opcost.frontends.megengine.operators import ROWS
+from opcost.frontends.megengine.operators.elements import content_of
+from opcost.frontends.megengine.operators.table import OperatorCall, Row
+from opcost.frontends.megengine.scopes import DumpScopes, role_of
+from opcost.frontends.nodes.meaning import Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.model import Content, GraphNode, NodeGraph
+from opcost.frontends.nodes.walk import Walk
+
+DOMAIN = "mge"
+"""The word before the names of its operators."""
+
+FLAWS = (IndexError, KeyError, TypeError, ValueError, ArithmeticError)
+"""What a rule may run into where a damaged file gives it inputs that MegEngine itself would never write."""
+
+_STATE = {"BatchNorm": (3, 4), "FakeQuant": (1, 2), "TQT": (1,), "LSQ": (1, 2, 3)}
+"""Inputs that hold running statistics or the scales of a quantization: state, not weights."""
+
+_LOOKS = (
+    "Reshape", "Broadcast", "Dimshuffle", "AxisAddRemove", "Split", "Subtensor", "Identity", "MarkDynamicVar",
+    "MarkNoBroadcastElemwise", "VirtualDep", "AssertEqual", "Sleep",
+)  # fmt: skip
+"""Operators whose results are in the memory of their first input."""
+
+
+class DumpWalk(Walk):
+    """Makes a value for every variable, with its number, and an operator for every one that computes."""
+
+    format = "megengine"
+    scopes: DumpScopes
+
+    def __init__(self, model: Model, inputs: Mapping[int, tuple[int, ...]] | None = None) -> None:
+        """`inputs` gives other shapes for some input variables."""
+        super().__init__(GraphBuilder(), DumpScopes(model), trusted=not inputs)
+        self.model = model
+        self.made: dict[str, Operand] = {}
+        """All tensors, by the keys of their variables."""
+        self._inputs = inputs or {}
+        self._operator: Operator
+        self._keys = [f"v{variable}" for variable in range(len(model.variables))]
+        self._read = {*model.outputs, *(variable for op in model.operators for variable in op.inputs)}
+        self._input_names = {variable: name for name, variable in input_names(model).items()}
+        self._roles, self._names = _stored_tensors(model)
+        self._roles |= dict.fromkeys(self._input_names, "input")
+        self._names |= self._input_names
+
+    def run(self) -> DumpWalk:
+        """Work out all shapes, types and operators; the walk itself comes back."""
+        graph, keys = NodeGraph("", (), {}, (), (), {}), self._keys
+        for op in self.model.operators:
+            if op.type in SOURCES:
+                self._bring_in(op)
+                continue
+            self._operator = op
+            inputs, outputs = tuple([keys[i] for i in op.inputs]), tuple([keys[i] for i in op.outputs])
+            self.node(GraphNode(op.type, DOMAIN, op.name, inputs, outputs), graph, self.made)
+        return self
+
+    def tensor(self, variable: int) -> Operand:
+        """What is known of a variable."""
+        return self.made[self._keys[variable]]
+
+    def _bring_in(self, op: Operator) -> None:
+        for variable, tensor in zip(op.outputs, op.tensors, strict=True):
+            shape, numbers = self._inputs.get(variable, tensor.shape), self.model.numbers.get(variable)
+            spec = self.maker.spec(shape, tensor.dtype.name)
+            content = None if numbers is None else Content(shape, numbers)
+            value = self.maker.value(self._named(variable), spec, self._roles[variable])
+            self.made[self._keys[variable]] = Operand(value, shape, spec.dtype, content, stored=True)
+
+    def _named(self, variable: int) -> str:
+        return self._names.get(variable) or self.model.variables[variable].name or self._keys[variable]
+
+    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
+        """Every node is MegEngine's own: its row says all of it."""
+        op, ops = self._operator, self.maker.ops
+        call = OperatorCall(op.type, op.param.fields, [env[name] for name in node.inputs], len(op.outputs))
+        (kind, attrs, outs, reads), results = self._meaning_of(call)
+        path, names = self.scopes.of_op[op.index], [self._named(variable) for variable in op.outputs]
+        made = self.emit(node, path, kind, attrs, call.ins if reads is None else reads, outs, names)
+        env.update(zip(node.outputs, made, strict=True))
+        outputs = op.outputs
+        if results is not None:  # those that the kind speaks of, and others only if they are read
+            first = [op.outputs[place] for place in results]
+            outputs = (*first, *(i for i in op.outputs if i not in first and i in self._read))
+        native = {**op.param.fields, "name": op.name} if op.name else op.param.fields
+        ops[-1] = ops[-1]._replace(outputs=outputs, native=native)
+        return True
+
+    # -- one operator -------------------------------------------------------------------------------------------------
+
+    def _meaning_of(self, call: OperatorCall) -> tuple[OperatorMeaning, tuple[int, ...] | None]:
+        """What an operator does, and which results its kind speaks of; None: all of them."""
+        op, row = self._operator, ROWS.get(call.type)
+        dtypes, shapes = self._dtypes(row, call), self._shapes(row, call)
+        for variable, shape, dtype in zip(op.outputs, shapes, dtypes, strict=True):
+            stored = self.model.variables[variable]
+            known = self.known(shape, stored.shape) if self.trusted else shape
+            call.outs.append(Out(known, stored.dtype.name if stored.dtype else dtype))
+        if row is None:
+            return OperatorMeaning("unknown", NO_ATTRS, call.outs), None
+        self._note_dynamic(call)
+        content = content_of(call)
+        if content is not None:  # known before anything runs, as part of working out shapes
+            return OperatorMeaning("view", {"shapes": True}, [call.outs[0]._replace(content=content)]), None
+        if op.type in _LOOKS and call.ins:
+            call.outs = [out._replace(home=call.ins[0]) for out in call.outs]
+        return self._translated(row, call)
+
+    @staticmethod
+    def known(ours: Shape, theirs: tuple[int, ...] | None) -> Shape:
+        """What MegEngine stored is right for the inputs that it stored."""
+        return ours if theirs is None else theirs
+
+    def _translated(self, row: Row, call: OperatorCall) -> tuple[OperatorMeaning, tuple[int, ...] | None]:
+        op = self._operator
+        try:
+            kind, attrs = row.meaning(call)
+            reads, results = None if kind == "unknown" else row.read(call), row.made(call)
+        except Unknown:
+            return OperatorMeaning("unknown", NO_ATTRS, call.outs), None
+        except Mismatch as fault:
+            self.maker.note("unknown", f"{label(op)} is not counted: {fault}")
+            return OperatorMeaning("unknown", NO_ATTRS, call.outs), None
+        except FLAWS as fault:
+            raise SourceError(f"{label(op)} has inputs that do not fit such an operator ({fault})") from fault
+        if reads is not None and any(place >= len(call.ins) for place in reads):
+            raise SourceError(f"{label(op)} has {len(call.ins)} inputs, and needs {max(reads) + 1}")
+        tensors = None if reads is None else [call.ins[place] for place in reads]
+        return OperatorMeaning(kind, attrs, call.outs, tensors), results
+
+    def _shapes(self, row: Row | None, call: OperatorCall) -> Sequence[Shape]:
+        if row is None:
+            return [None] * call.count
+        try:
+            found = row.shapes(call)
+        except Unknown:
+            return [None] * call.count
+        except Mismatch as fault:
+            raise self._wrong(call, str(fault)) from None
+        except FLAWS as fault:
+            raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
+        if len(found) != call.count:
+            raise self._wrong(call, f"it makes {call.count} results, not {len(found)}")
+        if any(len(shape or ()) > MAX_RANK for shape in found):
+            raise self._wrong(call, f"a result would have more than {MAX_RANK} axes")
+        if any(extent is not None and extent < 0 for shape in found for extent in shape or ()):
+            raise self._wrong(call, f"a result would be {', '.join(map(text, found))}")
+        return found
+
+    def _dtypes(self, row: Row | None, call: OperatorCall) -> list[str]:
+        """What the operator declares for its result; else what its type of operators does."""
+        declared = self._operator.output_dtype
+        if declared is not None and call.count == 1:
+            return [declared.name]
+        if row is None:
+            return [call.dtype()] * call.count
+        try:
+            return row.dtypes(call)
+        except FLAWS as fault:
+            raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
+
+    def _note_dynamic(self, call: OperatorCall) -> None:
+        """Note where a shape begins to depend on data; not what follows from it, and not side results."""
+        if call.outs and not complete(call.outs[0].shape) and all(complete(made.shape) for made in call.ins):
+            shapes = ", ".join(text(out.shape) for out in call.outs)
+            found = f"the result of {label(self._operator)} ({shapes}) has a size that depends on data"
+            self.maker.note("dynamic", found)
+
+    def _wrong(self, call: OperatorCall, fault: str) -> OpcostError:
+        shapes = ", ".join(text(made.shape) for made in call.ins)
+        message = f"{label(self._operator)} cannot take inputs of {shapes or 'nothing'}: {fault}"
+        if not self.trusted:
+            hint = "some shapes are written into the dump: keep them, or dump the model again"
+            return InputError(message, hint=hint)
+        hint = "the file was changed or damaged, or a rule of opcost is wrong: please report it"
+        return SourceError(message, hint=hint)
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def built(self) -> Graph:
+        """The graph of a walk that has run."""
+        model = self.model
+        sets, more = model.testcases, model.more
+        if sets:
+            several = f"{sets} sets" if sets > 1 else "one set"
+            self.maker.note("testcase", f"the file also holds {several} of inputs and outputs")
+        elif more:
+            found = f"{more} bytes follow the model, as where others were appended: only the first model is counted"
+            self.maker.note("appended", found)
+        meta = {"format": model.format, "megengine": model.version}
+        taken, given = map(self.tensor, self._input_names), map(self.tensor, model.outputs)
+        return self.finished(model.path, meta, "Model", [*taken], [*given])
+
+
+def _stored_tensors(model: Model) -> tuple[dict[int, Role], dict[int, str]]:
+    """Role and name of every tensor that comes with the file."""
+    state: set[int] = set()
+    weights: set[int] = set()
+    for op in model.operators:
+        places = _STATE.get(op.type, ())
+        for place, variable in enumerate(op.inputs):
+            (state if place in places else weights).add(variable)
+    roles: dict[int, Role] = {}
+    names: dict[int, str] = {}
+    for op, variable, tensor in model.brought_in(*HOLDERS):
+        name = model.variables[variable].name or tensor.name or op.name
+        names[variable] = name or f"tensor{op.index}"
+        roles[variable] = "buffer" if variable in state and variable not in weights else role_of(tensor, name)
+    return roles, names
+
+
+def label(op: Operator) -> str:
+    """An operator as a reader finds it: its type, and its name or number."""
+    return f"{op.type} {op.name!r}" if op.name else f"{op.type} number {op.index}"

@@ -1,0 +1,476 @@
+"""Convolutions, pools, norms, softmax and the heads that know how they are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from opcost.core.graph import Attr
+from opcost.core.shapes import (
+    Dims,
+    Extent,
+    Last,
+    Mismatch,
+    Shape,
+    adaptive_windows,
+    axis_of,
+    divided,
+    merge,
+    product,
+    replaced,
+    same_windows,
+    spread,
+    text,
+    times,
+    total,
+    windows,
+)
+from opcost.frontends.mxnet.ops.reshape import image
+from opcost.frontends.mxnet.ops.table import (
+    FIRST,
+    Call,
+    Means,
+    elements,
+    like_first,
+    output_type,
+    row,
+    same_shapes,
+    types_of,
+)
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+
+# -- convolutions ------------------------------------------------------------------------------------------------------
+
+BILINEAR_TAPS = 4
+"""Source elements of one value between the elements of an image."""
+
+
+class Window:
+    """The attributes that every convolution has, with MXNet's defaults filled in."""
+
+    __slots__ = ("dilate", "filters", "groups", "kernel", "last", "pad", "stride")
+
+    def __init__(self, attrs: Attributes, filters: int | None = None) -> None:
+        self.kernel = attrs.integers("kernel")
+        rank = len(self.kernel)
+        self.stride = attrs.integers("stride", ()) or (1,) * rank
+        self.dilate = attrs.integers("dilate", ()) or (1,) * rank
+        self.pad = attrs.integers("pad", ()) or (0,) * rank
+        self.filters = attrs.integer("num_filter") if filters is None else filters
+        self.groups = attrs.integer("num_group", 1)
+        self.last = channels_last(attrs)
+        if not rank or not len(self.stride) == len(self.dilate) == len(self.pad) == rank:
+            raise AttributeFault("kernel, stride, dilate and pad do not have the same number of axes")
+        if min(*self.kernel, *self.stride, *self.dilate, self.groups, self.filters) < 1 or min(self.pad) < 0:
+            raise AttributeFault(
+                "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
+            )
+
+    def swept(self, space: Dims) -> Dims:
+        """How many places the kernel takes along each axis."""
+        axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, strict=True)
+        return tuple([windows(n, k, stride=s, padding=(p, p), dilation=d) for n, k, s, p, d in axes])
+
+    def spread(self, space: Dims, extra: tuple[int, ...]) -> Dims:
+        """From how many places the kernel takes these, and some more."""
+        axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, extra, strict=True)
+        return tuple([spread(n, k, stride=s, padding=(p, p), dilation=d, extra=e) for n, k, s, p, d, e in axes])
+
+    def split(self, shape: Dims, what: str = "data") -> tuple[Extent, Extent, Dims]:
+        """Batch, channels and space of an image, whatever its layout."""
+        rank = len(self.kernel)
+        if len(shape) != rank + 2:
+            raise Mismatch(f"the {what} is {text(shape)}, and a kernel of {rank} axes takes {rank + 2}")
+        return (shape[0], shape[-1], shape[1:-1]) if self.last else (shape[0], shape[1], shape[2:])
+
+    def join(self, batch: Extent, channels: Extent, space: Dims) -> Dims:
+        return (batch, *space, channels) if self.last else (batch, channels, *space)
+
+
+def channels_last(attrs: Attributes) -> bool:
+    """Whether the layout attribute puts channels behind the space."""
+    return attrs.text("layout", "NCHW").endswith("C")
+
+
+def _conv_shapes(call: Call, weight: int = 1, bias: int = 2) -> None:
+    window = Window(call.attrs)
+    rank = len(window.kernel)
+    batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
+    out_batch, _, out_space = window.split(call.outs[0] or (None,) * (rank + 2))
+    inner = divided(channels, window.groups, "channels", "groups")
+    divided(window.filters, window.groups, "filters", "groups")
+    call.put_in(weight, window.join(window.filters, inner, window.kernel))
+    kernels = call.ins[weight]
+    if channels is None and kernels is not None:
+        channels = times(window.split(kernels, "weight")[1], window.groups)
+    call.put_in(bias, (window.filters,))
+    call.put_out(0, window.join(batch, window.filters, window.swept(space)))
+    # With a larger stride several extents give the same number of places.
+    certain = tuple([out if step == 1 else None for out, step in zip(out_space, window.stride, strict=True)])
+    call.put_in(0, window.join(out_batch if batch is None else batch, channels, window.spread(certain, (0,) * rank)))
+
+
+def _deconv_shapes(call: Call) -> None:
+    window = Window(call.attrs)
+    rank = len(window.kernel)
+    target = call.attrs.integers("target_shape", ())
+    adj = call.attrs.integers("adj", ()) or (0,) * rank
+    if len(adj) != rank:
+        raise AttributeFault("adj and kernel do not have the same number of axes")
+    call.put_in(2, (window.filters,))
+    per_group = divided(window.filters, window.groups, "filters", "groups")
+    call.put_in(1, window.join(None, per_group, window.kernel))
+    batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
+    weight = call.ins[1]
+    channels = merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
+    divided(channels, window.groups, "channels", "groups")
+    call.put_in(1, window.join(channels, per_group, window.kernel))
+    call.put_out(0, window.join(batch, window.filters, target if any(target) else window.spread(space, adj)))
+    if call.outs[0] is not None:
+        call.put_in(0, window.join(call.outs[0][0], channels, (None,) * rank))
+
+
+def _conv(**attrs: Attr) -> Callable[[Call], Means]:
+    """A convolution; from kernel, stride and dilation its receptive field follows."""
+
+    def means(call: Call) -> Means:
+        window = Window(call.attrs)
+        return "conv", {**attrs, "kernel": window.kernel, "stride": window.stride, "dilation": window.dilate}
+
+    return means
+
+
+def _deformable_shapes(offsets: int) -> Callable[[Call], None]:
+    """A convolution whose kernel elements are at learned places; one input before the weight, or two, says where."""
+
+    def shapes(call: Call) -> None:
+        window = Window(call.attrs)
+        _conv_shapes(call, 1 + offsets, 2 + offsets)
+        swept = call.outs[0]
+        if swept is None:
+            return
+        batch, _, space = window.split(swept)
+        places = window.kernel[0] * window.kernel[-1] * call.attrs.integer("num_deformable_group", 1)
+        call.put_in(1, (batch, 2 * places, *space))
+        if offsets == 2:
+            call.put_in(2, (batch, places, *space))
+
+    return shapes
+
+
+def _deformable_reads(offsets: int) -> Callable[[Call], tuple[int, ...]]:
+    """Data, weight, bias, places; without a bias the places would be where a bias is, so they are left away."""
+    weight = 1 + offsets
+
+    def reads(call: Call) -> tuple[int, ...]:
+        order = (0, *range(weight, len(call.ins)), *range(1, weight))
+        return order if len(call.ins) > weight + 1 else order[:2]
+
+    return reads
+
+
+def _correlation_shapes(call: Call) -> Shape:
+    pad, kernel = call.attrs.integer("pad_size", 0), call.attrs.integer("kernel_size", 1)
+    reach = call.attrs.integer("max_displacement", 1)
+    step, apart = call.attrs.integer("stride1", 1), call.attrs.integer("stride2", 1)
+    call.put_in(1, call.ins[0])
+    call.put_in(0, call.ins[1])
+    batch, _, *space = image(call.dims(0))
+    border = reach + (kernel - 1) // 2
+    swept = [same_windows(total((extent, 2 * pad - 2 * border)), step) for extent in space]
+    if any(extent is not None and extent < 1 for extent in swept):
+        raise Mismatch(f"displacements of {reach} do not fit an image of {text(call.ins[0])}")
+    return (batch, (2 * (reach // apart) + 1) ** 2, *swept)
+
+
+def _correlation(call: Call) -> Means:
+    depth = call.x()[1] * call.attrs.integer("kernel_size", 1) ** 2
+    if call.attrs.flag("is_multiply", default=True):
+        return "matmul", {"depth": depth}
+    return elements("fma", depth * prod(call.y()))  # subtract, absolute
+
+
+def _unfold(call: Call) -> Shape:
+    """`im2col`: every place of the kernel becomes a column."""
+    window = Window(call.attrs, filters=1)
+    batch, channels, space = window.split(call.dims(0))
+    return (batch, times(channels, prod(window.kernel)), product(window.swept(space)))
+
+
+def _fold(call: Call) -> Shape:
+    """`col2im`: columns are added up into an image again."""
+    x = call.dims(0)
+    if len(x) != 3:
+        return None
+    channels = divided(x[1], prod(call.attrs.integers("kernel")), "rows", "places of a kernel")
+    return (x[0], channels, *call.attrs.integers("output_size"))
+
+
+_CONVOLUTIONS = [
+    row("Convolution _npx_convolution Convolution_v1", _conv_shapes, _conv(), slots="data weight bias"),
+    row("Deconvolution _npx_deconvolution", _deconv_shapes, _conv(transposed=True), slots="data weight bias"),
+    row("_contrib_DeformableConvolution _npx_deformable_convolution", _deformable_shapes(1), _conv(sampled=BILINEAR_TAPS),
+        slots="data offset weight bias", reads=_deformable_reads(1)),
+    row("_contrib_ModulatedDeformableConvolution _npx_modulated_deformable_convolution", _deformable_shapes(2),
+        _conv(sampled=BILINEAR_TAPS), slots="data offset mask weight bias", reads=_deformable_reads(2)),
+    row("Correlation", _correlation_shapes, _correlation, slots="data1 data2"),
+    row("im2col", _unfold, "copy"),
+    row("col2im", _fold, "scatter add", reads=(0,)),
+]  # fmt: skip
+
+# -- pools over windows, fixed or adaptive -----------------------------------------------------------------------------
+
+_POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}
+"""A sum costs what a mean does, but for one division."""
+
+
+def _space(call: Call, shape: Dims) -> slice:
+    """The axes between batch and channels, or behind both."""
+    if len(shape) < 3:
+        raise Mismatch(f"the data is {text(shape)}, which has no space to pool over")
+    return slice(1, -1) if channels_last(call.attrs) else slice(2, None)
+
+
+def _pool_shapes(call: Call) -> None:
+    x = call.dims(0)
+    space = _space(call, x)
+    y = list(x)
+    y[space] = [1] * len(x[space]) if call.attrs.flag("global_pool") else _swept(call.attrs, x[space])
+    call.put_out(0, tuple(y))
+    if call.outs[0] is not None:
+        call.put_in(0, tuple(n if i == 0 else None for i, n in enumerate(call.outs[0])))
+
+
+def _swept(attrs: Attributes, space: Dims) -> list[Extent]:
+    kernel = attrs.integers("kernel")
+    rank = len(kernel)
+    stride = attrs.integers("stride", ()) or (1,) * rank
+    pad = attrs.integers("pad", ()) or (0,) * rank
+    if not len(stride) == len(pad) == rank or min(*kernel, *stride) < 1 or min(pad) < 0:
+        raise AttributeFault("kernel, stride and pad do not fit each other")
+    if rank != len(space):
+        raise Mismatch(f"a kernel of {rank} axes does not fit a space of {len(space)}")
+    convention = attrs.text("pooling_convention", "valid")
+    axes = zip(space, kernel, stride, pad, strict=True)
+    last: Last = "any" if convention == "full" else "whole"
+    swept = [windows(n, k, stride=s, padding=(p, p), last=last) for n, k, s, p in axes]
+    if convention == "same":
+        return [same_windows(total((n, 2 * p)), s) for n, s, p in zip(space, stride, pad, strict=True)]
+    return swept
+
+
+def _pool(call: Call) -> Means:
+    fn = _POOLS.get(call.attrs.text("pool_type", "max"))
+    if fn is None:
+        raise AttributeFault(f"the pool_type {call.attrs.text('pool_type')!r} is not known")
+    if call.attrs.flag("global_pool"):
+        x = call.x()
+        kernel = stride = x[_space(call, x)]
+    else:
+        kernel = call.attrs.integers("kernel")
+        stride = call.attrs.integers("stride", ()) or (1,) * len(kernel)
+    return "pool", {"fn": fn, "window": prod(kernel), "kernel": kernel, "stride": stride}
+
+
+def _adaptive_shapes(call: Call) -> Shape:
+    size = call.attrs.integers("output_size", ())
+    size = size * 2 if len(size) == 1 else size
+    return (*image(call.dims(0))[:2], *(size if len(size) == 2 else (1, 1)))
+
+
+def _adaptive_pool(call: Call) -> Means:
+    source, target = call.x()[2:], call.y()[2:]
+    kernel, stride = adaptive_windows(source, target)
+    geometry: dict[str, Attr] = {"kernel": kernel, "stride": stride} if all(target) else {}
+    return "pool", {"fn": "adaptive_avg", "window": prod(kernel), **geometry}
+
+
+_POOLED = [
+    row("Pooling _npx_pooling Pooling_v1", _pool_shapes, _pool, slots="data"),
+    row("_contrib_AdaptiveAvgPooling2D _npx_adaptive_avg_pooling2d contrib_AdaptiveAvgPooling2D", _adaptive_shapes,
+        _adaptive_pool, slots="data"),
+]  # fmt: skip
+
+# -- norms -------------------------------------------------------------------------------------------------------------
+
+NUMPY_ERA = 20000
+"""The first version whose GroupNorm has a weight for every channel and not for every group."""
+
+
+def _mean_and_variance(attrs: Attributes) -> int:
+    return 3 if attrs.flag("output_mean_var") else 1
+
+
+def _batch_norm_shapes(call: Call) -> list[Shape]:
+    call.both()
+    x = call.dims(0)
+    axis = axis_of(call.attrs.integer("axis", 1), len(x))
+    known = [shape for shape in call.ins[1:5] if shape is not None and len(shape) == 1]
+    channels: Extent = next((shape[0] for shape in known if shape[0] is not None), x[axis])
+    for slot in range(1, 5):
+        call.put_in(slot, (channels,))
+    call.put_in(0, replaced((None,) * len(x), axis, channels))
+    call.both()
+    return [None, (channels,), (channels,)]
+
+
+def _batch_norm_types(call: Call) -> None:
+    """Statistics of half precision are kept in single precision."""
+    data = call.in_types[0] or call.out_types[0]
+    call.type_in(0, data)
+    call.type_out(0, data)
+    if data is not None:
+        statistics = "float32" if data in ("float16", "bfloat16") else data
+        call.in_types[1:] = [dtype or statistics for dtype in call.in_types[1:]]
+        call.out_types[1:] = [dtype or statistics for dtype in call.out_types[1:]]
+
+
+def _batch_norm(call: Call) -> Means:
+    training = call.training and not call.attrs.flag("use_global_stats")
+    return "norm", {"fn": "batch", "training": True} if training else {"fn": "batch"}
+
+
+def _batch_norm_with_relu(call: Call) -> Means:
+    """The maximum costs one more for each element, as another factor or summand would."""
+    kind, attrs = _batch_norm(call)
+    return kind, {**attrs, "affine": 3}
+
+
+def _layer_norm_shapes(call: Call) -> None:
+    call.both()
+    x = call.dims(0)
+    axis = axis_of(call.attrs.integer("axis", -1), len(x))
+    for slot in (1, 2):
+        call.put_in(slot, (x[axis],))
+        call.put_out(slot, replaced(x, axis, 1))
+
+
+def _channels(call: Call) -> Dims:
+    call.both()
+    x = call.dims(0)
+    if len(x) < 2:
+        raise Mismatch("the data has no channels")
+    return x
+
+
+def _group_norm_shapes(call: Call) -> None:
+    x, groups = _channels(call), call.attrs.integer("num_groups", 1)
+    for slot in (1, 2):
+        call.put_in(slot, (x[1] if call.version >= NUMPY_ERA else groups,))
+        call.put_out(slot, (x[0], groups))
+
+
+def _instance_norm_shapes(call: Call) -> None:
+    x = _channels(call)
+    for slot in (1, 2):
+        call.put_in(slot, (x[1],))
+
+
+_BATCH_NORM = row(
+    "BatchNorm _npx_batch_norm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm _npx_sync_batch_norm",
+    _batch_norm_shapes, _batch_norm, _batch_norm_types, _mean_and_variance, "data gamma beta moving_mean moving_var",
+)  # fmt: skip
+_WITH_RELU = replace(_BATCH_NORM.operator, means=_batch_norm_with_relu)
+
+_NORMS = [
+    _BATCH_NORM,
+    _BATCH_NORM._replace(names=("_contrib_BatchNormWithReLU",), operator=_WITH_RELU),
+    row("LayerNorm _npx_layer_norm", _layer_norm_shapes, "norm layer", None, _mean_and_variance, "data gamma beta"),
+    row("GroupNorm _npx_group_norm", _group_norm_shapes, "norm group", None, _mean_and_variance, "data gamma beta"),
+    row("InstanceNorm _npx_instance_norm", _instance_norm_shapes, "norm instance", slots="data gamma beta"),
+    row("L2Normalization _npx_l2_normalization", lambda c: c.both(), "norm lp", slots="data"),
+    row(
+        "LRN _npx_lrn",
+        lambda c: c.both(),
+        lambda c: ("norm", {"fn": "local_response", "window": c.attrs.integer("nsize")}),
+        slots="data",
+        reads=(0,),
+    ),
+]
+
+# -- softmax and losses: forward the heads are an activation or hand their input on ------------------------------------
+
+
+def _softmax_shapes(call: Call) -> None:
+    """The second input says for every row how much of it counts."""
+    if len(call.ins) > 1:
+        call.type_in(1, "int32")
+    like_first(call)
+    x = call.dims(0)
+    if len(call.ins) > 1:
+        call.put_in(1, replaced(x, axis_of(call.attrs.integer("axis", -1), len(x))))
+
+
+def _softmax_output(call: Call) -> None:
+    like_first(call)
+    x, label = call.ins[0], call.ins[1] if len(call.ins) > 1 else None
+    if x is None or len(call.ins) < 2 or (label is not None and label == x):
+        return
+    if not call.attrs.flag("multi_output"):
+        call.put_in(1, x[:-1])
+    elif label is None and None not in x and len(x) > 1:
+        call.put_in(1, (x[0], product(x[2:])))
+
+
+def _all_but_last(call: Call) -> None:
+    like_first(call)
+    call.put_in(1, call.dims(0)[:-1])
+
+
+def _regression(call: Call) -> None:
+    """A label like the data, but a plain vector where there is one number for each sample."""
+    like_first(call)
+    x, label = call.ins[0], call.ins[1]
+    if x is None or None in x:
+        return
+    if label is None:
+        call.put_in(1, x[:1] if len(x) == 2 and x[1] == 1 else x)
+    elif None not in label and product(label) != product(x):
+        raise Mismatch(f"a label of {text(label)} does not fit data of {text(x)}")
+
+
+def _cross_entropy(call: Call) -> Shape:
+    x = call.ins[0]
+    if x is not None and len(x) == 2:
+        call.put_in(1, x[:1])
+    return (1,)
+
+
+def _ctc(call: Call) -> Shape:
+    x, label = call.ins[:2]
+    batch: Shape = None
+    if x is not None and len(x) == 3:
+        batch = (x[1],)
+    if label is not None and len(label) == 2:
+        batch = merge(batch, (label[0],))
+    if batch is not None:
+        call.put_in(0, (None, batch[0], None))
+        call.put_in(1, (batch[0], None))
+        for lengths in range(2, len(call.ins)):
+            call.put_in(lengths, batch)
+    return batch
+
+
+def _ctc_slots(attrs: Attributes) -> tuple[str, ...]:
+    optional = ("data_lengths", "label_lengths")
+    return ("data", "label", *(name for name in optional if attrs.flag(f"use_{name}")))
+
+
+_LOSSES = [
+    row("softmax _npx_softmax log_softmax _npx_log_softmax softmin _npx_softmin", _softmax_shapes, "softmax",
+        output_type("dtype"), slots=lambda attrs: ("data", "length") if attrs.flag("use_length") else ("data",), reads=(0,)),
+    row("masked_softmax _npx_masked_softmax masked_log_softmax _npx_masked_log_softmax", like_first, "softmax", FIRST,
+        slots="data mask", reads=(0,)),
+    row("SoftmaxActivation", same_shapes, "softmax", reads=(0,)),
+    row("SoftmaxOutput", _softmax_output, "softmax", slots="data label", reads=(0,)),
+    row("SVMOutput", _all_but_last, "view", slots="data label"),
+    row("LinearRegressionOutput _sparse_LinearRegressionOutput MAERegressionOutput _sparse_MAERegressionOutput",
+        _regression, "view", slots="data label"),
+    row("LogisticRegressionOutput _sparse_LogisticRegressionOutput", _regression, "elementwise sigmoid",
+        slots="data label", reads=(0,)),
+    row("softmax_cross_entropy", _cross_entropy, "loss cross_entropy", types_of(0, 1), slots="data label"),
+    row("CTCLoss ctc_loss _contrib_CTCLoss _contrib_ctc_loss _npx_ctc_loss", _ctc, "loss ctc", FIRST, slots=_ctc_slots),
+]  # fmt: skip
+
+ROWS = [*_CONVOLUTIONS, *_POOLED, *_NORMS, *_LOSSES]

@@ -11,7 +11,6 @@
 # make frozen  numbers, tables and pages of about 530 sources against the committed digests: names the first difference of each
 #              (ARGS="torch 'timm/res*' --against DIR": a room, some sources, and the full data of other code)
 # make docs    the documentation as a site in build/site, offline; a link that leads nowhere fails it
-# make assets  the page's script and style from their sources; a test holds what is committed to them
 # make release-check  source archive and wheel: built, looked through, installed anew, and the README's commands run
 # make bench   speed against other tools          make bench-timm    every model of timm against the exact integers
 #
@@ -25,7 +24,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate frozen lint format docs assets release-check bench bench-timm clean
+.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate frozen lint format docs release-check bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -79,9 +78,6 @@ docs: $(STAMPS)/docs
 
 release-check: $(STAMPS)/release
 	$(BIN)/python tests/release/check.py $(ARGS)
-
-assets: $(STAMPS)/package
-	$(BIN)/python -m opcost.views.html.building
 
 bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/speed.py $(ARGS)

@@ -208,7 +208,7 @@ class Recording:
         self._block = Block()
 
     def __repr__(self) -> str:
-        from opcost.core.brief import brief
+        from opcost.core.rendering import brief
 
         return brief(self, [f"{len(self.report.rows):,} operators"])
 

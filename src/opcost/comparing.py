@@ -16,12 +16,11 @@ from opcost.options import Checking, Comparing, Costing, Execution
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from opcost.analysis.compare import By, Costs
-    from opcost.core.budget import Verdict
-    from opcost.core.comparison import Comparison
-    from opcost.core.limit import Limit
+    from opcost.analysis.compare import Costs
+    from opcost.core.limits import Limit
     from opcost.core.profile import Profile
     from opcost.core.report import Report
+    from opcost.core.results import Comparison, Verdict
     from opcost.core.scan import Scan
     from opcost.frontends.source import Source
 
@@ -76,7 +75,7 @@ def _profile_of(source: Any) -> Profile | None:
 def _profiles(
     profiles: Sequence[Profile | None], labels: Sequence[str], by: str | None, counting: Mapping[str, Any]
 ) -> Comparison:
-    from opcost.analysis.profile_diff import By, diff_profiles
+    from opcost.analysis.compare import ProfileBy, diff_profiles
     from opcost.errors import InputError, UnknownName
 
     if len(profiles) != 2 or None in profiles:
@@ -85,8 +84,8 @@ def _profiles(
         )
     if counting:
         raise InputError("options about counting do not apply to profiles", hint="leave them out")
-    if by is not None and by not in get_args(By):
-        raise UnknownName("value of by", by, get_args(By))
+    if by is not None and by not in get_args(ProfileBy):
+        raise UnknownName("value of by", by, get_args(ProfileBy))
     before, after = profiles
     return diff_profiles(before, after, (labels[0], labels[1]), by)  # type: ignore[arg-type]
 
@@ -162,12 +161,11 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     `execution` of `opcost.predict`. Raises `BudgetExceeded` with the offending totals, also where an operator has no cost model
     unless `allow_uncounted=True`, and returns the verdict otherwise.
     """
-    from opcost.analysis.budget import judge
-    from opcost.analysis.compare import costs_of
+    from opcost.analysis.compare import costs_of, judge
     from opcost.core.baseline import load_baseline
-    from opcost.core.budget import Verdict
-    from opcost.core.limit import parse_limit
+    from opcost.core.limits import parse_limit
     from opcost.core.quantity import LIMITED
+    from opcost.core.results import Verdict
     from opcost.errors import BudgetExceeded, InputError
 
     known = {name for name in declared(Checking) if name not in LIMITED}
@@ -234,7 +232,7 @@ def with_latency(
     return timed, [replace(limit, quantity=quantity) if limit.quantity is LATENCY else limit for limit in wanted]
 
 
-def check_comparison(by: str | None, quantities: Iterable[str]) -> By | None:
+def check_comparison(by: str | None, quantities: Iterable[str]) -> None:
     """Raise for unknown keys and quantities before anything is counted."""
     from opcost.analysis.compare import By
     from opcost.core.quantity import find_quantity
@@ -244,4 +242,3 @@ def check_comparison(by: str | None, quantities: Iterable[str]) -> By | None:
         raise UnknownName("value of by", by, get_args(By))
     for name in quantities:
         find_quantity(name)
-    return by  # type: ignore[return-value]

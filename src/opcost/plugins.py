@@ -6,11 +6,8 @@
 | `opcost.frontends` | an object that reads models | `FrontEnd` |
 | `opcost.traces` | an object that reads traces | `Reader` |
 | `opcost.recorders` | an object that runs models | `Recorder` |
-| `opcost.views` | an object that shows reports | `ReportView` |
+| `opcost.views` | an object that shows results | `View` |
 | `opcost.checkpoints` | an object that reads checkpoints | `CheckpointReader` |
-| `opcost.scan_views` | an object that shows what a checkpoint holds | `ScanView` |
-| `opcost.profile_views` | an object that shows answers about profiles | `ProfileView` |
-| `opcost.comparison_views` | an object that shows comparisons | `ComparisonView` |
 
 `examples/plugin` is a package with one part of most kinds.
 """
@@ -18,11 +15,11 @@
 from __future__ import annotations
 
 from opcost.core.answer import Answer, AnswerLine
-from opcost.core.comparison import Comparison
 from opcost.core.cost import Cost
 from opcost.core.graph import Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report
+from opcost.core.results import Comparison
 from opcost.core.scan import Scan
 from opcost.errors import InputError, SourceError
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
@@ -33,11 +30,11 @@ from opcost.recorders.registry import Recorder
 from opcost.rules.registry import AddRules, OpView, Rule, Rules
 from opcost.traces.file import TraceFile
 from opcost.traces.registry import Reader
-from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView
+from opcost.views.view import Renders as View
 
 __all__ = [
-    "AddRules", "Answer", "AnswerLine", "Call", "CheckpointReader", "Comparison", "ComparisonView", "Contents", "Cost",
+    "AddRules", "Answer", "AnswerLine", "Call", "CheckpointReader", "Comparison", "Contents", "Cost",
     "CountOptions", "FrontEnd", "Graph", "InputError", "Kernel", "Module", "Note", "Op", "OpView", "Option", "Profile",
-    "ProfileOptions", "ProfileRow", "ProfileView", "Raw", "Reader", "Recorder", "Report", "ReportView", "Rule", "Rules", "Scan",
-    "ScanView", "SourceError", "TensorSpec", "TraceFile", "Value",
+    "ProfileOptions", "ProfileRow", "Raw", "Reader", "Recorder", "Report", "Rule", "Rules", "Scan",
+    "SourceError", "TensorSpec", "TraceFile", "Value", "View",
 ]  # fmt: skip

@@ -58,7 +58,7 @@ class Prediction(Profile):
         return "\n".join([str(self.answer()), *self.lines, ""])
 
     def _repr_html_(self) -> str:
-        return self.answer().render("notebook", said=self.lines)
+        return self.answer().render("notebook", above=self.lines)
 
     @property
     def lines(self) -> list[str]:

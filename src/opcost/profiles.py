@@ -38,7 +38,7 @@ class Profile(measured.Profile):
 
     def allocations(self) -> Sheet:
         """Memory as the allocators recorded it: the peak of each device, its owners, and memory over time."""
-        from opcost.analysis.memory_sheet import memory
+        from opcost.analysis.breakdown import memory
 
         return memory(self)
 
@@ -87,15 +87,15 @@ class Profile(measured.Profile):
 
         Whatever goes wrong, the old file is as it was.
         """
-        from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+        from opcost.core.plugin import view_for_suffix
         from opcost.core.profile_schema import dumps
         from opcost.core.writing import is_stream, write_text
 
-        view = None if is_stream(path) else view_for_suffix(path, PROFILE_VIEWS)
+        view = None if is_stream(path) else view_for_suffix(path, "profile")
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            from opcost.core.shown import write_view
+            from opcost.core.rendering import write_view
 
             write_view(path, view, self.answer(), more_for(view, self))
 
@@ -109,7 +109,7 @@ def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:
         "profile": lambda: priced(found),
         "sheets": lambda: (asked.breakdown(), asked.communication(), asked.allocations()),
     }
-    return {name: make() for name, make in makers.items() if name in option_names(view)}
+    return {name: make() for name, make in makers.items() if name in option_names(view, "profile")}
 
 
 def priced(found: measured.Profile) -> measured.Profile:

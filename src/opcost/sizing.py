@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.growth import Sample
-    from opcost.core.fit import Advice, Fit
     from opcost.core.memory import Memory
     from opcost.core.report import ModuleCost, Report
-    from opcost.core.sweep import Point, Sweep
+    from opcost.core.results import Advice, Fit, Point, Sweep
     from opcost.frontends.varying import Varied
 
 USUAL_COUNTS = 5
@@ -44,7 +43,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     are always counted. `advise=True` repeats this with other options that take less memory. Nothing is ever allocated.
     """
     from opcost.analysis.growth import FARTHEST, largest
-    from opcost.core.fit import Counted, Fit
+    from opcost.core.results import Counted, Fit
     from opcost.errors import BudgetExceeded, InputError
 
     given = filled(Fitting, options)
@@ -87,7 +86,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
             next_reserved_bytes=counts.reserved(answer.following),
             limit_bytes=limit,
             device=device_name,
-            asked=_described(options),
+            options=_described(options),
             parts=at.parts,
             counted=tuple(
                 Counted(size, None if found is None else found.peak_bytes, fits=counts.fits(size))
@@ -305,7 +304,7 @@ def _under_others(
 def _advice(given: Any, told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
     """The largest size with each other option that helps, the largest first."""
     from opcost.analysis.growth import largest
-    from opcost.core.fit import Advice
+    from opcost.core.results import Advice
 
     found = []
     for option, value, counts in _under_others(given, told, before, size):
@@ -343,7 +342,7 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     with each counted point and the number of points.
     """
     from opcost.analysis.growth import over_grid
-    from opcost.core.sweep import Sweep
+    from opcost.core.results import Sweep
     from opcost.errors import InputError
     from opcost.frontends.varying import Varied, parse_variables
 
@@ -384,7 +383,7 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
         variables=tuple(axes),
         points=found,
         device=points.device,
-        asked=_described(options),
+        options=_described(options),
         notes=tuple(points.notes),
     )
 
@@ -405,7 +404,7 @@ class _Points:
     def count(self, sizes: tuple[int, ...]) -> Sequence[int] | None:
         """Count at these sizes: quantities of the whole, then the curve of memory; None where the model does not run."""
         from opcost.core.quantity import amounts_of
-        from opcost.core.sweep import Point
+        from opcost.core.results import Point
         from opcost.errors import ForwardError, InputError
 
         try:
@@ -425,7 +424,7 @@ class _Points:
     def point(self, sizes: tuple[int, ...], numbers: Sequence[int] | None) -> Point:
         """The counted point, or one computed from these numbers."""
         from opcost.core.quantity import QUANTITIES
-        from opcost.core.sweep import Point
+        from opcost.core.results import Point
 
         if numbers is None or sizes in self.found:
             return self.found[sizes]

@@ -106,7 +106,7 @@ class StepMeter:
         return None if self.work is None or not seconds else self.work.used(seconds)
 
     def __repr__(self) -> str:
-        from opcost.core.brief import brief
+        from opcost.core.rendering import brief
 
         return brief(self, [str(self)])
 

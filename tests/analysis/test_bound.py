@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.analysis.gains import gains_of
+from opcost.analysis.breakdown import gains_of
 from opcost.analysis.query import query
 from opcost.core.answer import Busy
 from opcost.core.cost import Cost

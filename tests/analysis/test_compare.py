@@ -11,8 +11,8 @@ from torch import nn
 
 import opcost
 from opcost.analysis.compare import costs_of, diff
-from opcost.core.comparison import Comparison, Entry
 from opcost.core.report import Report
+from opcost.core.results import Comparison, Entry
 from opcost.errors import InputError, UnknownName, UnknownSource
 
 ROWS, WIDTH, HIDDEN, CLASSES = 3, 8, 16, 5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from opcost.analysis.compare import diff_profiles
 from opcost.analysis.layers import folded
-from opcost.analysis.profile_diff import diff_profiles
 from opcost.core.profile import Profile, ProfileRow
 
 

@@ -172,7 +172,7 @@ def test_several_recorded_runs_are_told_of_one_unless_they_are_told_apart() -> N
 
 
 def test_profiles_of_different_numbers_of_runs_are_compared_run_by_run() -> None:
-    from opcost.analysis.profile_diff import diff_profiles
+    from opcost.analysis.compare import diff_profiles
 
     def recorded(runs: int, time: int) -> Profile:
         rows = (ProfileRow(id=0, name="a", type="x", step=step, host_self_ns=time) for step in range(runs))

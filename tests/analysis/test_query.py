@@ -226,11 +226,11 @@ def test_lines_sort_by_any_percentile_that_was_asked_for() -> None:
 
 
 def test_every_printed_column_sorts_by_its_title(profile: Profile) -> None:
-    from opcost.views.answer_listing import answer_columns
+    from opcost.views.profile import answer_columns
 
     for wishes in ({}, {"aggregate_by": "type", "aggregate": "mean"}, {"side": "host"}, {"percentiles": (50,)}):
         for column in answer_columns(query(profile, device="h200", **wishes)).values():
-            for title in filter(None, (column.name, column.title, column.title.upper())):
+            for title in filter(None, (column.name, column.header, column.header.upper())):
                 up = query(profile, device="h200", sort=f"+{title}", **wishes).rows
                 down = query(profile, device="h200", sort=title, **wishes).rows
                 assert Counter(map(repr, map(_bare, up))) == Counter(map(repr, map(_bare, down)))
@@ -418,12 +418,12 @@ def test_operators_below_a_group_say_what_they_are(profile: Profile) -> None:
 @pytest.mark.parametrize("side", ["device", "host"])
 def test_every_header_is_a_name_that_columns_and_order_take(profile: Profile, side: str) -> None:
     from opcost.analysis.aggregate import sort_key
-    from opcost.views.answer_listing import answer_columns, list_answer
+    from opcost.views.profile import answer_columns, list_answer
 
     answer = query(profile, side=side, percentiles=(50,), device="h200")
     for name, column in answer_columns(answer).items():
-        for spelt in filter(None, (name, column.title, column.title.upper())):
-            assert [each.name for each in list_answer(answer, [spelt]).columns] == [name]
+        for spelt in filter(None, (name, column.header, column.header.upper())):
+            assert [each.name for each in list_answer(answer, [spelt]).fields] == [name]
             sort_key(spelt, (50,))
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from opcost.analysis.compare import ProfileBy, diff_profiles
 from opcost.analysis.costing import cost_graph
 from opcost.analysis.join import with_costs, with_modules
-from opcost.analysis.profile_diff import By, diff_profiles
 from opcost.analysis.query import query
 from opcost.core.answer import Busy
 from opcost.core.cost import Cost
@@ -201,7 +201,7 @@ def spent(time: int, **fields: object) -> ProfileRow:
     ],
 )
 def test_profiles_are_compared_by_what_is_asked_for(
-    by: By | None, part: str, changes: dict[str, tuple[int, int]]
+    by: ProfileBy | None, part: str, changes: dict[str, tuple[int, int]]
 ) -> None:
     old, new = (
         Profile(

@@ -265,7 +265,7 @@ def test_the_peak_of_memory_and_who_held_it(tmp_path: Path) -> None:
     assert (cpu["device"], cpu["peak"], cpu["reserved"]) == ("cpu", 8, None)
     held = [
         (line["operator"], line["module"], line["tensors"], line["bytes"])
-        for line in sheet["held at the peak"]
+        for line in sheet["live at the peak"]
         if line["device"] == "gpu:0"
     ]
     assert held == [
@@ -274,7 +274,7 @@ def test_the_peak_of_memory_and_who_held_it(tmp_path: Path) -> None:
         ("aten::empty", "Net_0", 1, 30),
         ("aten::add", "Net_0", 1, 7),
     ]
-    assert sheet["held at the peak"][0]["share"] == 1000 / 1137
+    assert sheet["live at the peak"][0]["share"] == 1000 / 1137
     parts = [line for line in sheet["over time"] if line["device"] == "gpu:0"]
     assert [line["part"] for line in parts] == [f"{tenth}/10" for tenth in range(1, 11)]
     assert [line["peak"] for line in parts][:6] == [1100, 1100, 1100, 1100, 1100, 1130]  # 55 µs in tenths
@@ -317,7 +317,7 @@ def test_memory_of_a_large_file_is_read_if_it_is_asked_for(tmp_path: Path, monke
     path = tmp_path / "t.json"
     read(path, *HELD)
     monkeypatch.setattr(load, "LARGE_BYTES", 0)
-    assert "nothing is told of memory" in str(opcost.read_profile(path).allocations())
+    assert "the profile has no memory events" in str(opcost.read_profile(path).allocations())
     assert opcost.read_profile(path, memory=True).allocations()["peak of each device"][0]["peak"] == 1137
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from opcost.analysis.aggregate import combine, delays_of, percentile, top_kernels, union
 from opcost.analysis.bounds import computes, devices
-from opcost.analysis.breakdown import breakdown
+from opcost.analysis.breakdown import breakdown, gains_of
 from opcost.analysis.communication import communication
-from opcost.analysis.gains import gains_of
 from opcost.analysis.launches import Work, _queued, launches
 from opcost.analysis.part import Part
 from opcost.analysis.query import query
@@ -44,7 +43,7 @@ def row(number: int, *kernels: Kernel, **more: Any) -> ProfileRow:
 
 def table(sheet: Sheet, title: str) -> list[dict[str, Any]]:
     found = next(each for each in sheet.tables if each.title == title)
-    return [dict(zip([field.name for field in found.fields], line, strict=True)) for line in found.lines]
+    return found.records()
 
 
 # -- numbers of many ------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ from page_subjects import HOSTILE, checkpoint, comparison, many, page_of, profil
 from playwright.sync_api import expect
 
 from opcost.core.units import format_bytes, format_count, format_time
-from opcost.views.html import REPORT
-from opcost.views.html.building import bundle
+from opcost.views.html import HTML, bundle
 
 Show = Callable[..., Any]
 ROWS = ".tree tbody tr[data-place]"
@@ -27,7 +26,7 @@ def names(page: Any) -> list[str]:
 
 
 def test_the_tree_opens_closes_and_adds_up(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     assert names(page)[:5] == ["Net", "block0", "layer0", "layer1", "layer2"]
     page.locator(f"{ROWS} .fold").nth(1).click()
     assert names(page)[:3] == ["Net", "block0", "block1"]
@@ -40,7 +39,7 @@ def test_the_tree_opens_closes_and_adds_up(show: Show) -> None:
 
 
 def test_siblings_are_sorted_by_a_column_and_back(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     head = page.get_by_role("columnheader", name="params")
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "descending"
@@ -51,7 +50,7 @@ def test_siblings_are_sorted_by_a_column_and_back(show: Show) -> None:
 
 
 def test_words_find_lines_at_any_depth(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     page.get_by_label("Find a module").fill("block2 LAYER1")
     expect(page.locator(ROWS)).to_have_count(1)
     assert names(page) == ["layer1"]
@@ -60,7 +59,7 @@ def test_words_find_lines_at_any_depth(show: Show) -> None:
 
 
 def test_the_keyboard_walks_opens_and_closes(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     page.locator(ROWS).first.focus()
     page.keyboard.press("ArrowDown")
     assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("block0")
@@ -75,7 +74,7 @@ def test_the_keyboard_walks_opens_and_closes(show: Show) -> None:
 
 
 def test_what_is_chosen_in_one_view_is_chosen_in_all(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     page.locator(ROWS).filter(has_text="block1").first.click()
     assert page.locator(".details h2").inner_text() == "block1"
     assert page.locator(".area.chosen").count() == 1
@@ -94,7 +93,7 @@ def test_what_is_chosen_in_one_view_is_chosen_in_all(show: Show) -> None:
 
 
 def test_the_map_goes_in_and_out(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     page.locator(".area.inner text", has_text="block2").dblclick(force=True)
     page.wait_for_selector('.trail button[aria-current="true"]:has-text("block2")')
     assert page.locator(".area.inner").count() == 1
@@ -107,14 +106,14 @@ def test_the_map_goes_in_and_out(show: Show) -> None:
 
 
 def test_a_link_shows_what_its_sender_saw(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     page.locator(ROWS).filter(has_text="block1").first.click()
     page.get_by_role("button", name="kB").click()
     page.get_by_role("tab", name="Roofline").click()
     page.get_by_label("Device").select_option("a100")
     page.wait_for_url(re.compile("a100"))
     fragment = page.evaluate("location.hash.slice(1)")
-    other = show(REPORT.render(report()), fragment=fragment)
+    other = show(HTML.render(report()), fragment=fragment)
     assert other.locator(".details h2").inner_text() == "block1"
     assert other.get_by_role("tab", name="Roofline").get_attribute("aria-selected") == "true"
     assert other.get_by_label("Device").input_value() == "a100"
@@ -123,7 +122,7 @@ def test_a_link_shows_what_its_sender_saw(show: Show) -> None:
 
 def test_a_fragment_of_nonsense_does_no_harm(show: Show) -> None:
     page = show(
-        REPORT.render(report()),
+        HTML.render(report()),
         fragment="sel=%3Cb%3E&view=nowhere&open=zz.!&sort=-x&zoom=no&qty=q&dev=d&from=x&theme=q&tables=0~-x~%25E0%25A4%7C~~~",
     )
     assert names(page)[0] == "Net"
@@ -133,7 +132,7 @@ def test_a_fragment_of_nonsense_does_no_harm(show: Show) -> None:
 
 
 def test_numbers_are_written_as_on_the_command_line(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     amounts = [
         0,
         1,
@@ -157,14 +156,14 @@ def test_numbers_are_written_as_on_the_command_line(show: Show) -> None:
 
 
 def test_units_of_bytes_are_switched_everywhere(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     assert "KiB" in page.locator(".totals").inner_text()
     page.get_by_role("button", name="kB").click()
     assert "KiB" not in page.locator("header dl.totals").inner_text() + page.locator(".tree table").inner_text()
 
 
 def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
-    page = show(REPORT.render(report(word="|=<b>")), permissions=["clipboard-read", "clipboard-write"])
+    page = show(HTML.render(report(word="|=<b>")), permissions=["clipboard-read", "clipboard-write"])
     copied = "navigator.clipboard.readText()"
     page.get_by_role("button", name="Copy module tree as Markdown").click()
     page.wait_for_selector("text=copied")
@@ -180,7 +179,7 @@ def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
 
 
 def test_what_is_not_counted_stands_out(show: Show) -> None:
-    page = show(REPORT.render(report(uncounted=True)))
+    page = show(HTML.render(report(uncounted=True)))
     assert "odd" in page.locator(".alert").inner_text()
     assert page.locator(".totals .partial").count() == 4
     assert page.locator(f"{ROWS}.partial td:first-child").all_inner_texts()[0].endswith("Net")
@@ -189,7 +188,7 @@ def test_what_is_not_counted_stands_out(show: Show) -> None:
 
 @pytest.mark.parametrize(("view", "told"), [("memory", "operator 2"), ("roofline", "operator ")])
 def test_plots_are_walked_with_the_keys(show: Show, view: str, told: str) -> None:
-    page = show(REPORT.render(report()), fragment=f"view={view}")
+    page = show(HTML.render(report()), fragment=f"view={view}")
     page.locator(f"#view-{view} svg").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -204,7 +203,7 @@ def test_plots_are_walked_with_the_keys(show: Show, view: str, told: str) -> Non
 def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str) -> None:
     page = show(
         {
-            "report": lambda: REPORT.render(report(word=HOSTILE, uncounted=True)),
+            "report": lambda: HTML.render(report(word=HOSTILE, uncounted=True)),
             "profile": lambda: page_of(profile(word=HOSTILE)),
             "checkpoint": lambda: checkpoint(HOSTILE).render("html"),
         }[subject]()
@@ -224,7 +223,7 @@ def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str)
 
 
 def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> None:
-    page = show(REPORT.render(report()), fragment="view=graph")
+    page = show(HTML.render(report()), fragment="view=graph")
     told = page.locator("#view-graph output")
     expect(told).to_have_text("4 boxes for 72 operators")
     page.locator("#view-graph canvas").focus()
@@ -235,14 +234,14 @@ def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> No
     page.get_by_role("button", name="open a level").click()
     expect(told).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
     page.wait_for_timeout(400)  # the address follows after a pause
-    again = show(REPORT.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
+    again = show(HTML.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
     expect(again.locator("#view-graph output")).to_have_text(told.inner_text())
     page.get_by_role("button", name="close all").click()
     expect(told).to_have_text("4 boxes for 72 operators")
 
 
 def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> None:
-    page = show(REPORT.render(report()))
+    page = show(HTML.render(report()))
     # A chain of six, and two that turn a weight for its last: without being drawn down they would stand at the top.
     chain = [[0, 1], [1, 2], [2, 3], [3, 6], [4, 5], [5, 6]]
     laid = f"$layers.layered(Array.from({{ length: 7 }}, () => ({{ width: 50 }})), {chain})"
@@ -251,7 +250,7 @@ def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> 
 
 
 def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
-    page = show(REPORT.render(many(500, 5000)), fragment="view=graph")
+    page = show(HTML.render(many(500, 5000)), fragment="view=graph")
     told = page.locator("#view-graph output")
     expect(told).to_have_text("500 boxes for 5,000 operators")
     begun = time.monotonic()

@@ -13,9 +13,7 @@ from page_subjects import checkpoint, comparison, many, page_of, profile, report
 
 from opcost.analysis.query import query
 from opcost.core.timeline import Span, drawn, lanes_told
-from opcost.views.html import REPORT
-from opcost.views.html.answers import Lines, profile_data
-from opcost.views.html.document import write_document
+from opcost.views.html import HTML, write_page
 
 Show = Callable[..., Any]
 ROWS = ".tree tbody tr[data-place]"
@@ -25,7 +23,7 @@ ROWS = ".tree tbody tr[data-place]"
 
 
 def test_it_prints_whole(show: Show) -> None:
-    page = show(REPORT.render(report(blocks=20)), fragment="open=0")
+    page = show(HTML.render(report(blocks=20)), fragment="open=0")
     page.get_by_label("Open to a level").select_option("all")
     pdf = page.pdf()
     assert pdf.startswith(b"%PDF")
@@ -36,7 +34,7 @@ def test_it_prints_whole(show: Show) -> None:
     assert not page.locator(".settings").is_visible()
 
 
-@pytest.mark.parametrize("text", [REPORT.render(report()), page_of(profile())], ids=["report", "profile"])
+@pytest.mark.parametrize("text", [HTML.render(report()), page_of(profile())], ids=["report", "profile"])
 def test_nothing_is_wider_than_the_paper_and_what_is_left_out_is_named(show: Show, text: str) -> None:
     page = show(text)
     page.emulate_media(media="print")
@@ -50,7 +48,7 @@ def test_nothing_is_wider_than_the_paper_and_what_is_left_out_is_named(show: Sho
     assert page.locator("th[hidden], td[hidden]").count() == 0
 
 
-@pytest.mark.parametrize("text", [REPORT.render(report()), page_of(profile())], ids=["report", "profile"])
+@pytest.mark.parametrize("text", [HTML.render(report()), page_of(profile())], ids=["report", "profile"])
 def test_it_fits_on_a_small_screen(show: Show, text: str) -> None:
     page = show(text, width=400, height=800)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
@@ -61,15 +59,15 @@ def test_it_fits_on_a_small_screen(show: Show, text: str) -> None:
 
 def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    dark = show(REPORT.render(report()), color_scheme="dark")
-    light = show(REPORT.render(report()), color_scheme="light")
+    dark = show(HTML.render(report()), color_scheme="dark")
+    light = show(HTML.render(report()), color_scheme="light")
     assert dark.evaluate(ground) != light.evaluate(ground)
     light.get_by_role("button", name="dark").click()
     assert dark.evaluate(ground) == light.evaluate(ground)
 
 
 SUBJECTS: dict[str, Callable[[], str]] = {
-    "report": lambda: REPORT.render(report(blocks=2, ops=2, uncounted=True)),
+    "report": lambda: HTML.render(report(blocks=2, ops=2, uncounted=True)),
     "profile": lambda: page_of(profile(count=4)),
     "comparison": lambda: comparison().render("html"),
     "sweep": lambda: sweep().render("html"),
@@ -100,7 +98,7 @@ def test_axe_finds_nothing_wrong(show: Show, subject: str, scheme: str) -> None:
 
 
 def test_a_hundred_thousand_operators_open_in_three_seconds_and_scroll(show: Show) -> None:
-    text = REPORT.render(many(10_000, 100_000))
+    text = HTML.render(many(10_000, 100_000))
     begun = time.monotonic()
     page = show(text, fragment="view=operators")
     page.wait_for_selector("#view-operators tbody tr[data-place]")
@@ -129,7 +127,7 @@ def test_a_million_events_are_drawn_and_zoomed(show: Show) -> None:
     begun = time.monotonic()
     told = lanes_told(drawn({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
     binned = time.monotonic() - begun
-    text = write_document(profile_data(Lines((query(asked),)), asked) | {"timeline": told})
+    text = write_page(HTML.data(query(asked), profile=asked) | {"timeline": told})
     page = show(text)
     page.locator("canvas").scroll_into_view_if_needed()
     frames = page.evaluate("""async () => {

@@ -227,7 +227,7 @@ def test_what_has_no_price_is_unknown_and_does_not_pass(opcost_command: Callable
     words = {line.split()[1]: line.split()[0] for line in done.out.splitlines() if line.startswith(("ok", "UNKNOWN"))}
     assert done.code == 1
     assert words == {"MACs": "UNKNOWN", "params": "ok"}
-    assert "somebody::Mystery has no price" in done.out
+    assert "somebody::Mystery has no cost model" in done.out
     assert opcost_command("check", "odd.onnx", "--max-macs", "1G", "--allow-uncounted", "-q").code == 0
 
 

@@ -55,7 +55,7 @@ def test_the_largest_batch_of_a_training_step(linear: nn.Linear) -> None:
     found = opcost.fit(linear, shapes=(3, INS), memory="1MiB", backward=True, optimizer="sgd")
     assert found.largest == (MIB - 2 * WEIGHTS) // (4 * (INS + 2 * OUTS))
     assert found.peak_bytes == training(found.largest)
-    assert found.asked == {"backward": "True", "optimizer": "sgd"}
+    assert found.options == {"backward": "True", "optimizer": "sgd"}
 
 
 def test_a_limit_that_is_met_exactly_is_kept(linear: nn.Linear) -> None:

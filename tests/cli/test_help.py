@@ -15,8 +15,8 @@ from opcost.core.answer import Answer
 from opcost.core.devices import DEVICES
 from opcost.core.kinds import KINDS
 from opcost.core.quantity import QUANTITIES
-from opcost.views.answer_listing import answer_columns
-from opcost.views.report_columns import EVERY_BY, columns_of
+from opcost.views.profile import answer_columns
+from opcost.views.report import EVERY_BY, columns_of
 
 Command = Callable[..., Any]
 LINES = [re.split(r"\s{3,}", line)[0] for lines in EXAMPLES.values() for line in lines]

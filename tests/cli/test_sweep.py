@@ -16,7 +16,7 @@ from torch import nn
 
 import opcost
 from opcost.core.quantity import amounts_of
-from opcost.core.sweep import Point, Sweep
+from opcost.core.results import Point, Sweep
 from opcost.errors import InputError, UnknownName
 
 INS, OUTS = 10, 4
@@ -143,7 +143,7 @@ def test_the_command_says_the_same_in_every_form(opcost_command: Command, source
     assert max(map(len, lines)) <= 80
     assert ["64", "50"] in [line.split()[:2] for line in lines]
     assert "15 of 35 were counted" not in done.out
-    assert "12 of 35 were counted; polynomials tell the others" in lines
+    assert "12 of 35 were counted; polynomials give the others" in lines
     data = json.loads(opcost_command(*words, "--format", "json").out)
     assert data["schema"] == "opcost.sweep/1"
     swept = opcost.sweep(source, shapes=[(1, 3, INS)], vary=["batch=1,2,4..64", "input=1=10,20..50"])

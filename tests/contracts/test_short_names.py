@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.core.brief import FEW, SHORT, Listed
-from opcost.core.plugin import VIEWS
+from opcost.core.rendering import FEW, SHORT, Listed
 from opcost.devices.calibration import Calibration
 from opcost.frontends.megengine import FRONTEND
 from opcost.frontends.options import CountOptions
@@ -174,7 +173,3 @@ def test_a_terminal_without_our_characters_is_printed_to(
         print(found["report"])
         print(found["answer"])
     assert "|- 0" in (tmp_path / "out.txt").read_text("ascii")
-
-
-def test_views_that_draw_a_report_are_found_by_its_class() -> None:
-    assert opcost.Report.views == VIEWS

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from opcost.core.limit import parse_condition, parse_limit
+from opcost.core.limits import parse_condition, parse_limit
 from opcost.errors import OpcostError, UnknownName
 
 
@@ -94,5 +94,5 @@ def test_what_is_no_number_is_no_limit(limit: object) -> None:
 
 
 def test_a_change_needs_to_know_what_was_before() -> None:
-    with pytest.raises(OpcostError, match="nobody says what was before"):
+    with pytest.raises(OpcostError, match="no amount from before"):
         parse_condition("macs>+1%").holds(5)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Options: pass
 class View:
-    name, suffix, options = "good", ".good", Options
+    name, suffix, results = "good", ".good", {"report": Options}
     def render(self, report, **options): return "a good picture\\n"
 VIEW = View()
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.core.progression import MOST, check_sizes, parse_sizes
+from opcost.core.limits import MOST, check_sizes, parse_sizes
 from opcost.errors import InputError
 
 

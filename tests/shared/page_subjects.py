@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.analysis.query import query
-from opcost.core.comparison import Compared, Comparison, Entry
 from opcost.core.cost import Cost
 from opcost.core.graph import Note, Op, TensorSpec
 from opcost.core.memory import Holder, Memory
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
+from opcost.core.results import Compared, Comparison, Entry, Point, Sweep
 from opcost.core.scan import Scan, StoredTensor, Totals
-from opcost.core.sweep import Point, Sweep
 from opcost.profiles import priced
-from opcost.views.html import ANSWER
+from opcost.views.html import HTML
 
 HOSTILE = "</script><script>document['title']='taken'</script><img src=x onerror=alert(1)>\"'&amp;`${1}\u2028javascript:alert(2)"
 
@@ -121,7 +120,7 @@ def profile(count: int = 30, *, word: str = "") -> Profile:
 
 def page_of(asked: Profile) -> str:
     """The page of a profile as `opcost view` makes it."""
-    return ANSWER.render(query(asked), profile=priced(asked))
+    return HTML.render(query(asked), profile=priced(asked))
 
 
 def comparison(word: str = "") -> Comparison:

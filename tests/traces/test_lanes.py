@@ -10,7 +10,7 @@ import pytest
 import opcost
 from opcost.core.timeline import lanes_checked
 from opcost.profiles import Profile
-from opcost.views.html.timelines import timeline_of
+from opcost.views.html.profiles import timeline_of
 
 KINETO = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 STREAM = "gpu:0 stream 7"

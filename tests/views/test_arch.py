@@ -6,7 +6,7 @@ from syrupy.assertion import SnapshotAssertion
 from opcost.core.graph import Module
 from opcost.core.report import Report
 from opcost.errors import UnknownName
-from opcost.views.arch import arch_text
+from opcost.views.tree import arch_text
 
 LINEAR = "in_features=10, out_features=10, bias=True"
 MODULES = (

@@ -15,8 +15,8 @@ from opcost.core.profile import ProfileRow
 from opcost.core.report import Report
 from opcost.errors import MissingFramework
 from opcost.profiles import Profile
-from opcost.views.answer_listing import answer_columns
-from opcost.views.report_columns import EVERY_BY, columns_of
+from opcost.views.profile import answer_columns
+from opcost.views.report import EVERY_BY, columns_of
 
 LIBRARIES = ["pandas", "polars"]
 
@@ -107,7 +107,7 @@ def test_no_library_is_imported_by_a_count_and_its_columns() -> None:
     import subprocess
 
     code = (
-        "import sys, opcost; from opcost.core.report import Report; import opcost.views.columns, opcost.views.notebook; "
+        "import sys, opcost; from opcost.core.report import Report; import opcost.views.data, opcost.views.notebook; "
         "print({'pandas', 'polars', 'numpy', 'torch', 'rich'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,12 +9,11 @@ from io import StringIO
 
 import pytest
 
-from opcost.core.budget import Held, Judged, Verdict
-from opcost.core.comparison import Compared, Comparison, Entry
-from opcost.core.limit import parse_limit
+from opcost.core.limits import parse_limit
 from opcost.core.quantity import QUANTITIES
+from opcost.core.results import Compared, Comparison, Entry, LimitCheck, ModelCheck, Verdict
 from opcost.errors import OpcostError, UnknownName
-from opcost.views.comparison_page import short_titles
+from opcost.views.comparison import short_titles
 
 EVIL = "=cmd|<script>alert(1)</script>`*_[x](y)\x1b[31m\u202e,\n"
 
@@ -116,7 +115,7 @@ def test_an_unknown_view_is_refused_with_those_that_there_are() -> None:
 
 
 def verdict(name: str = "net") -> Verdict:
-    line = Held(
+    line = LimitCheck(
         model=name,
         quantity=QUANTITIES["macs"],
         amount=120,
@@ -125,7 +124,9 @@ def verdict(name: str = "net") -> Verdict:
         limit=parse_limit("macs", "<+10%"),
         word="EXCEEDED",
     )
-    return Verdict(models=(Judged(name=name, source="net.py:Net", inputs="x:1x3", lines=(line,)),), baseline="b.json")
+    return Verdict(
+        models=(ModelCheck(name=name, source="net.py:Net", inputs="x:1x3", lines=(line,)),), baseline="b.json"
+    )
 
 
 def test_a_verdict_tells_before_and_after() -> None:

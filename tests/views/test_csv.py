@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opcost.core.report import STATS, Report
-from opcost.views.report_columns import columns_of
+from opcost.views.report import columns_of
 
 
 def rows(report: Report, **options: Any) -> list[dict[str, str]]:

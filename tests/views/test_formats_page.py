@@ -12,15 +12,14 @@ import pytest
 
 from opcost.analysis.query import query
 from opcost.core.answer import OWN_LABELS, Busy, Gain
-from opcost.core.fit import Advice, Counted, Fit
-from opcost.core.plugin import OWN, VIEWS, load
+from opcost.core.plugin import OWN, VIEWS, load, load_view
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import STATS, Report
+from opcost.core.results import Advice, Counted, Fit, Point, Sweep
 from opcost.core.schema import SCHEMA
-from opcost.core.sweep import Point, Sweep
 from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder, Waited
 from opcost.profiles import askable
-from opcost.views.report_columns import EVERY_BY, columns_of
+from opcost.views.report import EVERY_BY, columns_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 NAMED = set(re.findall(r"`([a-z_0-9]+)`", PAGE))
@@ -34,7 +33,7 @@ def test_every_column_is_described(by: Any) -> None:
 
 @pytest.mark.parametrize("name", ["table", "text", "csv", "md"])
 def test_every_option_of_a_listing_is_described(name: str) -> None:
-    assert {field.name for field in fields(load(VIEWS, name).options)} <= NAMED
+    assert {field.name for field in fields(load_view(name, "report").results["report"])} <= NAMED
 
 
 def test_every_view_and_its_suffix_is_described() -> None:

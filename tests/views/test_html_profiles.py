@@ -13,7 +13,7 @@ from opcost.core.answer import Gain
 from opcost.core.cost import Cost
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.profiles import askable
-from opcost.views.html import ANSWER
+from opcost.views.html import HTML
 
 
 def row(number: int, kind: str, kernel: str, stream: str = "7", cost: Cost | None = None) -> ProfileRow:
@@ -26,7 +26,7 @@ def row(number: int, kind: str, kernel: str, stream: str = "7", cost: Cost | Non
 
 def data(*rows: ProfileRow) -> dict:
     profile = Profile(meta={"source": "run.json"}, rows=rows)
-    return HtmlPage(ANSWER.render(query(profile, aggregate_by=("type",)), profile=profile)).data
+    return HtmlPage(HTML.render(query(profile, aggregate_by=("type",)), profile=profile)).data
 
 
 def test_kernels_are_of_the_kind_of_their_operator_and_collectives_have_lanes() -> None:
@@ -49,7 +49,7 @@ def test_time_without_a_price_stands_out_with_its_operators() -> None:
     # 30 of 60 ns of kernels have a price.
     assert facts["counted"] == "50.0 % of the device time"
     (alert,) = found["alerts"]
-    assert alert["title"].startswith("50.0 % of the device time has no price")
+    assert alert["title"].startswith("50.0 % of the device time has no cost model")
     assert alert["lines"] == ["aten::unknown: 30 ns"]
     whole = data(priced)
     assert whole["alerts"] == []
@@ -63,7 +63,7 @@ def test_time_without_a_price_stands_out_with_its_operators() -> None:
 def test_each_gain_says_what_to_do_and_which_command_shows_it(what: str, advised: str) -> None:
     profile = Profile(meta={"source": "run.json"}, rows=(row(0, "matmul", "gemm"),))
     answer = replace(query(profile), gains=(Gain(what=what, share=0.25, time_ns=250, command="--view breakdown"),))
-    told = HtmlPage(ANSWER.render(answer, profile=profile)).data["gains"]
+    told = HtmlPage(HTML.render(answer, profile=profile)).data["gains"]
     assert told["title"].endswith("potential savings in the whole run, upper bounds")
     (gain,) = told["found"]
     assert (gain["time"], gain["share"]) == (250, 0.25)
@@ -77,7 +77,7 @@ def test_every_cause_of_idle_time_is_a_part() -> None:
     (use,) = answer.devices
     # From 50 to 180 ns: 60 of kernels, 70 idle, of which 30 and 25 have a cause.
     known = use._replace(idle_host_ns=30, idle_blocked_ns=25)
-    told = HtmlPage(ANSWER.render(replace(answer, devices=(known,)), profile=profile)).data["uses"]
+    told = HtmlPage(HTML.render(replace(answer, devices=(known,)), profile=profile)).data["uses"]
     parts = dict(map(tuple, told[0]["parts"]))
     assert parts == {"computing": 60, "idle: host-bound": 30, "idle: blocked after launch": 25, "idle": 15}
     assert told[0]["title"].startswith("gpu:0: busy 60 ns of 130 ns")

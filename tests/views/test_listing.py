@@ -5,24 +5,23 @@ from typing import Any
 import pytest
 
 from opcost.core.report import STATS, Report
+from opcost.core.sheet import Table
 from opcost.errors import OpcostError, UnknownName
-from opcost.views.listing import Listing
-from opcost.views.report_columns import EVERY_BY, RANKED, SHOWN, columns_of
-from opcost.views.report_listing import ListingOptions, list_report
+from opcost.views.report import EVERY_BY, RANKED, SHOWN, ListingOptions, columns_of, list_report
 
 ADDITIVE = [name for name in STATS if name not in ("ops", "uncounted")]
 
 
-def listed(report: Report, **options: Any) -> Listing:
+def listed(report: Report, **options: Any) -> Table:
     return list_report(report, ListingOptions(**options))
 
 
-def column(listing: Listing, name: str, *, role: str | None = None) -> list[Any]:
-    place = [column.name for column in listing.columns].index(name)
+def column(listing: Table, name: str, *, role: str | None = None) -> list[Any]:
+    place = [column.name for column in listing.fields].index(name)
     return [line.values[place] for line in listing.lines if role is None or line.role == role]
 
 
-def own_sum(listing: Listing, name: str) -> int:
+def own_sum(listing: Table, name: str) -> int:
     return sum(column(listing, f"own_{name}"))
 
 
@@ -73,7 +72,7 @@ def test_the_rest_says_how_many_lines_it_stands_for(plain: Report) -> None:
 def test_a_column_is_not_dull_while_the_rest_has_something_to_tell(odd: Report, plain: Report) -> None:
     def shown(report: Report) -> list[str]:
         listing = listed(report, by="kind", top=1)
-        return [listing.columns[place].name for place in listing.telling]
+        return [listing.fields[place].name for place in listing.visible]
 
     assert "uncounted" in shown(odd)
     assert "uncounted" not in shown(plain)
@@ -190,8 +189,8 @@ def test_an_operator_without_a_price_is_unknown_and_not_zero(odd: Report) -> Non
 
 def test_columns_are_named_in_any_case_and_order(plain: Report) -> None:
     listing = listed(plain, columns=["FLOPs", " own-MACs", "Own Params", "module"])
-    assert [column.name for column in listing.columns] == ["flops", "own_macs", "own_params", "module"]
-    assert listed(plain, columns="flops, own_macs,own_params,module").columns[0].name == "flops"
+    assert [column.name for column in listing.fields] == ["flops", "own_macs", "own_params", "module"]
+    assert listed(plain, columns="flops, own_macs,own_params,module").fields[0].name == "flops"
 
 
 @pytest.mark.parametrize(

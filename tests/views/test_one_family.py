@@ -11,7 +11,7 @@ import pytest
 from opcost.analysis.query import query
 from opcost.core.answer import Answer
 from opcost.core.graph import TensorSpec
-from opcost.core.plugin import OWN, PROFILE_VIEWS, VIEWS, load
+from opcost.core.plugin import views_of
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.errors import OpcostError, UnknownName
@@ -24,17 +24,16 @@ def answer() -> Answer:
     return query(Profile(meta={"source": "x_y.json", "format": "own"}, rows=rows))
 
 
-@pytest.mark.parametrize("view", OWN[PROFILE_VIEWS])
+@pytest.mark.parametrize("view", views_of("profile"))
 def test_every_view_of_answers_refuses_a_misspelt_option(answer: Answer, view: str) -> None:
     with pytest.raises(UnknownName, match=f"option of the {view} view"):
         answer.render(view, widht=80)
 
 
-@pytest.mark.parametrize("view", sorted((set(OWN[VIEWS]) & set(OWN[PROFILE_VIEWS])) - {"html", "json", "svg", "png"}))
+@pytest.mark.parametrize("view", sorted(set(views_of("profile")) - {"html", "json", "svg", "png"}))
 def test_an_option_of_answers_is_one_of_reports_too(view: str) -> None:
-    of_answers, of_reports = (
-        {field.name for field in fields(load(group, view).options)} for group in (PROFILE_VIEWS, VIEWS)
-    )
+    options = views_of("profile")[view].results
+    of_answers, of_reports = ({field.name for field in fields(options[kind])} for kind in ("profile", "report"))
     assert of_answers <= of_reports
 
 

@@ -14,7 +14,7 @@ from checkpoint_making import write_safetensors
 
 import opcost
 from opcost.core.patterns import patterns_of
-from opcost.core.plugin import OWN, SCAN_VIEWS
+from opcost.core.plugin import views_of
 from opcost.core.scan import Scan
 from opcost.errors import OpcostError, UnknownName
 
@@ -125,7 +125,7 @@ def test_json_has_everything(scan: Scan) -> None:
     assert told["by_layer"][1]["name"] == "model.layers.{0..11}.attn.*"
 
 
-@pytest.mark.parametrize("view", OWN[SCAN_VIEWS])
+@pytest.mark.parametrize("view", views_of("scan"))
 def test_every_view_refuses_a_misspelt_option(scan: Scan, view: str) -> None:
     with pytest.raises(UnknownName, match=f"option of the {view} view"):
         scan.render(view, widht=80)
@@ -150,7 +150,7 @@ def test_the_command_prints_and_writes(path: Path, opcost_command: Command, tmp_
     assert json.loads((tmp_path / "x.json").read_text())["totals"]["params"] == opcost.scan(path).totals.params
     assert "| **total** |" in (tmp_path / "x.md").read_text()
     assert opcost_command("scan", path, "-q", "-o", tmp_path / "x.txt").out == ""
-    assert opcost_command("scan", path, "--format", "csv").out == opcost.scan(path).render("csv")
+    assert opcost_command("scan", path, "--view", "csv").out == opcost.scan(path).render("csv")
 
 
 @pytest.mark.parametrize("name", ["x.xlsx", "x.jsn", "x"])

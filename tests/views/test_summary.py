@@ -6,9 +6,9 @@ import pytest
 
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.report import Coverage, Parameter, Report, Uncounted
+from opcost.core.sheet import Section
 from opcost.core.units import format_count
-from opcost.views.report_summary import summarize
-from opcost.views.summary import Section
+from opcost.views.summary import summarize
 from opcost.wording import MANY
 
 

@@ -17,10 +17,8 @@ from page_subjects import HOSTILE, profile, report
 from opcost.core.devices import device
 from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName
 from opcost.profiles import askable
-from opcost.views.svg import SvgOptions
-from opcost.views.svg.areas import squarified
-from opcost.views.svg.badge import badge
-from opcost.views.svg.drawing import COLOURS, GREY, RAISED
+from opcost.views.drawing import COLOURS, GREY, RAISED
+from opcost.views.pictures import SvgOptions, badge, squarified
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -14,7 +14,7 @@ from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import OpcostError, UnknownName
 from opcost.views.cell import width_of
-from opcost.views.table import REPORT, terminal_width
+from opcost.views.text import TABLE, terminal_width
 
 WIDTHS = (80, 120, 200)
 
@@ -176,14 +176,13 @@ def test_a_misspelt_option_is_an_error_that_knows_better(plain: Report) -> None:
     with pytest.raises(UnknownName, match="option of the table view 'colour'; did you mean 'color'"):
         plain.render("table", colour=True)
     with pytest.raises(OpcostError, match="width"):
-        REPORT.choose(width=0)
+        TABLE.choose("report", width=0)
 
 
 def test_rich_is_imported_only_for_colour() -> None:
     code = (
         "import sys\n"
-        "import opcost.views.table, opcost.views.arch, opcost.views.csv, opcost.views.markdown\n"
-        "import opcost.views.json\n"
+        "import opcost.views.text, opcost.views.tree, opcost.views.data, opcost.views.markdown\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('rich', 'torch', 'numpy')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -27,8 +27,7 @@ from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import STATS, Report
 from opcost.errors import MissingFramework, OpcostError
 from opcost.rules.registry import Rules
-from opcost.views.dataflow import dataflow
-from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TOTALS
+from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TOTALS, dataflow
 
 MGE = Path(__file__).resolve().parents[1] / "data/megengine/mge"
 

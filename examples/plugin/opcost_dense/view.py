@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.plugins import Report, ReportView
+from opcost.plugins import Report, View
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,11 @@ class BriefOptions:
 
 
 class BriefView:
-    """What it has to have is written in `opcost.plugins.ReportView`."""
+    """What it has to have is written in `opcost.plugins.View`."""
 
     name = "brief"
     suffix = ".brief"
-    options = BriefOptions
+    results = {"report": BriefOptions}  # noqa: RUF012 - as the protocol has it
 
     def render(self, report: Report, **options: Any) -> str:
         chosen = BriefOptions(**options)
@@ -26,4 +26,4 @@ class BriefView:
         return f"{report.meta['source']}: {f'{flops:,}' if chosen.exact else f'{flops:.1e}'} FLOPs\n"
 
 
-VIEW: ReportView = BriefView()
+VIEW: View = BriefView()

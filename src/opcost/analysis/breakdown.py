@@ -1,15 +1,20 @@
-"""Where the time of each device went: parts that add up to it, what ran beside them, and what copies moved."""
+"""Where the time and memory of each device went: parts that add up, what ran beside them, copies, and what could be saved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from opcost.analysis import bounds
-from opcost.core.answer import SECOND_NS, Busy
+from opcost.analysis.bounds import NEAR, computes
+from opcost.analysis.part import Part
+from opcost.core.answer import IDLE_IN_CALL, SECOND_NS, Busy, Gain
+from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.core.sheet import Cell, Field, Sheet, Table
 from opcost.core.spans import LONG_GAP
-from opcost.core.told import Copied, told
+from opcost.core.told import Copied, Held, HeldOver, Holder, Waited, told
+from opcost.core.units import format_bytes
 
 WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
 TIME, BESIDE, COPIES = "time of each device", "beside other work", "copies"
@@ -30,7 +35,7 @@ def breakdown(profile: Profile) -> Sheet:
 def parts_of_time(use: Busy) -> dict[str, int]:
     """The parts, which add up to the span; without knowledge of kernels only busy and idle."""
     causes = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
-    untold = use.idle_ns - use.gap_ns - sum(causes.values())
+    unexplained = use.idle_ns - use.gap_ns - sum(causes.values())
     working = (
         {"busy": use.busy_ns}
         if use.compute_ns is None
@@ -41,7 +46,7 @@ def parts_of_time(use: Busy) -> dict[str, int]:
             "other copies, exposed": use.copies_ns - use.transfers_ns,
         }
     )
-    return {**working, **causes, "idle: not known why": untold, LONG_GAPS: use.gap_ns}
+    return {**working, **causes, "idle: not known why": unexplained, LONG_GAPS: use.gap_ns}
 
 
 def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
@@ -63,7 +68,7 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
         )
     if steps and any(use.steps > own.steps for use in uses if (own := steps.get((use.rank, use.device)))):
         remarks.append("per_step: the mean of the steps after the first")
-    return Table(
+    return Table.of(
         title=TIME,
         fields=(*fields, Field("per_step", "time", dull=True)),
         lines=tuple(lines),
@@ -88,7 +93,7 @@ def _beside(uses: Sequence[Busy]) -> Table:
     ]
     fields = (*WHOSE, Field("what", "text"), Field("time", "time"), Field("share", "share"))
     remarks = ("share: of all communication, of all copies, of the durations of all kernels",) if lines else ()
-    return Table(title=BESIDE, fields=fields, lines=tuple(lines), remarks=remarks)
+    return Table.of(title=BESIDE, fields=fields, lines=tuple(lines), remarks=remarks)
 
 
 def _hidden(use: Busy) -> Iterator[tuple[str, int, int]]:
@@ -118,4 +123,194 @@ def _copies(found: Sequence[Copied]) -> Table:
         Field("bytes", "bytes"),
         Field("bandwidth", "bytes/s"),
     )
-    return Table(title=COPIES, fields=fields, lines=lines)
+    return Table.of(title=COPIES, fields=fields, lines=lines)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------------
+
+PEAK, HELD, OVER = "peak of each device", "live at the peak", "over time"
+_NOTHING = "the profile has no memory events: record with profile_memory=True, and read a large file with memory=True"
+
+
+def memory(profile: Profile) -> Sheet:
+    """What allocators reported while the trace was recorded: peaks, who held them, and how they went over time."""
+    peaks = told(profile.extra, "memory", Held)
+    missing = () if peaks else (Note("memory", _NOTHING),)
+    tables = (
+        _peaks(peaks),
+        _holders(told(profile.extra, "holders", Holder), peaks),
+        _over(told(profile.extra, "memory_over_time", HeldOver)),
+    )
+    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
+
+
+def _peaks(found: list[Held]) -> Table:
+    fields = (
+        *WHOSE,
+        Field("peak", "bytes"),
+        Field("at", "time"),
+        Field("reserved", "bytes"),
+        Field("first", "bytes"),
+        Field("last", "bytes"),
+        Field("growth_per_step", "bytes", dull=True),
+        Field("changes", "number"),
+    )
+    names = (
+        "rank", "device", "peak_bytes", "peak_at_ns", "reserved_bytes", "first_bytes", "last_bytes", "growth_bytes", "changes",
+    )  # fmt: skip
+    remarks = tuple(
+        f"{each.device} keeps {format_bytes(round(each.growth_bytes))} more after each step"
+        for each in found
+        if each.growth_bytes is not None and each.growth_bytes > 0
+    )
+    return Table.of(title=PEAK, fields=fields, lines=map(attrgetter(*names), found), remarks=remarks)
+
+
+def _holders(found: list[Holder], peaks: list[Held]) -> Table:
+    whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
+    fields = (
+        *WHOSE,
+        Field("operator", "name"),
+        Field("module", "name", dull=True),
+        Field("tensors", "number"),
+        Field("bytes", "bytes"),
+        Field("share", "share"),
+    )
+    lines = []
+    for each in found:
+        peak = whole.get((each.rank, each.device))
+        share = each.bytes / peak if peak else None
+        lines.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
+    return Table.of(title=HELD, fields=fields, lines=lines)
+
+
+def _over(found: list[HeldOver]) -> Table:
+    sizes = (Field("peak", "bytes"), Field("last", "bytes"), Field("reserved", "bytes", dull=True))
+    read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
+    return Table.of(title=OVER, fields=(*WHOSE, Field("part", "text"), *sizes), lines=map(read, found))
+
+
+# -- potential savings --------------------------------------------------------------------------------------------------
+#
+# Upper bounds by cause that count nothing twice. A device's time in the marked steps, or from its first kernel to its last,
+# falls into parts that do not overlap: idle by cause, collectives alone, copies alone, and the time in which something
+# computes. Of the first three all can be saved: of collectives as much as there is computing to hide them behind, and what a
+# rank waits in them for others is separate; of copies those that cross the device's border. Of the last it is what kernels take
+# beyond the time at `bound.NEAR` of the peak that bounds them, or all that they take where they recompute. That is scaled down
+# twice: by the share of the time that kernels have to themselves, and by the share of the work whose successor was launched
+# before it began, for elsewhere a shorter kernel only lets the device wait longer.
+
+MOST = 3
+LEAST_SHARE = 0.005
+"""Less of the time is not worth a line."""
+
+_BREAKDOWN, _RANKS = "--view breakdown", "--view communication"
+_OVER_TIME = {
+    "idle: host-bound": "--view launches",
+    "idle: launch latency": "--view launches",
+    "idle: after synchronisation": "--view critical-path",
+}
+"""What shows better than the breakdown where a loss is, if it is known when everything ran."""
+
+
+def gains_of(
+    uses: Sequence[Busy], parts: Sequence[Part], waited: Sequence[Waited] = (), whole: Sequence[Busy] = ()
+) -> tuple[Gain, ...]:
+    """The largest of them, over all devices whose use is known in full; `whole` is their use outside of steps too."""
+    waits = {each.rank: each.wait_ns or 0 for each in waited}
+    last = max(waited, key=lambda each: each.held_up_ns, default=None)
+    known = {(use.rank, use.device): use for use in uses if use.compute_ns is not None and use.rated_ns > 0}
+    if not known:
+        return ()
+    all_of = {(use.rank, use.device): use for use in whole}
+    found = _Savings(known)
+    alone = len({rank for rank, _ in known}) == 1 and all(part.count == 1 for part in parts)
+    shown = _OVER_TIME if alone else {}  # of many ranks, and of many executions as one, it is not known when each was
+    for key, use in known.items():
+        # What ranks waited is known of the whole trace: of that, the collectives in steps that nothing hides have their part.
+        everywhere = all_of.get(key, use).all_communication_ns
+        wait = min(float(use.communication_ns), waits.get(use.rank, 0) * use.communication_ns / (everywhere or 1))
+        for what, spent in _outside_of_kernels(use, wait).items():
+            command = shown.get(what, _BREAKDOWN)
+            if use.idle_call and what.startswith(f"idle: {IDLE_IN_CALL}"):
+                command = f"--side host --type {use.idle_call}"
+            found.add(key, what, command, spent)
+        if wait and last is not None:
+            found.add(key, f"unbalanced ranks: {last.rank} comes last most", _RANKS, wait)
+    _inside_of_kernels(found, all_of, parts)
+    return found.largest()
+
+
+class _Savings:
+    """Times that could be saved, by what they are lost to and what shows them, over devices."""
+
+    def __init__(self, uses: Mapping[tuple[int, str], Busy]) -> None:
+        self.uses = uses
+        self._found: dict[tuple[str, str], list[float]] = {}
+
+    def add(self, device: tuple[int, str], what: str, command: str, time_ns: float) -> None:
+        use = self.uses[device]
+        shares, times = self._found.setdefault((what, command), [0.0, 0.0])
+        self._found[what, command] = [shares + time_ns / use.rated_ns, times + time_ns / max(use.steps, 1)]
+
+    def largest(self) -> tuple[Gain, ...]:
+        each = len(self.uses)
+        gains = [
+            Gain(what=what, command=command, share=share / each, time_ns=time / each)
+            for (what, command), (share, time) in self._found.items()
+            if share / each >= LEAST_SHARE
+        ]
+        return tuple(sorted(gains, key=lambda gain: -gain.share)[:MOST])
+
+
+def _outside_of_kernels(use: Busy, wait: float) -> dict[str, float]:
+    """By what it is lost to; what a rank waits for others in collectives is not theirs."""
+    hidden = use.all_communication_ns - use.communication_ns
+    return {
+        **{f"idle: {cause}": time for cause, time in use.idle_causes.items()},
+        "communication that nothing hides": min(use.communication_ns - wait, max(0, (use.compute_ns or 0) - hidden)),
+        "copies that could run beside kernels": use.transfers_ns,
+    }
+
+
+def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], parts: Iterable[Part]) -> None:
+    """Add what kernels could save, each with what shows it."""
+    spent: dict[tuple[tuple[int, str], tuple[str, str]], float] = {}
+    reached: dict[str, tuple[float, float]] = {}
+    numbers = sorted({part.row.step for part in parts if part.row is not None and part.row.step is not None})
+    later = {*(numbers[1:] or numbers)}
+    for part in parts:
+        row = part.row
+        device = (row.rank, part.kernels[0].device) if row is not None and part.kernels else None
+        use = found.uses.get(device) if device is not None else None
+        if row is None or device is None or use is None or not computes(part) or not part.device_ns:
+            continue
+        if later and use.steps and row.step not in later:
+            continue
+        saved = float(part.device_ns)
+        if row.phase == "recompute":
+            key = ("recomputing what a checkpoint did not keep", """--where 'phase == "recompute"'""")
+        elif part.ideal_ns is None or part.ideal_ns >= NEAR * part.device_ns:
+            continue
+        else:
+            saved -= part.ideal_ns / NEAR
+            if part.bound == "launch":
+                key = ("kernels shorter than a launch", """--where 'bound == "launch"'""")
+            else:
+                key = (row.type, f"--type {row.type} --aggregate-by shape")
+                ideal, time = reached.get(row.type, (0.0, 0.0))
+                reached[row.type] = ideal + part.ideal_ns, time + part.device_ns
+        own = use.compute_ns / use.compute_work_ns if use.compute_ns and use.compute_work_ns else 0.0
+        fed = min(1.0, use.fed_ns / use.work_ns) if use.work_ns else 0.0
+        if not later and device in whole and whole[device].compute_work_ns:  # which rows are of steps is not known
+            own *= use.compute_work_ns / whole[device].compute_work_ns
+        spent[device, key] = spent.get((device, key), 0.0) + saved * own * fed
+    for (device, (what, command)), time in spent.items():
+        found.add(device, _named(what, reached), command, time)
+
+
+def _named(what: str, reached: Mapping[str, tuple[float, float]]) -> str:
+    if what not in reached:
+        return what
+    ideal, time = reached[what]
+    return f"{what} at {100 * ideal / time:.0f} % of its bound"

@@ -55,7 +55,7 @@ def _collectives(found: Sequence[Exchanged]) -> Table:
     time = next(place for place, field in enumerate(fields) if field.name == "time")
     lines.sort(key=lambda line: -line[time])  # type: ignore[operator]
     remarks = ("bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for nobody",)
-    return Table(title=COLLECTIVES, fields=fields, lines=tuple(lines), remarks=remarks if lines else ())
+    return Table.of(title=COLLECTIVES, fields=fields, lines=tuple(lines), remarks=remarks if lines else ())
 
 
 def _line(
@@ -92,7 +92,7 @@ def _ranks(waited: Sequence[Waited]) -> Table:
         Field("held_up", "time"),
         Field("last", "number"),
     )
-    return Table(title=RANKS, fields=fields, lines=lines, remarks=_straggler(waited))
+    return Table.of(title=RANKS, fields=fields, lines=lines, remarks=_straggler(waited))
 
 
 def _straggler(waited: Sequence[Waited]) -> tuple[str, ...]:

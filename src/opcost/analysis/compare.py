@@ -1,4 +1,4 @@
-"""Several models side by side, and what differs between two: quantities of the whole, of kinds and of modules by their path."""
+"""Models and profiles side by side, what differs between two of them, and whether a model keeps to its limits."""
 
 from __future__ import annotations
 
@@ -6,24 +6,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.core.comparison import Compared, Comparison, Entry, Part
+from opcost.analysis import bounds
+from opcost.analysis.layers import folded
+from opcost.analysis.part import LABELS, NOWHERE, Part, parts_of, shapes_text, unattributed_parts, usual_side
+from opcost.core.answer import Busy
 from opcost.core.graph import note_texts
+from opcost.core.limits import Limit
+from opcost.core.profile import Profile
 from opcost.core.quantity import QUANTITIES, Quantity, amounts_of, find_quantity
 from opcost.core.report import STATS, Report, Stats, Uncounted
+from opcost.core.results import Compared, Comparison, Entry, EntryPart, LimitCheck, LimitStatus, ModelCheck
+from opcost.core.results import EntryPart as PartName
 from opcost.core.scan import Scan
+from opcost.errors import InputError
+from opcost.options import Side
 
 By: TypeAlias = Literal["kind", "module"]
 
 USUAL: dict[By, tuple[str, ...]] = {"kind": ("macs",), "module": ("params", "macs")}
-"""Quantities that are compared by kind and by module when nobody chooses."""
+"""Quantities that are compared by kind and by module by default."""
 OF_OPERATORS = ("macs", "flops", "bytes_read", "bytes_written", "activations", "activation_bytes", "ops", "uncounted")
 """What a kind of operator has: parameters belong to modules."""
 WHOLE = (*STATS, "peak_bytes")
 _EVER = "ops"
-"""Told of whatever was added or removed, even where it costs nothing."""
+"""Listed of whatever was added or removed, even where it costs nothing."""
 
 
-class Place(NamedTuple):
+class GroupCost(NamedTuple):
     """A kind or a module of one source."""
 
     stats: Stats
@@ -41,13 +50,13 @@ class Costs:
     compared: Compared
     totals: Mapping[str, int]
     missed: tuple[Uncounted, ...] = ()
-    """Operators without a price."""
-    places: Mapping[By, Mapping[str, Place]] = field(default_factory=dict)
+    """Operators without a cost model."""
+    places: Mapping[By, Mapping[str, GroupCost]] = field(default_factory=dict)
     """What is missing here is not known: a checkpoint has no kinds of operators."""
 
 
 def costs_of(subject: Report | Scan, label: str) -> Costs:
-    """What is compared of a report or of a checkpoint: the one place that knows what kinds of sources there are."""
+    """What is compared of a report or of a checkpoint."""
     return _of_scan(subject, label) if isinstance(subject, Scan) else _of_report(subject, label)
 
 
@@ -60,17 +69,17 @@ def _of_report(report: Report, label: str) -> Costs:
         "mode": meta.get("mode", ""),
         "inputs": inputs,
     }
-    modules = {module.path: Place(module.total, module.type, module.own) for module in report.modules}
+    modules = {module.path: GroupCost(module.total, module.type, module.own) for module in report.modules}
     return Costs(
         compared=Compared(label=label, facts=facts, notes=tuple(note_texts(report.notes))),
         totals=amounts_of(report),
         missed=report.coverage.uncounted,
-        places={"kind": {group.key: Place(group.stats) for group in report.by_kind()}, "module": modules},
+        places={"kind": {group.key: GroupCost(group.stats) for group in report.by_kind()}, "module": modules},
     )
 
 
 _STORED = ("params", "param_bytes")
-"""What a checkpoint tells."""
+"""What is known of a checkpoint."""
 
 
 def _of_scan(scan: Scan, label: str) -> Costs:
@@ -94,7 +103,7 @@ def _of_scan(scan: Scan, label: str) -> Costs:
         while parent:
             parent = _parent(parent)
             below[parent] = below.get(parent, Stats()) + stats
-    modules = {path: Place(below[path], "", own.get(path, Stats()), _STORED) for path in below}
+    modules = {path: GroupCost(below[path], "", own.get(path, Stats()), _STORED) for path in below}
     return Costs(
         compared=Compared(label=label, facts=facts, notes=tuple(note.text for note in scan.notes)),
         totals={"params": totals.params, "param_bytes": totals.bytes - totals.other_bytes},
@@ -118,13 +127,13 @@ def compare(
                 for places in found
             ]
         entries += _places(by, found, wanted or tuple(QUANTITIES[name] for name in USUAL[by]))
-    return Comparison(sources=_told_apart(sources), entries=tuple(entries))
+    return Comparison(sources=_numbered(sources), entries=tuple(entries))
 
 
 def diff(before: Costs, after: Costs, *, by: By | None = None) -> Comparison:
-    """All that is not the same: every quantity of the whole, of each kind, and of each module without what is below it.
+    """All that differs: every quantity of the whole, of each kind, and of each module without what is below it.
 
-    Of a module that only one of them has, everything below it is added up, and not told again.
+    Of a module that only one of them has, everything below it is added up, and not listed again.
     """
     both = (before, after)
     entries = _totals(both, [QUANTITIES[name] for name in WHOLE])
@@ -133,11 +142,11 @@ def diff(before: Costs, after: Costs, *, by: By | None = None) -> Comparison:
         names = OF_OPERATORS if part == "kind" else STATS
         old, new = before.places.get(part), after.places.get(part)
         if old is not None and new is not None:
-            found = [old, new] if part == "kind" else _folded(old, new)
-            told = [QUANTITIES[name] for name in names if name in before.totals and name in after.totals]
-            entries += _places(part, found, told)
+            found = [old, new] if part == "kind" else [_alone(old, new), _alone(new, old)]
+            known = [QUANTITIES[name] for name in names if name in before.totals and name in after.totals]
+            entries += _places(part, found, known)
     kept = [entry for entry in entries if entry.part == "total" or entry.difference or entry.quantity.name == _EVER]
-    return Comparison(sources=_told_apart(both), entries=tuple(kept)).changed()
+    return Comparison(sources=_numbered(both), entries=tuple(kept)).changed()
 
 
 def _totals(sources: Sequence[Costs], quantities: Iterable[Quantity]) -> list[Entry]:
@@ -159,12 +168,8 @@ def depth_of(path: str) -> int:
     return path.count(".") + 1 if path else 0
 
 
-def _folded(before: Mapping[str, Place], after: Mapping[str, Place]) -> list[Mapping[str, Place]]:
-    """Modules with what is their own; one that the other does not have at all, with everything below it, and that alone."""
-    return [_alone(before, after), _alone(after, before)]
-
-
-def _alone(mine: Mapping[str, Place], other: Mapping[str, Place]) -> dict[str, Place]:
+def _alone(mine: Mapping[str, GroupCost], other: Mapping[str, GroupCost]) -> dict[str, GroupCost]:
+    """Modules with what is their own; one that the other does not have, with everything below it, and that alone."""
     shared: set[str] = set()  # paths that the other has, and all that are around them
     for path in other:
         around = path
@@ -184,7 +189,7 @@ def _parent(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def _places(by: By, sources: Sequence[Mapping[str, Place] | None], quantities: Sequence[Quantity]) -> list[Entry]:
+def _places(by: By, sources: Sequence[Mapping[str, GroupCost] | None], quantities: Sequence[Quantity]) -> list[Entry]:
     """An entry for each quantity of each kind or path that some source has; of one without any places, nothing is known."""
     found = [places or {} for places in sources]
     names = _merged([list(places) for places in found])
@@ -199,7 +204,7 @@ def _places(by: By, sources: Sequence[Mapping[str, Place] | None], quantities: S
     ]
 
 
-def _entry(part: Part, name: str, quantity: Quantity, places: Sequence[Place | None]) -> Entry:
+def _entry(part: EntryPart, name: str, quantity: Quantity, places: Sequence[GroupCost | None]) -> Entry:
     types = list(dict.fromkeys(place.type for place in places if place is not None and place.type))
     return Entry(
         part=part,
@@ -212,7 +217,7 @@ def _entry(part: Part, name: str, quantity: Quantity, places: Sequence[Place | N
     )
 
 
-def _amount(place: Place, name: str) -> int | None:
+def _amount(place: GroupCost, name: str) -> int | None:
     """None for what is not known, and for what only a whole model has."""
     if place.known is not None and name not in place.known:
         return None
@@ -220,10 +225,10 @@ def _amount(place: Place, name: str) -> int | None:
     return stats.bytes_read + stats.bytes_written if name == "bytes" else getattr(stats, name, None)
 
 
-_UNKNOWN = Place(Stats(), known=())
+_UNKNOWN = GroupCost(Stats(), known=())
 
 
-def _rank(place: Place | None) -> tuple[int, int, int]:
+def _rank(place: GroupCost | None) -> tuple[int, int, int]:
     stats = Stats() if place is None else place.stats
     return stats.macs, stats.flops, stats.bytes_read
 
@@ -249,8 +254,8 @@ def _merged(lists: Sequence[Sequence[str]]) -> list[str]:
     return merged
 
 
-def _told_apart(sources: Sequence[Costs]) -> tuple[Compared, ...]:
-    """The sources, where those of one name get a number."""
+def _numbered(sources: Sequence[Costs]) -> tuple[Compared, ...]:
+    """The sources; the second of one name gets a number."""
     seen: dict[str, int] = {}
     found = []
     for source in sources:
@@ -258,3 +263,218 @@ def _told_apart(sources: Sequence[Costs]) -> tuple[Compared, ...]:
         label = source.compared.label if number == 1 else f"{source.compared.label} ({number})"
         found.append(replace(source.compared, label=label))
     return tuple(found)
+
+
+# -- profiles -----------------------------------------------------------------------------------------------------------
+#
+# A prediction names operators as the dispatcher runs them and a trace as the author called them (`aten::addmm`,
+# `aten::linear`), so these two are compared by module and kind. The same module of many layers is one line.
+
+ProfileBy: TypeAlias = Literal["operator", "kind", "module", "kernel", "shape"]
+"""What makes a line: the type of an operator, ... or its module, type and shapes together."""
+_PARTS: dict[ProfileBy, PartName] = {
+    "operator": "type",
+    "kind": "kind",
+    "module": "module",
+    "kernel": "kernel",
+    "shape": "operator",
+}
+
+
+class Key(NamedTuple):
+    """What two operators must have in common to be compared."""
+
+    name: str
+    type: str = ""
+    shape: str = ""
+
+
+class Spent(NamedTuple):
+    """Time and executions of one key in one run of a profile."""
+
+    time_ns: int = 0
+    count: int = 0  # type: ignore[assignment]  # a tuple has a method of this name
+
+
+TIME = Quantity("time", "time", "time")
+CALLS = Quantity("calls", "calls", "number")
+
+
+def diff_profiles(
+    before: Profile, after: Profile, labels: tuple[str, str] = ("before", "after"), by: ProfileBy | None = None
+) -> Comparison:
+    """All keys whose time or count differs, the largest change first, on the device if both have times of one."""
+    side: Side = "device" if usual_side(before) == usual_side(after) == "device" else "host"
+    time = TIME._replace(title=f"{side} time")
+    predicted = by is None and _is_predicted(before) != _is_predicted(after)
+    uses = [bounds.devices(profile) for profile in (before, after)]
+    parts = _divisors((before, after), uses)
+    layers = folded(*([row.module for row in profile.rows] for profile in (before, after)))
+    old, new = (
+        _spent(profile, side, divided, by or "operator", names, by_kind=predicted)
+        for profile, divided, names in zip((before, after), parts, layers, strict=True)
+    )
+    keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+    keys.sort(key=lambda key: -abs(new.get(key, _NOTHING).time_ns - old.get(key, _NOTHING).time_ns))
+    whole = [sum(spent.time_ns for spent in found.values()) for found in (old, new)]
+    entries = [_time_entry("total", Key(""), time, list(whole))]
+    if side == "device":
+        entries += _of_devices(uses, parts)
+    name: PartName = "operator" if predicted else _PARTS[by or "operator"]
+    for key in keys:
+        was, now = old.get(key), new.get(key)
+        entries.append(_time_entry(name, key, time, [None if each is None else each.time_ns for each in (was, now)]))
+        entries.append(_time_entry(name, key, CALLS, [None if each is None else each.count for each in (was, now)]))
+    sources = tuple(
+        Compared(label=label, facts=_facts(profile, divided))
+        for label, profile, divided in zip(labels, (before, after), parts, strict=True)
+    )
+    return Comparison(sources=sources, entries=tuple(entries)).changed()
+
+
+def _facts(profile: Profile, divided: int) -> dict[str, str]:
+    meta = profile.meta
+    per = f"per step of {divided}" if divided > 1 else ""
+    facts = {"source": meta.get("source", ""), "format": meta.get("format", ""), "device": meta.get("device", "")}
+    return {**facts, "per": per}
+
+
+def _divisors(profiles: Sequence[Profile], uses: Sequence[Sequence[Busy]]) -> list[int]:
+    """What sums are divided by: runs that opcost recorded, else steps where both profiles have some."""
+    steps = [max((use.steps for use in each), default=0) for each in uses]
+    if any(profile.runs > 1 for profile in profiles) or not all(steps):
+        return [profile.runs for profile in profiles]
+    return steps
+
+
+def _of_devices(uses: Sequence[Sequence[Busy]], divided: Sequence[int]) -> list[Entry]:
+    """The time of a device from its first kernel to its last, its idle time, and collectives that nothing hid, on average."""
+
+    def mean(place: int, name: str) -> int | None:
+        found = [getattr(use, name) for use in uses[place]]
+        return round(sum(found) / len(found) / divided[place]) if found and None not in found else None
+
+    names = (("span", "from first to last kernel"), ("idle", "idle time"), ("communication", "exposed communication"))
+    found = []
+    for name, title in names:
+        amounts = [mean(place, f"{name}_ns") for place in range(2)]
+        if None not in amounts and any(amounts):
+            found.append(_time_entry("total", Key(""), Quantity(name, title, "time"), amounts))
+    return found
+
+
+_NOTHING = Spent()
+
+
+def _time_entry(part: PartName, key: Key, quantity: Quantity, amounts: list[int | None]) -> Entry:
+    """An amount that is missing belongs to an operator that only the other profile has."""
+    return Entry(
+        part=part,
+        name=key.name,
+        type=key.type,
+        detail=key.shape,
+        quantity=quantity,
+        amounts=tuple(amounts),
+        present=tuple(amount is not None for amount in amounts),
+        partial=(False, False),
+    )
+
+
+def _is_predicted(profile: Profile) -> bool:
+    return profile.meta.get("format") == "prediction"
+
+
+def _spent(
+    profile: Profile, side: Side, divided: int, by: ProfileBy, layers: Mapping[str, str], *, by_kind: bool
+) -> dict[Key, Spent]:
+    found: dict[Key, Spent] = {}
+    parts = parts_of(profile, side, "time", keys=("kernel",) if by == "kernel" else ())
+    if side == "device":
+        parts += unattributed_parts(profile)
+    for part in parts:
+        row = part.row
+        if by_kind and row is not None and row.kind == "view":  # which no prediction has: they run nothing on a device
+            continue
+        key = _predicted_key(part, layers) if by_kind else _key(part, by, layers)
+        known = found.get(key, Spent())
+        count = part.launches if by == "kernel" else part.count
+        found[key] = Spent(known.time_ns + part.time_ns, known.count + count)
+    return {key: Spent(round(spent.time_ns / divided), round(spent.count / divided)) for key, spent in found.items()}
+
+
+def _key(part: Part, by: ProfileBy, layers: Mapping[str, str]) -> Key:
+    row = part.row
+    if by == "kernel":
+        return Key(LABELS["kernel"](part))
+    if by == "shape":
+        return Key("", LABELS["type"](part)) if row is None else Key(layers[row.module], row.type, shapes_text(row.ins))
+    if by == "operator":
+        return Key(LABELS["type"](part))
+    if by == "module" and row is not None:
+        return Key(layers[row.module] or NOWHERE)
+    # Of an unknown kind, the type says more than nothing.
+    return Key(LABELS[by](part) or (NOWHERE if row is None else row.type))
+
+
+def _predicted_key(part: Part, layers: Mapping[str, str]) -> Key:
+    row = part.row
+    return Key("", LABELS["type"](part)) if row is None else Key(layers[row.module], row.kind or row.type)
+
+
+# -- budgets ------------------------------------------------------------------------------------------------------------
+
+_CHANGES = ("params", "macs", "flops", "activations", "bytes", "peak_bytes")
+"""Quantities whose change since the baseline is listed even where they have no limit."""
+
+
+def judge(
+    model: Costs,
+    limits: Iterable[Limit],
+    *,
+    source: str = "",
+    before: Mapping[str, int] | None = None,
+    allow_uncounted: bool = False,
+) -> ModelCheck:
+    """Every limit with its verdict and, where there is a baseline, what else has changed."""
+    name, facts = model.compared.label, model.compared.facts
+    was = before or {}
+    lines = [_checked(model, limit.quantity, was, limit, unknown=not allow_uncounted) for limit in limits]
+    limited = {line.quantity.name for line in lines}
+    for quantity in (QUANTITIES[other] for other in _CHANGES):
+        amount = model.totals.get(quantity.name)
+        if quantity.name not in limited and amount is not None and was.get(quantity.name, amount) != amount:
+            lines.append(_checked(model, quantity, was, None))
+    inputs = facts.get("inputs") or facts.get("stored", "")
+    missed = () if allow_uncounted else model.missed
+    return ModelCheck(name=name, source=source, inputs=inputs, lines=tuple(lines), missed=missed)
+
+
+def _checked(
+    model: Costs, quantity: Quantity, was: Mapping[str, int], limit: Limit | None, *, unknown: bool = False
+) -> LimitCheck:
+    amount, before = model.totals.get(quantity.name), was.get(quantity.name)
+    if amount is None:
+        raise InputError(
+            f"{limit or quantity.name}: {model.compared.label} has no such quantity",
+            hint=f"known are {', '.join(model.totals)}",
+        )
+    partial = quantity.priced and bool(model.missed)
+    return LimitCheck(
+        model=model.compared.label,
+        quantity=quantity,
+        amount=amount,
+        partial=partial,
+        before=before,
+        limit=limit,
+        word=_word(limit, amount, before, unknown=unknown and partial),
+    )
+
+
+def _word(limit: Limit | None, amount: int, before: int | None, *, unknown: bool) -> LimitStatus:
+    if limit is None:
+        return ""
+    if limit.relative and before is None:
+        return "new"
+    if not limit.holds(amount, before):
+        return "EXCEEDED"
+    return "UNKNOWN" if unknown else "ok"

@@ -46,14 +46,14 @@ def critical_path(profile: Profile) -> Sheet:
         name="critical path",
         meta=profile.meta,
         tables=(
-            Table(
+            Table.of(
                 title=BOUNDS,
                 fields=(rank_field, Field("bound", "text"), *spent, *gain),
                 lines=tuple(bounds),
                 total=("", "total", sum(lengths), 1.0, each, "", "") if bounds else None,
                 remarks=tuple(remarks),
             ),
-            Table(
+            Table.of(
                 title=PARTS,
                 fields=(
                     rank_field,

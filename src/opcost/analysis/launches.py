@@ -70,7 +70,7 @@ def _over_time(lines: Sequence[tuple[Cell, ...]]) -> Table:
         "empty: the share of the time in which that is nothing",
         "late: of the kernels those that were launched when the device had nothing left to do",
     )
-    return Table(title=OVER_TIME, fields=fields, lines=tuple(lines), remarks=said if lines else ())
+    return Table.of(title=OVER_TIME, fields=fields, lines=tuple(lines), remarks=said if lines else ())
 
 
 def _behind(lines: Sequence[tuple[Cell, ...]]) -> Table:
@@ -84,7 +84,7 @@ def _behind(lines: Sequence[tuple[Cell, ...]]) -> Table:
         Field("host_time", "time"),
     )
     said = ("host_ran: the operator that the host spent most time in, without what it called",)
-    return Table(title=BEHIND, fields=fields, lines=tuple(lines), remarks=said if lines else ())
+    return Table.of(title=BEHIND, fields=fields, lines=tuple(lines), remarks=said if lines else ())
 
 
 def _by_device(profile: Profile) -> dict[tuple[int, str], list[Kernel]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from opcost.analysis import bounds
 from opcost.analysis.aggregate import check_how, check_keys, combine, group, sort_key, sort_lines
 from opcost.analysis.bounds import Judge
-from opcost.analysis.gains import gains_of
+from opcost.analysis.breakdown import gains_of
 from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,

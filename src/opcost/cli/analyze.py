@@ -294,12 +294,12 @@ def _device(given: Mapping[str, Any]) -> Device | None:
 
 def _format_of(given: Mapping[str, Any]) -> str | None:
     """The format that is named, or that the suffix of the file selects; None is the default text of the profile."""
-    from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+    from opcost.core.plugin import view_for_suffix
 
     output = given.get("output")
     if given.get("format") is not None or output is None or is_stream(output):
         return given.get("format")
-    name = str(view_for_suffix(output, PROFILE_VIEWS).name)
+    name = str(view_for_suffix(output, "profile").name)
     return None if name == "table" else name
 
 
@@ -328,7 +328,7 @@ def _check_sheet(given: Mapping[str, Any], view: str) -> None:
 
 def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) -> str:
     """Tables about the profile as a whole."""
-    from opcost.core.plugin import COMPARISON_VIEWS, load
+    from opcost.core.plugin import load_view
     from opcost.profiles import askable
     from opcost.views.view import option_names
 
@@ -345,20 +345,19 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
         sheet = sheet.sort(given["sort"])
     if "columns" in given:
         sheet = sheet.select(given["columns"].split(","))
-    renderer = load(COMPARISON_VIEWS, written)
+    renderer = load_view(written, "tables")
+    known = option_names(renderer, "tables")
     # A path holds every operator; the other tables are as long as there are devices, collectives and steps.
     usual = ROWS["table"] if view == "critical-path" and written == "table" else None
     options = {"exact": given.get("exact", False), "width": given.get("width"), "top": given.get("top", usual) or None}
-    return str(
-        renderer.render(sheet, **{name: value for name, value in options.items() if name in option_names(renderer)})
-    )
+    return str(renderer.render(sheet, **{name: value for name, value in options.items() if name in known}))
 
 
 def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str | bytes:
     """The answer in one of our views, of which some are not text."""
     from opcost.analysis.query import ask
-    from opcost.core.plugin import PROFILE_VIEWS, load
-    from opcost.views.answer_page import summary_lines, verdict_lines
+    from opcost.core.plugin import load_view
+    from opcost.views.profile import summary_lines, verdict_lines
     from opcost.views.view import option_names
 
     if not question.aggregate_by and not given.get("executions"):
@@ -372,8 +371,8 @@ def _ours(profile: Profile, question: Question, given: Mapping[str, Any], writte
     answers = [ask(profile, question)]
     if given.get("show_host") and answers[0].side != "host":
         answers.append(ask(profile, replace(question, side="host")))
-    view = load(PROFILE_VIEWS, written)
-    known = option_names(view)
+    view = load_view(written, "profile")
+    known = option_names(view, "profile")
     options: dict[str, Any] = {
         name: given[name] for name in ("columns", "exact", "width") if name in known and name in given
     }

@@ -14,9 +14,8 @@ from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
 from opcost.comparing import Place, check_place, results_of, with_latency
-from opcost.core.limit import Limit, parse_condition, parse_limit
+from opcost.core.limits import Limit, parse_condition, parse_limit
 from opcost.core.option import declared
-from opcost.core.plugin import COMPARISON_VIEWS
 from opcost.core.quantity import LIMITED
 from opcost.core.reading import whole
 from opcost.core.writing import check_writable
@@ -30,7 +29,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from opcost.core.comparison import Comparison
+    from opcost.core.results import Comparison
 
 CompareFlags: Any = frontend_flags(Comparing, Showing, only=TABLE)
 CheckFlags: Any = frontend_flags(Checking, Showing, only=TABLE)
@@ -59,9 +58,7 @@ def compare(
     """Compare what models cost, side by side, or where the time of two profiles goes."""
     from opcost.comparing import compare as compare_sources
 
-    output = Output(
-        {name: value for name, value in (flags or {}).items() if name not in ("by", "depth")}, COMPARISON_VIEWS
-    )
+    output = Output({name: value for name, value in (flags or {}).items() if name not in ("by", "depth")}, "tables")
     if len(sources) < 2:
         raise OpcostError(
             "there is nothing to compare", hint="name two or more: opcost compare A B; see `opcost compare --help`"
@@ -82,7 +79,7 @@ def compare(
 
 
 def _time() -> dict[str, Any]:
-    from opcost.analysis.profile_diff import TIME
+    from opcost.analysis.compare import TIME
 
     return {"time": TIME}
 
@@ -151,14 +148,13 @@ def check(
     flags: CheckFlags = None,
 ) -> int:
     """Check models against budgets. The exit code is 1 if one is exceeded; `--format md` is a summary for a pull request."""
-    from opcost.analysis.budget import judge
-    from opcost.analysis.compare import costs_of
+    from opcost.analysis.compare import costs_of, judge
     from opcost.core.baseline import load_baseline
     from opcost.core.baseline import save_baseline as write_baseline
-    from opcost.core.budget import Judged, Verdict
+    from opcost.core.results import ModelCheck, Verdict
 
     flags = flags or {}
-    output = Output(flags, COMPARISON_VIEWS)
+    output = Output(flags, "tables")
     most = {
         "params": max_params,
         "macs": max_macs,
@@ -201,7 +197,7 @@ def check(
     if baseline is None and save_baseline is None:
         _refuse_changes(models)
     before = {} if baseline is None else load_baseline(baseline, tuple(model.name for model in models))
-    judged: list[Judged] = []
+    judged: list[ModelCheck] = []
     counted = {}
     with counting("counting models", share=lambda: (len(judged), len(models)), quiet=output.quiet):
         for model in models:

@@ -100,18 +100,18 @@ def further_help(command: str) -> Iterator[str]:
 
 def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
     if command == "count":
-        from opcost.views.report_columns import EVERY_BY, columns_of
+        from opcost.views.report import EVERY_BY, columns_of
 
         for by in EVERY_BY:
             yield f"Columns with --by {by}, for --columns and --sort", list(columns_of(by, 0))
     elif command == "scan":
-        from opcost.views.scan_listing import scan_columns
+        from opcost.views.scan import scan_columns
 
-        yield "Columns, for --columns and --sort", list(scan_columns("tensor", set()))
+        yield "Columns, for --columns and --sort", list(scan_columns("tensor"))
     elif command == "analyze":
         from opcost.core.answer import Answer
         from opcost.core.kinds import KINDS
-        from opcost.views.answer_listing import answer_columns
+        from opcost.views.profile import answer_columns
 
         empty = Answer(meta={}, side="device", keys=(), lines=())
         yield "Columns, for --columns and --sort", list(answer_columns(empty))

@@ -17,7 +17,6 @@ from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
 from opcost.core.devices import autocasts_like
 from opcost.core.devices import device as find_device
-from opcost.core.plugin import COMPARISON_VIEWS, PROFILE_VIEWS, SCAN_VIEWS, VIEWS
 from opcost.core.progress import working
 from opcost.core.units import format_count, format_time, parse_time
 from opcost.errors import InputError, OpcostError
@@ -45,7 +44,7 @@ def counting(what: str, *, quiet: bool, **more: Any) -> Iterator[None]:
 
 def count(source: SourceArgument, /, *, flags: CountFlags = None) -> int:
     """Count a model, or read a saved report, and print what it costs."""
-    output = Output(flags, VIEWS)
+    output = Output(flags, "report")
     output.show(report_of(source, keywords(flags), quiet=output.quiet))
     return 0
 
@@ -69,7 +68,7 @@ def predict(source: SourceArgument, /, *, flags: PredictFlags = None) -> int:
     flags = flags or {}
     files, quiet = flags.get("output", ()), flags.get("quiet", False)
     for path in files:
-        check_file(path, PROFILE_VIEWS)
+        check_file(path, "profile")
     with counting(f"predicting {source}", quiet=quiet):
         found = predict_model(source, **keywords(flags))
     for path in files:
@@ -85,7 +84,7 @@ def fit(source: SourceArgument, /, *, flags: FitFlags = None) -> int:
     """Find the largest batch, or other size, that fits into memory."""
     from opcost.sizing import fit as fit_model
 
-    output = Output(flags, COMPARISON_VIEWS)
+    output = Output(flags, "tables")
     with counting(f"fitting {source}", quiet=output.quiet):
         found = fit_model(source, **keywords(flags))
     output.show(found)
@@ -95,11 +94,11 @@ def fit(source: SourceArgument, /, *, flags: FitFlags = None) -> int:
 def sweep(source: SourceArgument, /, *, flags: SweepFlags = None) -> int:
     """Cost, memory and latency as functions of one or two sizes."""
     from opcost.cli.main import INTERRUPTED
-    from opcost.core.sweep import Point, Sweep
+    from opcost.core.results import Point, Sweep
     from opcost.frontends.varying import parse_variables
     from opcost.sizing import sweep as sweep_model
 
-    output = Output(flags, COMPARISON_VIEWS)
+    output = Output(flags, "tables")
     options = keywords(flags)
     axes = parse_variables(options.get("vary", ()))
     done: list[Point] = []
@@ -214,7 +213,7 @@ def scan(
     if not paths:
         raise OpcostError("no checkpoint is named", hint="opcost scan PATH; see `opcost scan --help`")
     chosen = {name: value for name, value in (("by", by), ("depth", depth)) if value is not None}
-    output = Output({**(flags or {}), **chosen}, SCAN_VIEWS)
+    output = Output({**(flags or {}), **chosen}, "scan")
     with working(f"scanning {paths[0]}", quiet=output.quiet):
         found = scan_checkpoint(*paths)
     output.show(found)

@@ -11,7 +11,7 @@ from opcost.cli.flags import depth_of
 from opcost.cli.printing import put, use_color, warn
 from opcost.core.harmless import printable
 from opcost.core.option import declared
-from opcost.core.plugin import VIEWS, answering_for, load, view_for_suffix
+from opcost.core.plugin import answering_for, load_view, view_for_suffix
 from opcost.core.report import Report
 from opcost.core.writing import check_writable, write_text
 from opcost.errors import InputError
@@ -23,35 +23,35 @@ LISTS_UNCOUNTED = ("table", "text", "md")
 """Views that list the uncounted operators themselves; with any other, stderr does."""
 
 
-def check_file(path: Path, group: str) -> None:
+def check_file(path: Path, kind: str) -> None:
     """Raise for a file that cannot be written, or whose suffix selects no view."""
     if "\0" in str(path):
         raise InputError(f"no file can be called {shortened(ascii(str(path)))}")
-    view_for_suffix(str(path), group)
+    view_for_suffix(str(path), kind)
     check_writable(path)
 
 
 class Output:
     """How a command shows its result, checked before a long count, not after it."""
 
-    def __init__(self, flags: Mapping[str, Any] | None, group: str) -> None:
+    def __init__(self, flags: Mapping[str, Any] | None, kind: str) -> None:
         given = {name: value for name, value in (flags or {}).items() if name in declared(Showing)}
         self.quiet: bool = given.pop("quiet", False)
         self._files: tuple[Path, ...] = given.pop("output", ())
-        self._group = group
+        self._kind = kind
         self._name = _view_name(given.pop("view", None), given.pop("format", None))
         self._picture = given.pop("picture", None)
         if isinstance(given.get("depth"), str):
             given["depth"] = depth_of(given["depth"])
         self._options = given
-        self._view = load(group, self._name)
-        if group == VIEWS:
+        self._view = load_view(self._name, kind)
+        if kind == "report":
             with answering_for(self._view, "choosing its options"):
-                check_options(self._view, given)
+                check_options(self._view, kind, given)
         for path in self._files:
-            check_file(path, group)
-        views = [self._view, *(view_for_suffix(str(path), group) for path in self._files)]
-        if self._picture is not None and not any("picture" in option_names(view) for view in views):
+            check_file(path, kind)
+        views = [self._view, *(view_for_suffix(str(path), kind) for path in self._files)]
+        if self._picture is not None and not any("picture" in option_names(view, kind) for view in views):
             raise InputError("--picture is for an .svg or .png file, and none is named", hint="-o FILE.svg")
 
     @property
@@ -62,8 +62,8 @@ class Output:
     def show(self, result: Any) -> None:
         """Write the files, which have all rows, then print the view."""
         for path in self._files:
-            view = view_for_suffix(str(path), self._group)
-            options = self._known(view, {**self._options, "top": None} if self._group != VIEWS else self._options)
+            view = view_for_suffix(str(path), self._kind)
+            options = self._known(view, {**self._options, "top": None} if self._kind != "report" else self._options)
             with answering_for(view, "writing the result"):
                 if hasattr(result, "save"):
                     result.save(path, **options)
@@ -71,7 +71,7 @@ class Output:
                     write_text(path, str(view.render(result, **options)))
         if self.printed:
             options = self._known(self._view, self._options)
-            if "color" in option_names(self._view) and use_color(sys.stdout):
+            if "color" in option_names(self._view, self._kind) and use_color(sys.stdout):
                 options["color"] = True
             with answering_for(self._view, "showing the result"):
                 put(str(self._view.render(result, **options)), self._name)
@@ -80,7 +80,7 @@ class Output:
 
     def _known(self, view: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that a view has."""
-        known = option_names(view)
+        known = option_names(view, self._kind)
         chosen = {name: value for name, value in options.items() if name in known and value is not None}
         if "depth" in options and "depth" in known:
             chosen["depth"] = options["depth"]  # None is all the way down

@@ -11,7 +11,7 @@ from opcost.cli.flags import SOURCE, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
 from opcost.cli.models import counting
 from opcost.cli.printing import put, say
-from opcost.core.plugin import PROFILE_VIEWS, view_for_suffix
+from opcost.core.plugin import view_for_suffix
 from opcost.core.progress import working
 from opcost.core.units import format_time
 from opcost.core.writing import check_writable, is_stream, write_text
@@ -65,7 +65,7 @@ def profile(
     else:
         check_writable(output)
         if not is_stream(output):
-            suffix = view_for_suffix(output, PROFILE_VIEWS).suffix
+            suffix = view_for_suffix(output, "profile").suffix
             if layout != "opcost" and suffix != ".json":
                 raise InputError(
                     f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"

@@ -20,7 +20,7 @@ from opcost.cli.models import counting, report_of
 from opcost.cli.output import check_file
 from opcost.cli.printing import say, warn
 from opcost.comparing import compare, results_of, source_or_scan
-from opcost.core.plugin import COMPARISON_VIEWS, PROFILE_VIEWS, SCAN_VIEWS, VIEWS, load
+from opcost.core.plugin import load_view
 from opcost.core.writing import write_text
 from opcost.errors import InputError, OpcostError
 from opcost.options import Counting, Showing
@@ -70,7 +70,7 @@ def view(
     if output is not None:
         if output.suffix.lower() != ".html":
             raise InputError(f"{output} does not end in .html", hint="other formats are written by the other commands")
-        check_file(output, VIEWS)
+        check_file(output, "report")
     text = page_of(sources, keywords(flags), quiet=(flags or {}).get("quiet", False))
     if output is not None:
         write_text(output, text)
@@ -89,10 +89,10 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
     if len(sources) > 1:
         with counting(f"comparing {' and '.join(sources[:2])}", quiet=quiet):
             if any(map(find_trace, sources)):
-                return _rendered(COMPARISON_VIEWS, compare(*sources, **options))
+                return compare(*sources, **options).render("html")
             found = results_of(sources, options)
         kinds, modules = (compare(*found, labels=sources, by=by, depth=None) for by in ("kind", "module"))
-        return _rendered(COMPARISON_VIEWS, replace(kinds, entries=(*kinds.entries, *modules.of_part("module"))))
+        return replace(kinds, entries=(*kinds.entries, *modules.of_part("module"))).render("html")
     (source,) = sources
     if find_trace(source) is not None:
         if options:
@@ -102,12 +102,8 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
 
     found_source = source_or_scan(source, options.pop("set", None))
     if isinstance(found_source, Scan):
-        return _rendered(SCAN_VIEWS, found_source)
-    return _rendered(VIEWS, report_of(found_source, options, quiet=quiet))
-
-
-def _rendered(group: str, subject: Any, **options: Any) -> str:
-    return str(load(group, "html").render(subject, **options))
+        return found_source.render("html")
+    return report_of(found_source, options, quiet=quiet).render("html")
 
 
 def _profile(path: str, *, quiet: bool) -> str:
@@ -116,7 +112,7 @@ def _profile(path: str, *, quiet: bool) -> str:
     with counting(f"reading {path}", quiet=quiet):
         profile = read_profile(path, timeline=True)
     answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS)
-    return _rendered(PROFILE_VIEWS, answer, **more_for(load(PROFILE_VIEWS, "html"), profile))
+    return answer.render("html", **more_for(load_view("html", "profile"), profile))
 
 
 # -- serving: the page is written by a process of its own whenever a file that it is made of changes ---------------------------
@@ -153,7 +149,7 @@ class Watched:
             done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this very command
             if done.returncode:
                 return done.stderr.strip()
-            from opcost.views.html.document import served
+            from opcost.views.html import served
 
             self.text = served(page.read_text(encoding="utf-8"))
         self.version += 1

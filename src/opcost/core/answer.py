@@ -1,4 +1,4 @@
-"""What a question to a profile is answered with: lines with times, costs and rates. Plain data."""
+"""Answers to questions about a profile: lines with times, costs and rates. Plain data."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.graph import Note, TensorSpec
-from opcost.core.plugin import PROFILE_VIEWS
-from opcost.core.shown import Shown
+from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.told import Waited
 from opcost.core.units import format_count, format_time
 
@@ -17,7 +15,7 @@ LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
 
 SECOND_NS = 1_000_000_000
 OWN_LABELS = ("name", "type", "kind", "module", "phase", "device", "stream", "provider", "rank", "step", "dtype")
-"""What a line of a single operator says of itself, from left to right."""
+"""The labels of a line of a single operator, from left to right."""
 
 
 class KernelUse(NamedTuple):
@@ -30,16 +28,16 @@ class KernelUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLine:
-    """One operator, or several as one; None where the trace or the rules do not say."""
+    """One operator, or several as one; None is unknown."""
 
     role: LineRole = "row"
     labels: Mapping[str, str]
-    """What it is: the keys that were asked for, or everything that is known of a single operator."""
+    """What it is: the requested keys, or everything that is known of a single operator."""
     id: int | None = None
     count: float = 1
     """Executions."""
     time_ns: float | None = None
-    """The time that was asked for: on the device or on the host, whole or waiting."""
+    """The requested time: on the device or on the host, whole or waiting."""
     host_ns: float | None = None
     device_ns: float | None = None
     wait_ns: float | None = None
@@ -48,11 +46,11 @@ class AnswerLine:
     memory: float | None = None
     """Bytes that must move without fusion."""
     priced_ns: float | None = None
-    """The time in which that was done; what has no price is not in it."""
+    """The time in which that was done; operators without a cost model are not in it."""
     unpriced: float = 0
-    """Executions without a price; with some, computation and memory are lower bounds."""
+    """Executions without a cost model; with some, computation and memory are lower bounds."""
     unpriced_share: float | None = None
-    """Of the time in which work was done, the part without a price."""
+    """Of the time in which work was done, the part without a cost model."""
     ins: tuple[TensorSpec, ...] = ()
     outs: tuple[TensorSpec, ...] = ()
     percentiles: tuple[float, ...] = ()
@@ -68,10 +66,10 @@ class AnswerLine:
     """Of the time of the whole profile."""
     cumulative_ns: float | None = None
     of_peak_flops: float | None = None
-    """Achieved FLOP/s as a part of the device's peak; above 1 the peak, or the price, does not apply."""
+    """Achieved FLOP/s as a part of the device's peak; above 1 the peak, or the cost, does not apply."""
     of_peak_bandwidth: float | None = None
     ideal_ns: float | None = None
-    """The least time of what has a price, at the peaks of the device: of FLOPs or of bytes, whichever takes longer."""
+    """The least time of what has a cost model, at the peaks of the device: of FLOPs or of bytes, whichever takes longer."""
     bound: str = ""
     """What bounds it for most of its time: compute, memory, launch, latency, communication or transfer; empty is not known."""
 
@@ -95,7 +93,7 @@ class AnswerLine:
         return self.launches / self.count if self.count and self.launches else None
 
     def per_run(self, runs: int) -> AnswerLine:
-        """The same of one of so many runs: all that is a sum, divided."""
+        """The same of one of this number of runs: all that is a sum, divided."""
         sums: dict[str, Any] = {name: over_runs(getattr(self, name), runs) for name in _SUMS}
         return replace(self, **sums)
 
@@ -146,7 +144,7 @@ class Busy(NamedTuple):
     """From launch to beginning: the median of them, and what nine of ten stay below."""
     delay_p90_ns: float | None = None
     compute_ns: int | None = None
-    """Of the busy time that in which something computed; None where the reader does not tell kernels apart."""
+    """Of the busy time that in which something computed; None where the reader does not classify kernels."""
     communication_ns: int = 0
     """Of the busy time that in which collectives ran and nothing computed, and below that in which nothing but copies did."""
     copies_ns: int = 0
@@ -205,7 +203,7 @@ class Busy(NamedTuple):
 
     @property
     def idle_causes(self) -> dict[str, int]:
-        """Why the device was idle, as far as the trace tells; gaps that are events are left out."""
+        """Why the device was idle, as far as the trace shows; gaps that are events are left out."""
         host, synchronised, loading = self.idle_host_ns, self.idle_synchronised_ns, self.idle_input_ns
         causes = dict(
             zip(IDLE_CAUSES, (host, synchronised, loading, self.idle_launch_ns, self.idle_blocked_ns), strict=True)
@@ -232,10 +230,10 @@ class Gain(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Shown):
-    """Lines in the order asked for, and what they must be seen against. Print it, save it, or hand it on as a data frame."""
+class Answer(Rendered):
+    """Lines in the requested order, with totals, devices and notes. Print it, save it, or make a data frame of it."""
 
-    views: ClassVar[str] = PROFILE_VIEWS
+    kind: ClassVar[str] = "profile"
 
     meta: Mapping[str, str]
     side: Literal["device", "host"]
@@ -254,7 +252,7 @@ class Answer(Shown):
     runs: int = 1
     """Runs of the model that the profile holds."""
     is_per_run: bool = False
-    """Whether everything but times of single executions is told of one of these runs, and not of all."""
+    """Whether everything but times of single executions is that of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
     waited: tuple[Waited, ...] = ()
     """Of many ranks, what each waited for the others and they for it."""
@@ -266,7 +264,7 @@ class Answer(Shown):
 
     @property
     def rows(self) -> tuple[AnswerLine, ...]:
-        """The lines that were asked for, without sums and unattributed time."""
+        """The requested lines, without sums and unattributed time."""
         return Listed(line for line in self.lines if line.role == "row")
 
     def __iter__(self) -> Iterator[AnswerLine]:
@@ -282,7 +280,7 @@ class Answer(Shown):
 
 
 def over_runs(total: float | None, runs: int) -> float | None:
-    """Of a sum over so many runs the part of one, whole where it is."""
+    """The part of one run in a sum over runs; a whole number where it is one."""
     if total is None:
         return None
     return total // runs if total % runs == 0 else total / runs

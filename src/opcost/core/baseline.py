@@ -45,7 +45,7 @@ _DOCUMENT = document.Document(
 
 
 def load_baseline(path: str | PathLike[str], models: tuple[str, ...] = ()) -> dict[str, Amounts]:
-    """What models cost before, by name; a saved report tells it of the one model that is asked about."""
+    """What models cost before, by name; a saved report is the baseline of one model."""
     if len(models) == 1 and b'"opcost.report/' in head_of(path, 512):
         return {models[0]: amounts_of(load_report(path))}
     return _DOCUMENT.load(fspath(path))

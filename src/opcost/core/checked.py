@@ -19,7 +19,7 @@ class Bad(Exception):
 def instance(value: object, kind: type[T]) -> T:
     """The value, if it is of this type."""
     if not _is(value, kind):
-        raise Bad(f"{short(value)} stands where {_WORDS[kind]} belongs")
+        raise Bad(f"{short(value)} is not {_WORDS[kind]}")
     return value  # type: ignore[return-value]
 
 
@@ -58,10 +58,4 @@ def short(value: object) -> str:
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 4, 60, 60, 60
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = _SHORT.maxfrozenset = 12
-_WORDS: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "an integer",
-    bool: "true or false",
-}
+_WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "true or false"}

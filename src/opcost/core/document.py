@@ -1,6 +1,6 @@
 """JSON files of opcost's own: each states its schema, and whatever else it turns out to be is one clear error.
 
-What stands in a file is said by msgspec's structs, and msgspec checks it and names the place of a fault. What reports and
+A file is described by msgspec's structs, and msgspec checks it and names the place of a fault. What reports and
 profiles have in common is here: tensors, costs, attributes, and tables whose entries are written once and referred to by number.
 """
 
@@ -64,7 +64,7 @@ def believe(where: str, quantities: Iterable[int]) -> None:
     """Refuse quantities at this place of a file that no model has: msgspec can bound only what fits into 64 bits."""
     for quantity in quantities:
         if not 0 <= quantity <= LARGEST:
-            raise Bad(f"{short(quantity)} stands where a count belongs, in {where}")
+            raise Bad(f"{short(quantity)} is not a count, in {where}")
 
 
 def read_cost(record: Any, where: str) -> Cost:
@@ -142,7 +142,7 @@ class Specs(Table[TensorSpec]):
 
 
 def entry(table: Sequence[T], number: int, where: str) -> T:
-    """The entry of a table with the number that stands at this place of the file."""
+    """The entry of a table with this number."""
     if number >= len(table):
         raise Bad(f"{where} refers to entry {number} of a table of {len(table)}")
     return table[number]
@@ -173,7 +173,7 @@ class Document(Generic[T]):
     form: type[Any]
     """The struct that describes it."""
     read: Callable[[Any], T]
-    """From that struct; `Bad` where what stands in it does not fit together."""
+    """From that struct; `Bad` where its parts do not fit together."""
 
     def load(self, path: str | PathLike[str]) -> T:
         """What is saved in this file."""

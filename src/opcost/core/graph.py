@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.dtype import nbytes
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Lifetimes
+from opcost.core.rendering import Listed, brief, brief_record
 from opcost.errors import GraphError, OpcostError
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]

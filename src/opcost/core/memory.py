@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from opcost.core.brief import brief, brief_record
+from opcost.core.rendering import brief, brief_record
 from opcost.core.units import format_bytes
 
 Part: TypeAlias = Literal["weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"]

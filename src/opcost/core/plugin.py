@@ -8,7 +8,7 @@ What a part must have is written in `opcost.plugins`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
@@ -23,12 +23,9 @@ from opcost.wording import shortened
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
 VIEWS = "opcost.views"
-PROFILE_VIEWS = "opcost.profile_views"
-COMPARISON_VIEWS = "opcost.comparison_views"
 TRACES = "opcost.traces"
 RECORDERS = "opcost.recorders"
 CHECKPOINTS = "opcost.checkpoints"
-SCAN_VIEWS = "opcost.scan_views"
 
 OWN: dict[str, dict[str, str]] = {
     FRONTENDS: {
@@ -37,26 +34,20 @@ OWN: dict[str, dict[str, str]] = {
     },
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
-        **{
-            name: f"opcost.views.{name}:REPORT"
-            for name in ("table", "arch", "json", "csv", "html", "svg", "tensorboard", "notebook", "columns")
-        },
-        "text": "opcost.views.table:TEXT",
-        "memory": "opcost.views.table:MEMORY",
-        "md": "opcost.views.markdown:REPORT",
-        "png": "opcost.views.svg:PNG",
-    },
-    PROFILE_VIEWS: {
-        **{
-            name: f"opcost.views.{name}:ANSWER"
-            for name in ("table", "json", "csv", "html", "notebook", "columns", "svg")
-        },
-        "md": "opcost.views.markdown:ANSWER",
-        "png": "opcost.views.svg:ANSWER_PNG",
-    },
-    COMPARISON_VIEWS: {
-        **{name: f"opcost.views.{name}:COMPARISON" for name in ("table", "json", "csv", "html", "notebook", "columns")},
-        "md": "opcost.views.markdown:COMPARISON",
+        "text": "opcost.views.text:TEXT",
+        "table": "opcost.views.text:TABLE",
+        "memory": "opcost.views.text:MEMORY",
+        "arch": "opcost.views.tree:ARCH",
+        "json": "opcost.views.data:JSON",
+        "csv": "opcost.views.data:CSV",
+        "columns": "opcost.views.data:COLUMNS",
+        "md": "opcost.views.markdown:MARKDOWN",
+        "html": "opcost.views.html:HTML",
+        "notebook": "opcost.views.notebook:NOTEBOOK",
+        "svg": "opcost.views.pictures:SVG",
+        "badge": "opcost.views.pictures:BADGE",
+        "png": "opcost.views.pictures:PNG",
+        "tensorboard": "opcost.views.tensorboard:TENSORBOARD",
     },
     TRACES: {
         name: f"opcost.traces.{name}:READER"
@@ -81,10 +72,6 @@ OWN: dict[str, dict[str, str]] = {
         },
         "pickle": "opcost.frontends.checkpoint.megengine:PICKLE",
     },
-    SCAN_VIEWS: {
-        **{name: f"opcost.views.{name}:SCAN" for name in ("table", "json", "csv", "html", "notebook", "columns")},
-        "md": "opcost.views.markdown:SCAN",
-    },
 }
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
 GROUPS = tuple(OWN)
@@ -92,13 +79,10 @@ GROUPS = tuple(OWN)
 _WANTED: dict[str, tuple[str, ...]] = {
     FRONTENDS: ("name", "framework", "suffixes", "options", "sniff", "owns", "named", "build", "load"),
     RULES: ("__call__",),
-    VIEWS: ("name", "suffix", "options", "render"),
-    PROFILE_VIEWS: ("name", "suffix", "options", "render"),
-    COMPARISON_VIEWS: ("name", "suffix", "options", "render"),
+    VIEWS: ("name", "suffix", "results", "render"),
     TRACES: ("name", "sniff", "read"),
     RECORDERS: ("name", "framework", "suffixes", "wants_report", "owns", "record"),
     CHECKPOINTS: ("name", "suffixes", "ordered", "sniff", "read"),
-    SCAN_VIEWS: ("name", "suffix", "options", "render"),
 }
 """What a part of each group must have; what is not described below as data is called."""
 _DATA: dict[str, Callable[[Any], bool]] = {
@@ -106,6 +90,7 @@ _DATA: dict[str, Callable[[Any], bool]] = {
     "framework": lambda value: isinstance(value, str),
     "suffix": lambda value: isinstance(value, str),
     "suffixes": lambda value: isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value),
+    "results": lambda value: isinstance(value, Mapping),
     "options": lambda value: is_dataclass(value) or isinstance(value, (tuple, list)),
     "wants_report": lambda value: isinstance(value, bool),
     "ordered": lambda value: isinstance(value, bool),
@@ -149,16 +134,30 @@ def usable(group: str) -> dict[str, Any]:
     return found
 
 
-def view_for_suffix(path: str | PathLike[str], group: str = VIEWS) -> Any:
-    """The view that writes files with this path's suffix. A view's entry-point name is its suffix or an alias of it."""
+def views_of(kind: str) -> dict[str, Any]:
+    """The views that show this kind of result, by name."""
+    return {name: view for name, view in usable(VIEWS).items() if kind in view.results}
+
+
+def load_view(name: str, kind: str) -> Any:
+    """The view of this name, which must show this kind of result: report, profile, scan or tables."""
+    if name in find(VIEWS) or name in clashes(VIEWS):
+        view = load(VIEWS, name)
+        if kind in view.results:
+            return view
+    raise UnknownName("view", name, views_of(kind))
+
+
+def view_for_suffix(path: str | PathLike[str], kind: str = "report") -> Any:
+    """The view of this kind of result that writes files with this path's suffix."""
     suffix = PurePath(path).suffix.lower()
-    views = usable(group)
+    views = views_of(kind)
     for view in views.values():
         if suffix and view.suffix == suffix:
             return view
-    if (name := suffix[1:]) in find(group) or name in clashes(group):
-        load(group, name)  # says why it is not among them, if it is broken
-    known = sorted(view.suffix for view in views.values() if view.suffix)
+    if (name := suffix[1:]) in find(VIEWS) or name in clashes(VIEWS):
+        load(VIEWS, name)  # says why it is not among them, if it is broken
+    known = sorted({view.suffix for view in views.values() if view.suffix})
     hint = f"name the file with one of {', '.join(known)}"
     if not suffix:
         raise OpcostError(f"{shortened(str(path))} has no suffix that says how it is to be written", hint=hint)

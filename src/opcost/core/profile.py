@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.cost import Cost
 from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
+from opcost.core.rendering import Listed, brief, brief_record
 from opcost.core.units import format_time
 
 

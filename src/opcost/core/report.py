@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
-from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.cost import ZERO, Cost
 from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
 from opcost.core.memory import Memory
-from opcost.core.plugin import VIEWS
-from opcost.core.shown import Shown
+from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.units import format_count
 from opcost.errors import OpcostError, UnknownName
 from opcost.wording import counted, some
@@ -170,10 +168,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Shown):
+class Report(Rendered):
     """The cost of one model. Print it, save it, or ask it."""
 
-    views: ClassVar[str] = VIEWS
+    kind: ClassVar[str] = "report"
 
     meta: Mapping[str, str]
     """Where it came from and under which conventions: source, framework, version, device, mode, causal, ..."""
@@ -311,9 +309,9 @@ class Report(Shown):
 
     def to_tensorboard(self, log_dir: str | PathLike[str], **options: Any) -> str:
         """Write the graph and the totals for TensorBoard into a folder; returns the path of the new file."""
-        from opcost.core.plugin import load
+        from opcost.core.plugin import load_view
 
-        return str(load(VIEWS, "tensorboard").save(self, log_dir, **options))
+        return str(load_view("tensorboard", self.kind).save(self, log_dir, **options))
 
 
 _NOTHING = Stats()

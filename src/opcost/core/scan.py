@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.graph import Note
 from opcost.core.patterns import natural, patterns_of
-from opcost.core.plugin import SCAN_VIEWS
-from opcost.core.shown import Shown
+from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.units import format_bytes, format_count
 
 Role: TypeAlias = Literal["weight", "scale", "optimizer", "copy", "constant"]
@@ -51,11 +49,11 @@ class StoredTensor(NamedTuple):
 
 
 def _type(role: Role, dtype: str, scheme: str) -> str:
-    """Element type, with the scheme where that is not said by it, and with what it is where it is no weight."""
+    """Element type, with the scheme where it does not imply it, and with the role where it is no weight."""
     if role != "weight":
         return f"{dtype} ({_ROLES[role]})"
-    told = scheme in ("", "gguf", dtype) or (scheme == "fp8" and "float8" in dtype)
-    return dtype if told else f"{dtype} {scheme}"
+    implied = scheme in ("", "gguf", dtype) or (scheme == "fp8" and "float8" in dtype)
+    return dtype if implied else f"{dtype} {scheme}"
 
 
 _ROLES: dict[Role, str] = {"scale": "scales", "optimizer": "optimizer", "copy": "copy", "constant": "constant"}
@@ -112,10 +110,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scan(Shown):
+class Scan(Rendered):
     """A checkpoint: `print` it, ask its totals, group its tensors, `render` or `save` it."""
 
-    views: ClassVar[str] = SCAN_VIEWS
+    kind: ClassVar[str] = "scan"
 
     source: str
     format: str
@@ -124,7 +122,7 @@ class Scan(Shown):
     totals: Totals
     experts: Experts | None = None
     ordered: bool = True
-    """The tensors stand in an order that means something; else lines are ordered by their names."""
+    """The order of the tensors has a meaning; else lines are ordered by their names."""
     details: Mapping[str, str] = field(default_factory=dict)
     """What the format says of itself."""
     notes: tuple[Note, ...] = ()
@@ -146,14 +144,14 @@ class Scan(Shown):
         return Listed(groups if self.ordered else sorted(groups, key=lambda group: natural(group.name)))
 
     def by_layer(self, depth: int = 1) -> tuple[Group, ...]:
-        """Layers that differ by their number on one line: `model.layers.{0..79}.mlp.*`, cut so many words after it."""
+        """Layers that differ by their number on one line: `model.layers.{0..79}.mlp.*`, cut `depth` words after it."""
         patterns = patterns_of([tensor.name for tensor in self.tensors], depth if depth < 99 else None)
         names = {key: str(pattern) for key, pattern in {id(pattern): pattern for pattern in patterns}.items()}
         keys = iter(patterns)
         return self._in_order(_grouped(self.tensors, lambda _: names[id(next(keys))]))
 
     def by_module(self, depth: int = 2) -> tuple[Group, ...]:
-        """The first so many words of the path of a module on one line."""
+        """The first `depth` words of the path of a module on one line."""
         return self._in_order(
             _grouped(self.tensors, lambda tensor: ".".join(tensor.name.split(".")[:-1][:depth]) or tensor.name)
         )
@@ -173,16 +171,16 @@ class Scan(Shown):
 
     def __repr__(self) -> str:
         totals = self.totals
-        held = [f"{totals.tensors:,} tensors", f"{format_count(totals.params)} params", format_bytes(totals.bytes)]
-        return brief(self, [self.format, *held], self.source)
+        facts = [f"{totals.tensors:,} tensors", f"{format_count(totals.params)} params", format_bytes(totals.bytes)]
+        return brief(self, [self.format, *facts], self.source)
 
 
 def totals_of(tensors: Iterable[StoredTensor], experts: Experts | None = None) -> Totals:
     """The sums; of a mixture, all but the experts that a token does not use are active."""
     count = params = stored = scales = others = 0
-    for _, _, _, held, size, role, _, _, _ in tensors:
+    for _, _, _, elements, size, role, _, _, _ in tensors:
         count += 1
-        params += held
+        params += elements
         stored += size
         if role == "scale":
             scales += size

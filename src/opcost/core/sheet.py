@@ -1,71 +1,246 @@
-"""Tables about a whole profile, such as where each device's time went: plain data, for every view."""
+"""What every result gives to be shown: tables with units, totals, sections and notes. Plain data.
+
+`result.sheet()` makes one of a report, a profile, a comparison, a check, a fit, a sweep or a scan; `opcost.views` has one
+renderer for each format, which knows sheets and no results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from opcost.core.brief import brief
-from opcost.core.graph import Note
-from opcost.core.plugin import COMPARISON_VIEWS
-from opcost.core.shown import Shown
+from opcost.core.cost import Cost
+from opcost.core.graph import Note, TensorSpec
+from opcost.core.rendering import Rendered, brief
+from opcost.core.units import format_bytes, format_count
 from opcost.errors import OpcostError, UnknownName
+from opcost.wording import counted
 
-Unit: TypeAlias = Literal["name", "text", "number", "count", "bytes", "share", "time", "bytes/s", "ratio"]
-Cell: TypeAlias = "str | int | float | None"
-"""None is unknown."""
+Unit: TypeAlias = Literal[
+    "name", "text", "shapes", "number", "count", "bytes", "share", "time", "flop/s", "bytes/s", "ratio"
+]
+Role: TypeAlias = Literal["row", "rest", "total"]
+"""Of a line: one of the rows, a sum of some of them, or the sum of all."""
+LONG_LINE = 1000
+"""Characters of one line around the tables; a note is a sentence or two."""
 
 
-class Field(NamedTuple):
-    """One column: its name is its header, and what options call it."""
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number with a unit of its own, where the lines of one column are not of one unit."""
+
+    number: int
+    unit: Unit
+    partial: bool = False
+    """It is a lower bound."""
+    signed: bool = False
+    """It is a difference."""
+
+
+Cell: TypeAlias = "str | int | float | Amount | tuple[TensorSpec, ...] | None"
+"""None is unknown, which is not zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column: its name is what options call it, its title the header."""
 
     name: str
-    unit: Unit
+    unit: Unit = "text"
+    title: str | None = None
+    """None is the name."""
     dull: bool = False
-    """It is left out where it says the same in every line."""
+    """It is left out where it is the same in every line."""
+    blank: tuple[Cell, ...] = ()
+    """It is left out where its cells hold nothing but these."""
+    has_cost: bool = False
+    """The value comes from cost rules, so it is a lower bound where an operator has no rule."""
+    extra: bool = False
+    """Formats that show all columns leave it out, unless the caller chose it."""
+
+    @property
+    def header(self) -> str:
+        return self.name if self.title is None else self.title
+
+    @property
+    def adds(self) -> bool:
+        """A sum over rows has a meaning."""
+        return self.unit in ("count", "bytes", "share") or self.name in ("ops", "uncounted", "count")
+
+    @property
+    def textual(self) -> bool:
+        """It holds no numbers, and is aligned to the left."""
+        return self.unit in ("name", "text", "shapes")
+
+
+class Line(NamedTuple):
+    """One line: values in the order of the fields."""
+
+    values: tuple[Cell, ...]
+    role: Role = "row"
+    guides: str = ""
+    """The branches of the tree before its name."""
+    partial: bool = False
+    """An operator in it has no cost rule, so its costs are lower bounds."""
+    own_partial: bool = False
+    """The same of a module without its children."""
+    shares: bool = False
+    """Some of its parameters belong to another module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Lines of cells in the order of the fields."""
 
-    title: str
+    title: str = ""
     fields: tuple[Field, ...]
-    lines: tuple[tuple[Cell, ...], ...]
-    total: tuple[Cell, ...] | None = None
-    """What the lines add up to."""
+    lines: tuple[Line, ...]
+    ranked: tuple[str, ...] | None = None
+    """The columns in the order in which they are given room; None is their order, and empty shows all: the caller chose them."""
     remarks: tuple[str, ...] = ()
+    main: bool = False
+    """It is what the sheet is about, so text needs no title above it."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        title: str,
+        fields: tuple[Field, ...],
+        lines: Iterable[tuple[Cell, ...]],
+        total: tuple[Cell, ...] | None = None,
+        remarks: tuple[str, ...] = (),
+    ) -> Table:
+        """A table of plain rows and, where given, what they add up to."""
+        sums = () if total is None else (Line(total, "total"),)
+        return cls(title=title, fields=fields, lines=(*map(Line, lines), *sums), remarks=remarks)
 
     def __repr__(self) -> str:
-        return brief(self, [_lines(self), ", ".join(field.name for field in self.fields)], self.title)
+        return brief(self, [_count(self), ", ".join(field.name for field in self.fields)], self.title)
+
+    @property
+    def rows(self) -> list[tuple[Cell, ...]]:
+        """The lines without sums."""
+        return [line.values for line in self.lines if line.role == "row"]
+
+    @property
+    def total(self) -> tuple[Cell, ...] | None:
+        """What the rows add up to."""
+        return next((line.values for line in self.lines if line.role == "total"), None)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns in the order in which they are given room; empty where the caller chose them."""
+        return tuple(field.name for field in self.fields) if self.ranked is None else self.ranked
+
+    @property
+    def visible(self) -> list[int]:
+        """The places of the columns that the caller chose or that are not blank."""
+        places = range(len(self.fields))
+        return [place for place in places if not self.order or not self._is_dull(place)]
+
+    def _is_dull(self, place: int) -> bool:
+        field = self.fields[place]
+        if field.dull:
+            return len({row[place] for row in self.rows}) == 1
+        counted = [line.values[place] for line in self.lines if line.role == "row" or field.adds] if field.blank else []
+        return bool(field.blank) and all(value in field.blank for value in counted)
 
     def place(self, name: str) -> int | None:
-        """Where the field of this name is."""
+        """The index of the field of this name."""
         return next((place for place, field in enumerate(self.fields) if field.name == name), None)
 
     def records(self) -> list[dict[str, Cell]]:
-        """Each line by the names of the fields."""
-        return [dict(zip((field.name for field in self.fields), line, strict=True)) for line in self.lines]
+        """Each row by the names of the fields."""
+        return [dict(zip((field.name for field in self.fields), row, strict=True)) for row in self.rows]
+
+    def limited(self, top: int | None) -> Table:
+        """The first rows, and how many more there are; sums stay."""
+        more = 0 if top is None else len(self.rows) - top
+        if more <= 0:
+            return self
+        rows = [line for line in self.lines if line.role == "row"][:top]
+        sums = [line for line in self.lines if line.role != "row"]
+        remark = f"and {more:,} more {'line' if more == 1 else 'lines'}"
+        return replace(self, lines=(*rows, *sums), remarks=(*self.remarks, remark))
+
+    def select(self, names: Sequence[str]) -> Table | None:
+        """Those of these columns that it has, in this order; None where it has none."""
+        places = [place for name in names if (place := self.place(name)) is not None]
+        if not places:
+            return None
+        lines = (line._replace(values=tuple(line.values[place] for place in places)) for line in self.lines)
+        return replace(
+            self, fields=tuple(replace(self.fields[place], dull=False) for place in places), lines=tuple(lines)
+        )
+
+    def sort(self, name: str, *, rising: bool) -> Table:
+        """The rows by this column, if it has it; what is unknown comes last."""
+        place = self.place(name)
+        if place is None:
+            return self
+        rows = [line for line in self.lines if line.role == "row"]
+        known = [line for line in rows if line.values[place] not in (None, "")]
+        missing = [line for line in rows if line.values[place] in (None, "")]
+        try:
+            known.sort(key=lambda line: line.values[place], reverse=not rising)  # type: ignore[arg-type, return-value]
+        except TypeError as exc:
+            raise OpcostError(f"{name} cannot be sorted by: it holds texts and numbers") from exc
+        sums = [line for line in self.lines if line.role != "row"]
+        return replace(self, lines=(*known, *missing, *sums))
 
 
-def _lines(table: Table) -> str:
-    return "1 line" if len(table.lines) == 1 else f"{len(table.lines):,} lines"
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One number of the whole."""
+
+    label: str
+    value: int
+    unit: Literal["count", "bytes"]
+    partial: bool = False
+    """It is a lower bound."""
+    remark: str = ""
+
+    @property
+    def human(self) -> str:
+        """The value with a unit, marked where it is a lower bound."""
+        text = format_bytes(self.value) if self.unit == "bytes" else format_count(self.value)
+        return f"≥{text}" if self.partial else text
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Something to know: a title, lines, and what to do about it."""
+
+    title: str
+    lines: tuple[str, ...]
+    hint: str = ""
+    urgent: bool = False
+    """A number is wrong until something is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet(Shown):
-    """What was asked about a profile as a whole. Print it, save it, or read its tables."""
+class Sheet(Rendered):
+    """Tables with a heading, totals, sections and notes. Print it, save it, or read its tables."""
 
-    views: ClassVar[str] = COMPARISON_VIEWS
+    kind: ClassVar[str] = "tables"
 
-    name: str
-    meta: Mapping[str, str]
-    tables: tuple[Table, ...]
+    name: str = ""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
     notes: tuple[Note, ...] = ()
+    heading: tuple[str, ...] = ()
+    totals: tuple[Total, ...] = ()
+    phases: tuple[tuple[str, Cost], ...] = ()
+    """The cost of each phase; empty where there is only the forward pass."""
+    conventions: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    facts: tuple[str, ...] = ()
+    """Lines below the tables: times of the whole, how devices were used, which peaks apply, notes."""
 
     def __repr__(self) -> str:
-        lines = [f"{table.title} ({_lines(table)})" for table in self.tables]
+        lines = [f"{table.title} ({_count(table)})" for table in self.tables]
         return brief(self, lines, f"{self.name} of {self.meta.get('source', 'a profile')}")
 
     def table(self, title: str) -> Table:
@@ -76,54 +251,34 @@ class Sheet(Shown):
         raise UnknownName("table", title, [table.title for table in self.tables])
 
     def __getitem__(self, title: str) -> list[dict[str, Cell]]:
-        """The lines of the table of this title, by the names of their fields."""
+        """The rows of the table of this title, by the names of their fields."""
         return self.table(title).records()
 
     def select(self, columns: Sequence[str]) -> Sheet:
         """Only these columns in this order, of the tables that have all of them; where none has, of those that have some."""
-        wanted = [name.strip().lower().replace(" ", "_") for name in columns]
+        names = [name.strip().lower().replace(" ", "_") for name in columns]
         known = list(dict.fromkeys(field.name for table in self.tables for field in table.fields))
-        for name in wanted:
+        for name in names:
             if name not in known:
                 raise UnknownName("column", name, known)
-        whole = [table for table in self.tables if all(table.place(name) is not None for name in wanted)]
-        return replace(
-            self, tables=tuple(found for table in whole or self.tables if (found := _selected(table, wanted)))
-        )
+        whole = [table for table in self.tables if all(table.place(name) is not None for name in names)]
+        return replace(self, tables=tuple(found for table in whole or self.tables if (found := table.select(names))))
 
     def sort(self, order_by: str) -> Sheet:
-        """The lines of tables that have this column by it, the largest first; `+column` the smallest first."""
+        """The rows of tables that have this column by it, the largest first; `+column` the smallest first."""
         name = order_by.strip().lstrip("+-").strip().lower().replace(" ", "_")
         if all(table.place(name) is None for table in self.tables):
             raise UnknownName("column", name, {field.name for table in self.tables for field in table.fields})
         rising = order_by.strip().startswith("+")
-        return replace(self, tables=tuple(_sorted(table, name, rising=rising) for table in self.tables))
+        return replace(self, tables=tuple(table.sort(name, rising=rising) for table in self.tables))
 
 
-def _selected(table: Table, wanted: Sequence[str]) -> Table | None:
-    places = [place for name in wanted if (place := table.place(name)) is not None]
-    if not places:
-        return None
-
-    def cut(line: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        return tuple(line[place] for place in places)
-
-    return replace(
-        table,
-        fields=tuple(table.fields[place]._replace(dull=False) for place in places),
-        lines=tuple(map(cut, table.lines)),
-        total=None if table.total is None else cut(table.total),
-    )
+def _count(table: Table) -> str:
+    return counted(len(table.rows), "line")
 
 
-def _sorted(table: Table, name: str, *, rising: bool) -> Table:
-    place = table.place(name)
-    if place is None:
-        return table
-    known = [line for line in table.lines if line[place] not in (None, "")]
-    missing = [line for line in table.lines if line[place] in (None, "")]
-    try:
-        known.sort(key=lambda line: line[place], reverse=not rising)  # type: ignore[arg-type, return-value]
-    except TypeError as exc:
-        raise OpcostError(f"{name} cannot be sorted by: it holds texts and numbers") from exc
-    return replace(table, lines=(*known, *missing))
+def plain_cell(cell: Cell) -> Any:
+    """A cell for programs: nothing rounded, the unknown None, shapes as `1x3x224x224` with a blank between."""
+    if isinstance(cell, tuple):
+        return " ".join(map(str, cell))
+    return cell.number if isinstance(cell, Amount) else cell

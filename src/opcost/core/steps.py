@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar, overload
 
-from opcost.core.brief import brief_sequence
 from opcost.core.graph import Attrs, Op, Role, TensorSpec, Value
+from opcost.core.rendering import brief_sequence
 
 
 class PatternOp(NamedTuple):

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcost.core import document
-from opcost.core.brief import Listed, brief, brief_record
 from opcost.core.document import Number, entries, entry
 from opcost.core.graph import Attrs, TensorSpec
+from opcost.core.rendering import Listed, brief, brief_record
 
 SCHEMA = "opcost.calibration/1"
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import TensorSpec
+from opcost.core.limits import check_sizes, parse_sizes
 from opcost.core.option import Sizes, Text
-from opcost.core.progression import check_sizes, parse_sizes
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.input_data import InputArray
 from opcost.frontends.inputs import PLACES, is_shape, spelled_out

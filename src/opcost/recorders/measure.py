@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opcost.core.brief import brief
+from opcost.core.rendering import brief
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError
 from opcost.recorders.allocated import Allocated, allocated_by

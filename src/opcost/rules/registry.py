@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from opcost.core.brief import brief_record
 from opcost.core.cost import FLOPS_PER_COMPLEX_MAC, FLOPS_PER_MAC, Cost
 from opcost.core.dtype import COMPLEX
 from opcost.core.graph import NO_ATTRS, Attr, Attrs, TensorSpec
 from opcost.core.kinds import KINDS
+from opcost.core.rendering import brief_record
 from opcost.errors import RuleError
 
 

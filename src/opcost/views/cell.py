@@ -10,8 +10,8 @@ from itertools import groupby
 from opcost.core.graph import TensorSpec
 from opcost.core.harmless import printable
 from opcost.core.kernel_names import short
+from opcost.core.sheet import Amount, Cell, Field, Table, Unit
 from opcost.core.units import format_bytes, format_count, format_time
-from opcost.views.listing import Amount, Column, Listing, Unit, Value
 from opcost.wording import some
 
 MANY_SHAPES = 24
@@ -20,8 +20,8 @@ NOTHING = "–"
 """A zero in a column of quantities: it is counted, and it is nothing."""
 
 
-def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
-    """A value as a reader wants it; the unknown is a question mark, never a zero."""
+def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
+    """A value as text; the unknown is a question mark, never a zero."""
     if value is None:
         return "?"
     if isinstance(value, str):
@@ -29,35 +29,28 @@ def format_value(value: Value, column: Column, *, exact: bool = False) -> str:
     if isinstance(value, tuple):
         return format_shapes(value)
     if isinstance(value, Amount):
-        return _format_amount(value, exact=exact)
-    if value == 0 and column.adds and not exact:
+        return format_amount(value, exact=exact)
+    if value == 0 and field.adds and not exact:
         return NOTHING
-    if column.name in ("calls", "repeat") and value <= 1:
+    if field.name in ("calls", "repeat") and value <= 1:
         return ""
-    if column.unit == "share":
+    if field.unit == "share":
         return format_share(value)
-    if exact or column.unit == "number":
-        return f"{value:,}"
-    if column.unit in _RATES:
-        return _RATES[column.unit](value)
-    return format_bytes(value) if column.unit == "bytes" else format_count(value)
+    return f"{value:,}" if exact or field.unit == "number" else _FORMATS.get(field.unit, format_count)(value)
 
 
-def _format_amount(amount: Amount, *, exact: bool) -> str:
-    """Zero of a difference is no difference, and zero of a lower bound is not known."""
+def format_amount(amount: Amount, *, exact: bool = False) -> str:
+    """An amount in its own unit: a zero difference is none, and a lower bound of zero is unknown."""
     if not amount.number and not exact:
         return "?" if amount.partial else NOTHING
-    if exact or amount.unit == "number":
-        text = f"{amount.number:,}"
-    elif amount.unit == "time":
-        text = format_time(amount.number)
-    else:
-        text = format_bytes(amount.number) if amount.unit == "bytes" else format_count(amount.number)
+    plain = exact or amount.unit == "number"
+    text = f"{amount.number:,}" if plain else _FORMATS.get(amount.unit, format_count)(amount.number)
     sign = "+" if amount.signed and amount.number > 0 else ""
     return f"{'≥' if amount.partial else ''}{sign}{text}"
 
 
-_RATES: dict[str, Callable[[float], str]] = {
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
     "time": lambda ns: format_time(int(ns) if float(ns).is_integer() else ns),
     "flop/s": lambda rate: f"{format_count(rate)}FLOP/s" if rate >= 1000 else f"{format_count(rate)} FLOP/s",
     "bytes/s": lambda rate: f"{format_bytes(rate)}/s",
@@ -65,30 +58,30 @@ _RATES: dict[str, Callable[[float], str]] = {
 }
 
 
-def listing_texts(listing: Listing, place: int, *, exact: bool = False) -> list[str]:
+def column_texts(table: Table, place: int, *, exact: bool = False) -> list[str]:
     """The texts of one column; equal values are formatted once."""
-    column = listing.columns[place]
-    own = column.name.startswith("own_")
-    known: dict[Value, str] = {}
+    field = table.fields[place]
+    own = field.name.startswith("own_")
+    known: dict[Cell, str] = {}
     texts = []
-    for line in listing.lines:
+    for line in table.lines:
         value = line.values[place]
         text = known.get(value)
         if text is None:
-            text = known[value] = format_value(value, column, exact=exact)
+            text = known[value] = format_cell(value, field, exact=exact)
         partial = line.own_partial if own else line.partial
-        if partial and not value and (column.priced or column.unit == "share"):
+        if partial and not value and (field.has_cost or field.unit == "share"):
             text = "?"
-        elif partial and column.priced:
+        elif partial and field.has_cost:
             text = f"≥{text}"
-        elif line.shares and column.name == "params" and value == 0:
+        elif line.shares and field.name == "params" and value == 0:
             text = "(shared)"
         texts.append(text)
     return texts
 
 
 def format_shapes(specs: Sequence[TensorSpec]) -> str:
-    """`1x3x224x224, 2 × 1000`: a shape that comes several times in a row is written once."""
+    """`1x3x224x224, 2 × 1000`: a run of equal shapes is written once."""
     return ", ".join(some(in_runs(map(str, specs)), MANY_SHAPES))
 
 
@@ -104,7 +97,7 @@ def format_share(part: float) -> str:
 
 
 def cut(text: str, room: int, unit: Unit) -> str:
-    """The text within the room: a path keeps its end, a kernel what tells it from others, and a number is never cut."""
+    """The text within the room: a path keeps its end, a kernel its distinctive words, and a number is never cut."""
     if width_of(text) <= room:
         return text
     if unit == "shapes":
@@ -136,7 +129,7 @@ def cut_shapes(text: str, room: int) -> str:
 
 
 def pad(text: str, room: int, *, left: bool) -> str:
-    """The text at the left or at the right of so many columns."""
+    """The text at the left or at the right of this number of columns."""
     blank = " " * (room - width_of(text))
     return text + blank if left else blank + text
 
@@ -152,7 +145,7 @@ def width_of(text: str) -> int:
 
 
 def wrap(text: str, width: int, indent: int = 0) -> list[str]:
-    """The text in lines that break between words only; a non-breaking space holds a number and its unit together."""
+    """The text in lines that break between words only; a non-breaking space keeps a number and its unit together."""
     text = printable(text, keep="\u00a0")
     lines = textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]

@@ -1,7 +1,7 @@
-"""A piece of a page for notebooks: a table whose tree opens, with bars. It needs no script, no server and no other file.
+"""Sheets as a piece of a page for notebooks: tables whose tree opens, with bars. No script, server or other file is needed.
 
-It takes the colours of the notebook, so it is light where that is and dark where that is. Names are from files that nobody
-has vetted, so everything is escaped. Where styles are taken away, as on pages that show notebooks, the text and the tree remain.
+It takes the colours of the notebook, light or dark. Names may come from untrusted files, so everything is escaped. Where styles
+are taken away, as on pages that show notebooks, the text and the tree remain.
 """
 
 from __future__ import annotations
@@ -10,25 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from opcost.core.answer import Answer
 from opcost.core.harmless import printable
-from opcost.core.report import Report
-from opcost.core.scan import Scan
-from opcost.views.answer_page import answer_page
-from opcost.views.cell import cut, listing_texts, width_of
-from opcost.views.compared import page_of
-from opcost.views.comparison_page import ComparisonOptions
-from opcost.views.listing import Column, Line, Listing
-from opcost.views.options import AnswerOptions, NumberOptions
-from opcost.views.page import Page
-from opcost.views.report_listing import ListingOptions, list_report
-from opcost.views.report_summary import summarize
-from opcost.views.scan_listing import ScanOptions, scan_page
-from opcost.views.view import Subject, View
+from opcost.core.sheet import Field, Line, Sheet, Table
+from opcost.views.cell import column_texts, cut, width_of
+from opcost.views.report import NOTEBOOK_LINES as LINES
+from opcost.views.results import sheet_view
+from opcost.views.view import NumberOptions
 from opcost.wording import some
 
-LINES = 250
-"""Lines of one table; a cell of a notebook that holds more makes the notebook slow."""
 COLUMNS = 8
 """Columns beside each other, unless the caller named them."""
 LONGEST = {"name": 48, "text": 28, "shapes": 26}
@@ -59,61 +48,24 @@ STYLE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotebookOptions(ListingOptions, NumberOptions):
-    """The options of a listing, how to write its numbers, and what else is said above it."""
+class NotebookOptions(NumberOptions):
+    """How to write numbers, and further lines above the tables."""
 
-    said: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerNotebookOptions(AnswerOptions):
-    """Which columns, and what else is said above them."""
-
-    said: Sequence[str] = ()
+    above: Sequence[str] = ()
 
 
-def _of_report(report: Report, options: NotebookOptions) -> Page:
-    return _with(options.said, Page(_fitting(report, options), summarize(report)))
-
-
-def _of_answer(answer: Answer, options: AnswerNotebookOptions) -> Page:
-    return _with(options.said, answer_page(answer, options))
-
-
-def _with(said: Sequence[str], page: Page) -> Page:
-    return replace(page, summary=replace(page.summary, heading=(*page.summary.heading, *said)))
-
-
-def _fitting(report: Report, options: NotebookOptions) -> Listing:
-    """As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth."""
-    if options.by != "module" or options.top is not None or options.depth != "auto":
-        return list_report(report, options)
-    whole = len(report.modules) <= LINES
-    listing = list_report(
-        report, replace(options, depth=None, merge=not whole if options.merge is None else options.merge)
-    )
-    depth = max(module.depth for module in report.modules)
-    while len(listing.lines) > LINES and depth > 1:
-        depth -= 1
-        listing = list_report(report, replace(options, depth=depth, merge=True))
-    return listing
-
-
-def _write(page: Page, options: NumberOptions) -> str:
-    summary, exact = page.summary, options.exact
-    totals = " · ".join(f"{each.label.strip()} {each.human}" for each in summary.quantities)
+def _write(sheet: Sheet, options: NotebookOptions) -> str:
+    totals = " · ".join(f"{each.label.strip()} {each.human}" for each in sheet.totals)
     parts = [
-        f"<p><strong>{_text(summary.heading[0])}</strong></p>",
-        *_lines(summary.heading[1:]),
-        *_lines([totals]),
-        *_table(page.listing, exact=exact),
+        f"<p><strong>{_text(sheet.heading[0])}</strong></p>",
+        *_lines((*sheet.heading[1:], *options.above, totals)),
     ]
-    for title, listing in page.further:
-        parts += [*_lines([title]), *_table(listing, exact=exact)]
-    parts += _lines(summary.seen_against)
-    for section in summary.sections:
-        told = "\n".join(filter(None, [section.title, *(f"  {line}" for line in section.lines), section.hint]))
-        parts.append(f'<p class="w">{_text(told)}</p>' if section.urgent else f"<p>{_text(told)}</p>")
+    for table in sheet.tables:
+        parts += [*([] if table.main else _lines([table.title])), *_table(table, exact=options.exact)]
+    parts += _lines(sheet.facts)
+    for section in sheet.sections:
+        text = "\n".join(filter(None, [section.title, *(f"  {line}" for line in section.lines), section.hint]))
+        parts.append(f'<p class="w">{_text(text)}</p>' if section.urgent else f"<p>{_text(text)}</p>")
     return f'<div class="opcost"><style>{STYLE}</style>{"".join(parts)}</div>'
 
 
@@ -124,58 +76,51 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def _table(listing: Listing, *, exact: bool) -> Iterator[str]:
-    if not listing.columns:
-        return
-    left_out = max(0, len(listing.lines) - LINES)
+def _table(table: Table, *, exact: bool) -> Iterator[str]:
+    left_out = max(0, len(table.lines) - LINES)
     if left_out:
-        sums = tuple(line for line in listing.lines[LINES:] if line.role == "total")
-        listing = replace(listing, lines=(*listing.lines[:LINES], *sums))
+        sums = tuple(line for line in table.lines[LINES:] if line.role == "total")
+        table = replace(table, lines=(*table.lines[:LINES], *sums))
         left_out -= len(sums)
-    places, hidden = _room(listing)
-    columns = [listing.columns[place] for place in places]
+    places, hidden = _room(table)
+    fields = [table.fields[place] for place in places]
     texts = [
-        [
-            cut(text, LONGEST.get(column.unit, len(text)), column.unit)
-            for text in listing_texts(listing, place, exact=exact)
-        ]
-        for place, column in zip(places, columns, strict=True)
+        [cut(text, LONGEST.get(field.unit, len(text)), field.unit) for text in column_texts(table, place, exact=exact)]
+        for place, field in zip(places, fields, strict=True)
     ]
     rows = [
-        _row(cells, line, columns, places) for line, cells in zip(listing.lines, zip(*texts, strict=True), strict=True)
+        _row(cells, line, fields, places) for line, cells in zip(table.lines, zip(*texts, strict=True), strict=True)
     ]
-    heads = "".join(
-        f"<{_tag(column, place)}>{_text(column.title)}</{_tag(column, place)}>" for place, column in enumerate(columns)
-    )
+    tags = [_tag(field, place) for place, field in enumerate(fields)]
+    heads = "".join(f"<{tag}>{_text(field.header)}</{tag}>" for tag, field in zip(tags, fields, strict=True))
     widths = " ".join(
-        _width(column, column_texts, place)
-        for place, (column, column_texts) in enumerate(zip(columns, texts, strict=True))
+        _width(field, column, place) for place, (field, column) in enumerate(zip(fields, texts, strict=True))
     )
     yield f'<div style="--c:{widths}"><div class="r h">{heads}</div>'
-    yield "".join(_tree(listing.lines, rows))
+    yield "".join(_tree(table.lines, rows))
     yield "</div>"
     if left_out:
         yield f"<p>{left_out:,} more lines are not shown; print() and to_dict() have all of them</p>"
-    yield from _lines(listing.remarks)
+    yield from _lines(table.remarks)
     if hidden:
         yield f"<p>no room for {_text(', '.join(some(hidden, 24)))}</p>"
 
 
-def _room(listing: Listing) -> tuple[list[int], list[str]]:
-    """The places of the columns that are shown, and the names of those that have something to tell and are not."""
-    telling = listing.telling
-    if not listing.ranked:
+def _room(table: Table) -> tuple[list[int], list[str]]:
+    """The places of the columns that are shown, and the names of of those that are left out."""
+    telling = table.visible
+    if not table.order:
         return telling, []
-    order = [name for name in listing.ranked if name in {listing.columns[place].name for place in telling}]
+    order = [name for name in table.order if name in {table.fields[place].name for place in telling}]
     kept = set(order[:COLUMNS])
-    places = [place for place in telling if listing.columns[place].name in kept]
+    places = [place for place in telling if table.fields[place].name in kept]
     return places, [name for name in order if name not in kept]
 
 
-def _row(cells: Sequence[str], line: Line, columns: Sequence[Column], places: Sequence[int]) -> str:
+def _row(cells: Sequence[str], line: Line, fields: Sequence[Field], places: Sequence[int]) -> str:
     written = []
-    for number, (text, column, place) in enumerate(zip(cells, columns, places, strict=True)):
-        tag, value = _tag(column, number), line.values[place]
+    for number, (text, field, place) in enumerate(zip(cells, fields, places, strict=True)):
+        tag, value = _tag(field, number), line.values[place]
         part = (
             f' style="--p:{min(max(100 * value, 0.0), 100.0):.1f}%"'
             if tag == "s" and isinstance(value, (int, float))
@@ -185,16 +130,16 @@ def _row(cells: Sequence[str], line: Line, columns: Sequence[Column], places: Se
     return " ".join(written)
 
 
-def _tag(column: Column, place: int) -> str:
+def _tag(field: Field, place: int) -> str:
     """The shortest element for each kind of cell: what is named, words, a number, a share with its bar."""
     if place == 0:
         return "b"
-    return "i" if column.textual else "s" if column.unit == "share" else "u"
+    return "i" if field.textual else "s" if field.unit == "share" else "u"
 
 
-def _width(column: Column, texts: Sequence[str], place: int) -> str:
-    widest = max([width_of(column.title), *map(width_of, texts)])
-    return f"minmax({widest + 4}ch,1fr)" if place == 0 else f"{max(widest, 7 if column.unit == 'share' else 1)}ch"
+def _width(field: Field, texts: Sequence[str], place: int) -> str:
+    widest = max([width_of(field.header), *map(width_of, texts)])
+    return f"minmax({widest + 4}ch,1fr)" if place == 0 else f"{max(widest, 7 if field.unit == 'share' else 1)}ch"
 
 
 def _tree(lines: Sequence[Line], rows: Sequence[str]) -> Iterator[str]:
@@ -219,13 +164,4 @@ def _text(text: str) -> str:
     return escape(printable(text, keep="\n\u00a0"), quote=True)
 
 
-REPORT: View[Report, NotebookOptions, Page] = View(
-    name="notebook", options=NotebookOptions, build=_of_report, write=_write
-)
-ANSWER: View[Answer, AnswerNotebookOptions, Page] = View(
-    name="notebook", options=AnswerNotebookOptions, build=_of_answer, write=_write
-)
-COMPARISON: View[Subject, ComparisonOptions, Page] = View(
-    name="notebook", options=ComparisonOptions, build=page_of, write=_write
-)
-SCAN: View[Scan, ScanOptions, Page] = View(name="notebook", options=ScanOptions, build=scan_page, write=_write)
+NOTEBOOK = sheet_view("notebook", _write, NotebookOptions, for_reports={"depth": "notebook"})

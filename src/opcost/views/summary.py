@@ -1,71 +1,318 @@
-"""What stands above and below a table: a heading, totals, and everything the reader must know. Plain data."""
+"""A report in a few lines: heading, totals, conventions and what the reader must know; and its memory as a sheet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import NamedTuple
 
-from opcost.core.cost import Cost
-from opcost.core.harmless import printable
+from opcost.core.cost import FLOPS_PER_MAC
+from opcost.core.graph import TensorSpec, note_texts
+from opcost.core.memory import PARTS, How, Memory, Part
+from opcost.core.report import NO_RULE, Parameter, Report
+from opcost.core.sheet import LONG_LINE, Field, Line, Section, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
+from opcost.views.cell import in_runs
+from opcost.views.view import NumberOptions, keep_together
+from opcost.wording import shortened, some
 
-LONG_LINE = 1000
-"""Characters of one entry below a table; a note is a sentence or two."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """One total."""
-
-    label: str
-    value: int
-    unit: Literal["count", "bytes"]
-    partial: bool = False
-    """Some operator has no price, so this is a lower bound."""
-    remark: str = ""
-
-    @property
-    def human(self) -> str:
-        """The value with a unit, marked where it is a lower bound."""
-        text = format_bytes(self.value) if self.unit == "bytes" else format_count(self.value)
-        return f"≥{text}" if self.partial else text
+LONGEST_NUMBER = 20
+"""Digits of a number in the meta data."""
+ASSUMED_SIZES = "assumed-sizes"
+"""The code of notes that are part of the heading: which sizes of inputs neither the caller nor the file gives."""
+ROOT = "the model itself"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Something to know: a title, what it is about line by line, and what to do about it."""
-
-    title: str
-    lines: tuple[str, ...]
-    hint: str = ""
-    urgent: bool = False
-    """A number of the report is wrong until something is done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Heading, totals, phases, conventions, and sections where there is something to say."""
-
-    heading: tuple[str, ...]
-    quantities: tuple[Quantity, ...] = ()
-    phases: tuple[tuple[str, Cost], ...] = ()
-    """Empty where there is only the forward pass."""
-    conventions: tuple[str, ...] = ()
-    seen_against: tuple[str, ...] = ()
-    """What the lines of a profile must be seen against: totals, how devices were used, where the peaks are from, notes."""
-    sections: tuple[Section, ...] = ()
+def summarize(report: Report) -> Sheet:
+    """The whole report in a few lines, without its table."""
+    return Sheet(
+        meta=report.meta,
+        heading=heading_of(report),
+        totals=_totals(report),
+        phases=tuple(report.phases.items()) if set(report.phases) != {"forward"} else (),
+        conventions=_conventions(report),
+        sections=tuple(section for section in _sections(report) if section.lines),
+    )
 
 
-def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
-    """The costs of each phase, below their titles."""
-    rows: list[tuple[str, ...]] = [("phase", "MACs", "FLOPs", "read", "written")]
-    for phase, cost in phases:
-        counts, moved = (cost.macs, cost.flops), (cost.bytes_read, cost.bytes_written)
-        rows.append((phase, *map(format_count, counts), *map(format_bytes, moved)))
-    return rows
+def heading_of(report: Report) -> tuple[str, ...]:
+    """What was counted, and with which inputs."""
+    meta = report.meta
+    root = report.modules[0].type
+    source = meta.get("source", "")
+    name = root if source in ("", root) else f"{source} ({root})" if root else source
+    framework = " ".join(filter(None, (meta.get("framework", ""), meta.get("version", ""))))
+
+    def spec_text(spec: TensorSpec) -> str:
+        return f"{spec} {spec.dtype}"
+
+    def listed(words: list[str]) -> str:
+        return ", ".join(keep_together(word) for word in some(words))
+
+    inputs = listed([f"{name} {spec_text(spec)}".strip() for name, spec in report.inputs])
+    if inputs and any(note.code == "guessed-inputs" for note in report.notes):
+        inputs += " (generated)"
+    outputs = listed(in_runs(map(spec_text, report.outputs)))
+    assumed = [f"sizes   {shortened(note.text, LONG_LINE)}" for note in report.notes if note.code == ASSUMED_SIZES]
+    first = " · ".join(filter(None, (name, framework)))
+    lines = [first, *assumed, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
+    return tuple(line for line in lines if line)
 
 
-def held(text: str) -> str:
-    """The text with its words held together where lines are broken."""
-    return printable(text).replace(" ", "\u00a0")
+def _totals(report: Report) -> tuple[Total, ...]:
+    totals = report.totals
+    partial = totals.uncounted > 0
+    unused = totals.unused_params
+    frozen = totals.params - totals.trainable_params
+    found = [
+        Total("params", totals.params, "count"),
+        Total("  trainable", totals.trainable_params, "count") if frozen else None,
+        Total("  frozen", frozen, "count") if frozen else None,
+        Total("  unused", unused, "count", remark="read by no operator") if unused else None,
+        Total("buffers", totals.buffers, "count") if totals.buffers else None,
+        Total("MACs", totals.macs, "count", partial, "multiply-accumulates"),
+        Total("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
+        Total("activations", totals.activations, "count", partial, "elements of new tensors, forward"),
+        Total("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
+        Total("bytes written", totals.bytes_written, "bytes", partial),
+        Total("param bytes", totals.param_bytes, "bytes"),
+        Total("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
+        None
+        if report.peak_bytes is None
+        else Total("peak memory", report.peak_bytes, "bytes", partial, "highest sum of live tensors"),
+        *_cache(report),
+    ]
+    return tuple(total for total in found if total is not None)
+
+
+def _cache(report: Report) -> Iterable[Total]:
+    """What a language model caches of the texts that it has read; a saved file may hold anything there."""
+    names = ("cache_tokens", "cache_bytes", "cache_bytes_per_token")
+    numbers = [report.meta.get(name, "") for name in names]
+    if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in numbers):
+        tokens, nbytes, more = map(int, numbers)
+        yield Total("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text")
+        yield Total("  per token", more, "bytes", remark="one more of each text")
+
+
+def _conventions(report: Report) -> tuple[str, ...]:
+    meta = report.meta
+    found = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
+    causal = meta.get("causal", "full")
+    if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
+        found.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
+    if mode := meta.get("mode"):
+        found.append(f"{mode} mode")
+    if device := meta.get("device"):
+        found.append(device)
+    if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
+        found.append(f"{', '.join(dtypes)} parameters")
+    return tuple(found)
+
+
+# -- sections -----------------------------------------------------------------------------------------------------------
+
+
+def _sections(report: Report) -> Iterable[Section]:
+    yield Section("unused parameters", _limited(_unused(report.unused)))
+    aliases = {module.path: module.same_as for module in report.modules if module.same_as is not None}
+    same = [f"{path} = {first or ROOT}" for path, first in aliases.items() if _owner(path) not in aliases]
+    once = "one module under several names: its parameters count once, its work as often as it is called"
+    yield Section("shared modules", _limited(same), once)
+    shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
+    yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
+    yield _uncounted(report)
+    yield _notes(report)
+
+
+def _notes(report: Report) -> Section:
+    notes = [note for note in report.notes if note.code != ASSUMED_SIZES]
+    return Section("notes", _limited(note_texts(notes, places=True)))
+
+
+def _uncounted(report: Report) -> Section:
+    missed = report.coverage.uncounted
+    lines = []
+    for entry in missed:
+        times = f"\u00a0×{entry.count}" if entry.count > 1 else ""
+        reason = f" ({entry.reason})" if entry.reason != NO_RULE else ""
+        named = [path or ROOT for path in entry.modules]
+        places = ", ".join(named) if len(named) <= 3 else f"{', '.join(named[:2])} and {len(named) - 2:,} more modules"
+        lines.append(f"{entry.raw}{times} in {places}{reason}")
+    without_rule = [entry.raw for entry in missed if entry.reason == NO_RULE]
+    hint = "the totals are lower bounds"
+    if without_rule:
+        more = ", ..." if len(without_rule) > 1 else ""
+        rules = f'rules={{"{without_rule[0]}": rule{more}}}'
+        hint += "; to count them, pass " + keep_together(rules)
+    share = f"{sum(entry.count for entry in missed):,} of {len(report.rows):,}"
+    return Section(f"uncounted operators, {share}", _limited(lines), hint, urgent=True)
+
+
+def _unused(parameters: Iterable[Parameter]) -> list[str]:
+    """Modules, names and elements; modules that differ only in numbers are one line."""
+    groups: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(_pattern(_owner(parameter.name)), []).append(parameter)
+    lines = []
+    for pattern, found in groups.items():
+        owners = list(dict.fromkeys(_owner(parameter.name) for parameter in found))
+        names = ", ".join(some(list(dict.fromkeys(parameter.name.rpartition(".")[2] for parameter in found))))
+        owner = owners[0] if len(owners) == 1 else pattern
+        amount = _amount(len(owners), found)
+        lines.append(f"{owner}: {names} {amount}" if owner else f"{names} {amount}")
+    return lines
+
+
+def _shared(parameters: Iterable[Parameter]) -> list[str]:
+    groups: dict[tuple[str, ...], list[Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(tuple(map(_pattern, parameter.names)), []).append(parameter)
+    lines = []
+    for patterns, found in groups.items():
+        names = found[0].names if len(found) == 1 else tuple(dict.fromkeys(patterns))
+        listed = names if len(names) <= 4 else (*names[:3], f"({len(names) - 3:,} more names)")
+        lines.append(f"{' = '.join(listed)} {_amount(len(found), found)}")
+    return lines
+
+
+def _amount(count: int, parameters: Iterable[Parameter]) -> str:
+    """`×12, 9.22 K`, kept on one line."""
+    size = format_count(sum(parameter.spec.numel for parameter in parameters if parameter.spec.known))
+    return (f"×{count}, {size}" if count > 1 else size).replace(" ", "\u00a0")
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
+
+
+def _limited(lines: list[str]) -> tuple[str, ...]:
+    return tuple(shortened(line, LONG_LINE) for line in some(lines))
+
+
+# -- memory -------------------------------------------------------------------------------------------------------------
+
+BARS = "▁▂▃▄▅▆▇█"
+PLACES = 36
+"""Characters of the curve."""
+HOW: dict[How, str] = {
+    "lifetimes": "a tensor lives until Python and autograd let go of it",
+    "last reader": "a tensor is gone after the last operator that reads it",
+}
+STANDING: tuple[Part, ...] = ("weights", "inputs", "optimizer")
+"""What is in memory from the first operator to the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions(NumberOptions):
+    """How many modules to name."""
+
+    top: int | None = 10
+
+
+def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
+    """The peak by its parts, then by the modules whose results are in memory, and how it rises and falls."""
+    memory = report.known_memory()
+    whole = memory.peak_bytes or 1
+    before, added = memory.base_bytes, memory.peak_bytes - memory.base_bytes
+    totals = [
+        Total("peak memory", memory.peak_bytes, "bytes", remark="the most that is live at once"),
+        Total("  before", before, "bytes", remark="weights, inputs, optimizer"),
+        Total("  added", added, "bytes", remark="by the pass or step"),
+    ]
+    if memory.reserved_bytes is not None:
+        remark = "by the allocator, with libraries' workspaces"
+        totals.append(Total("reserved", memory.reserved_bytes, "bytes", remark=remark))
+    if memory.fixed_bytes is not None:
+        remark = "the context and code of kernels, whatever runs"
+        totals.append(Total("fixed", memory.fixed_bytes, "bytes", remark=remark))
+    sections = [Section("where", _where(report)), Section("over the execution", _curve(memory)), _notes(report)]
+    return Sheet(
+        meta=report.meta,
+        heading=heading_of(report),
+        tables=(_parts(memory, whole), *([_holders(memory, whole, options.top)] if memory.holders else [])),
+        totals=tuple(totals),
+        sections=tuple(section for section in sections if section.lines),
+    )
+
+
+def _parts(memory: Memory, whole: int) -> Table:
+    parts = sorted(memory.parts.items(), key=lambda part: -part[1])
+    lines = [Line((part, size, size / whole, PARTS[part])) for part, size in parts]
+    fields = (
+        Field("part", "name", "part of the peak"),
+        Field("bytes", "bytes"),
+        Field("share", "share", "%"),
+        Field("meaning", "text", "what it is"),
+    )
+    return Table(fields=fields, lines=(*lines, Line(("peak", memory.peak_bytes, 1.0, ""), "total")), main=True)
+
+
+def _holders(memory: Memory, whole: int, top: int | None) -> Table:
+    holders = [Line((h.module or f"({ROOT})", h.bytes, h.bytes / whole, h.tensors)) for h in memory.holders]
+    lines = holders[:top]
+    if top and (rest := memory.holders[top:]):
+        size = sum(h.bytes for h in rest)
+        share = sum(h.bytes / whole for h in rest)
+        lines.append(Line((f"{len(rest):,} more modules", size, share, sum(h.tensors or 0 for h in rest)), "rest"))
+    fields = (
+        Field("module", "name"),
+        Field("bytes", "bytes"),
+        Field("share", "share", "%"),
+        Field("tensors", "number"),
+    )
+    return Table(title="live at the peak, by the module that made it", fields=fields, lines=tuple(lines))
+
+
+def _where(report: Report) -> tuple[str, ...]:
+    memory = report.known_memory()
+    if not memory.curve:
+        return ()
+    op = report.rows[memory.at].op
+    place = f" of {op.module}" if op.module else ""
+    reached = f"the peak is reached in {op.raw}{place}, operator {memory.at + 1:,} of {len(memory.curve):,}, {op.phase}"
+    return reached, *memory_facts(memory)
+
+
+def memory_facts(memory: Memory) -> tuple[str, ...]:
+    """How lifetimes were found, and on which device."""
+    return HOW[memory.how], *((f"as {memory.device} holds it, with its kernels' own memory",) if memory.device else ())
+
+
+def _curve(memory: Memory) -> tuple[str, ...]:
+    """What is in memory from the first operator to the last, each character the most of its stretch."""
+    curve = memory.curve
+    if not curve:
+        return ()
+    width = min(PLACES, len(curve))
+    ends = [len(curve) * place // width for place in range(width + 1)]
+    highs = [max(curve[begin:end]) for begin, end in pairwise(ends)]
+    low, high = min(*highs, memory.base_bytes), max(highs)
+    steps = [(len(BARS) - 1) * (height - low) // (high - low) if high > low else 0 for height in highs]
+    return ("".join(BARS[step] for step in steps), f"from {format_bytes(low)} to {format_bytes(high)}")
+
+
+class Layers(NamedTuple):
+    """Constant amounts, and curves; together they are the whole curve."""
+
+    standing: Mapping[Part, int]
+    passing: Mapping[str, Sequence[int]]
+
+
+def layers_of(memory: Memory) -> Layers:
+    """The curve by its parts; where those are known at the peak alone, all that the pass adds is one: "added"."""
+    passing: dict[str, Sequence[int]] = {part: memory.layers[part] for part in PARTS if part in memory.layers}
+    standing = {part: memory.parts[part] for part in STANDING if memory.parts.get(part) and part not in passing}
+    if memory.curve and sum(standing.values()) > min(memory.curve):  # inputs that the run freed, and no curve of theirs
+        standing.pop("inputs", None)
+    base = sum(standing.values())
+    rest = [whole - base - sum(parts) for whole, *parts in zip(memory.curve, *passing.values(), strict=True)]
+    if any(rest):
+        passing["workspace" if memory.layers else "added"] = rest
+    return Layers(standing, passing)

@@ -1,68 +1,192 @@
-"""The report for TensorBoard: a graph whose nodes carry their cost, what to colour it by, and the totals.
+"""A report for TensorBoard: a graph whose nodes carry their cost, what to colour it by, and the totals.
 
 TensorBoard colours a graph by memory and by time. Here memory is what a node brings into being (its new outputs, or the
-parameter's own bytes), and time stands for FLOPs: one microsecond for each thousand, the operators one after the other.
-The tag under which TensorBoard offers the colours says so.
+parameter's own bytes), and time is FLOPs: one microsecond for each thousand, the operators one after the other. The tag
+under which TensorBoard offers the colours says so.
+
+A node's name is its scope and a last word, with slashes between: `layer1/0/conv1/convolution`. Scopes come from the
+module path alone; nothing else in a framework's name can open one.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from opcost.core.collector import without_collector
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Op, TensorSpec
 from opcost.core.harmless import printable
-from opcost.core.report import STATS, Report
+from opcost.core.report import STATS, Parameter, Report, Row
 from opcost.core.units import format_bytes
 from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, WriteError
-from opcost.views.dataflow import Node, dataflow
-from opcost.views.view import View
+from opcost.views.view import Build, View, ViewOptions
 
 FLOPS_PER_MICROSECOND = 1000
 COLOURS = f"cost (1 us = {FLOPS_PER_MICROSECOND} FLOPs)"
 """The tag that TensorBoard's graph page offers beside the graph itself."""
 TOTALS = "totals"
 PRODUCER = 22
-"""The version of the graph format; TensorBoard asks for no newer one."""
+"""The version of the graph format; TensorBoard needs no newer one."""
 LARGEST = 2**63 - 1
 """What TensorBoard holds as a number. A larger attribute is written as text, a larger extent or cost cut to this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorBoardOptions:
-    """There is nothing to choose: TensorBoard itself asks what to show."""
+# -- the graph ----------------------------------------------------------------------------------------------------------
+
+
+_NOT_IN_A_NAME = re.compile(r"[^\w.\-]+")
+_MANIFOLD = ("elementwise", "reduce", "pool")
+"""Kinds of which some frameworks have one operator for many functions."""
+
+
+class NodeOutput(NamedTuple):
+    """What a node reads: the output of this number of the node of this name."""
+
+    node: str
+    output: int
+
+
+class DataflowNode(NamedTuple):
+    """An operator, input, parameter, constant or output; `row` or `parameter` is set where it is one."""
+
+    name: str
+    op: str
+    inputs: tuple[NodeOutput, ...]
+    outs: tuple[TensorSpec, ...]
+    row: Row | None = None
+    parameter: Parameter | None = None
+
+
+def dataflow(report: Report) -> tuple[DataflowNode, ...]:
+    """The nodes of a report: each after those that it reads."""
+    return tuple(_Builder(report).nodes)
+
+
+class _Builder:
+    def __init__(self, report: Report) -> None:
+        self.nodes: list[DataflowNode] = []
+        self._made: dict[int, NodeOutput] = {}
+        """Which node gives a tensor."""
+        self._paths = {module.path for module in report.modules}
+        # A node with the name of a scope would be drawn inside it, so no node gets one.
+        self._taken = {_scope(module.path) for module in report.modules}
+        self._numbers: dict[str, int] = {}
+        """The last number that was added to a name to make it unique."""
+        self._readers: dict[int, str] = {}
+        for row in report.rows:
+            for value in row.op.inputs:
+                self._readers.setdefault(value, row.op.module)
+        for (name, spec), value in zip(report.inputs, report.input_values, strict=False):
+            self._add(name or "input", "Input", (), (spec,), gives=(value,))
+        for parameter in report.parameters:
+            self._parameter(parameter)
+        for row in report.rows:
+            self._operator(row)
+        for value, spec in zip(report.output_values, report.outputs, strict=False):
+            self._add("output", "Output", self._read((value,), (spec,), ""), (spec,))
+
+    def _add(
+        self,
+        name: str,
+        op: str,
+        inputs: tuple[NodeOutput, ...],
+        outs: tuple[TensorSpec, ...],
+        *,
+        scope: str = "",
+        gives: tuple[int, ...] = (),
+        row: Row | None = None,
+        parameter: Parameter | None = None,
+    ) -> None:
+        full = self._unique(f"{scope}/{_word(name)}" if scope else _word(name))
+        for number, value in enumerate(gives):
+            self._made[value] = NodeOutput(full, number)
+        self.nodes.append(DataflowNode(full, op, inputs, outs, row, parameter))
+
+    def _unique(self, name: str) -> str:
+        """The name itself, or `2.name` in the same scope: TensorBoard draws name1, name2, ... as one row of nodes."""
+        scope, slash, word = name.rpartition("/")
+        found, number = name, self._numbers.get(name, 1)
+        while found in self._taken:
+            number += 1
+            found = f"{scope}{slash}{number}.{word}"
+        self._numbers[name] = number
+        self._taken.add(found)
+        return found
+
+    def _parameter(self, parameter: Parameter) -> None:
+        """A parameter is in the scope of its module; one whose name has no module, where it is first read."""
+        path, _, name = parameter.name.rpartition(".")
+        if path not in self._paths:
+            path, name = next((self._readers[v] for v in parameter.values if v in self._readers), ""), parameter.name
+        op = "Buffer" if parameter.buffer else "Parameter"
+        self._add(name, op, (), (parameter.spec,), scope=_scope(path), parameter=parameter)
+        self._made |= dict.fromkeys(parameter.values, NodeOutput(self.nodes[-1].name, 0))
+
+    def _operator(self, row: Row) -> None:
+        op = row.op
+        scope = _scope(op.module)
+        if op.phase != "forward":
+            scope = f"{op.phase}/{scope}".rstrip("/")
+        if op.kind == "view" and op.attrs.get("shapes"):  # kept in a box of its own, beside what is computed
+            scope = f"{scope}/shapes".lstrip("/")
+        inputs = self._read(op.inputs, row.ins, scope)
+        self._add(_called(op), op.raw, inputs, row.outs, scope=scope, gives=op.outputs, row=row)
+
+    def _read(self, values: tuple[int, ...], specs: tuple[TensorSpec, ...], scope: str) -> tuple[NodeOutput, ...]:
+        """Where tensors come from; one without a maker is a constant beside its first reader."""
+        for value, spec in zip(values, specs, strict=False):
+            if value not in self._made:
+                self._add("constant", "Const", (), (spec,), scope=scope, gives=(value,))
+        return tuple(self._made[value] for value in values if value in self._made)
+
+
+def _called(op: Op) -> str:
+    """The framework's word for an operator, and what it does where the word leaves that open: `Elemwise.RELU`."""
+    word, mode = op.raw.rpartition("::")[2], op.told.get("mode")
+    return f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
+
+
+def _scope(path: str) -> str:
+    return "/".join(map(_word, path.split("."))) if path else ""
+
+
+def _word(text: str) -> str:
+    return _NOT_IN_A_NAME.sub("_", text) or "_"
+
+
+# -- the log ------------------------------------------------------------------------------------------------------------
 
 
 class Log(NamedTuple):
     """What is written: the nodes, where they run, and a number for each quantity."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[DataflowNode, ...]
     device: str
     totals: tuple[tuple[str, int], ...]
 
 
-class TensorBoardView(View[Report, TensorBoardOptions, Log]):
+class TensorBoardView(View):
     """An event file for a log folder; as text, the graph alone in the form that TensorBoard can upload (.pbtxt)."""
 
     def save(self, report: Report, log_dir: str | os.PathLike[str], **options: Any) -> str:
         """Write an event file into a folder, which is made where it is missing; returns the file's path."""
-        chosen = self.choose(**options)
-        protos = _Protos()
-        with without_collector():
-            events = [event.SerializeToString() for event in protos.events(self.build(report, chosen))]
+        log: Log = self.data(report, **options)
+        protos = _protos()
         content = BytesIO()
-        writer = protos.record_writer(content)
-        for event in events:
-            writer.write(event)
+        writer = protos.RecordWriter(content)
+        now = time.time()
+        with without_collector():
+            for event in [protos.Event(wall_time=now, **each).SerializeToString() for each in _events(log, protos)]:
+                writer.write(event)
         folder = Path(log_dir)
         new = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
@@ -79,48 +203,42 @@ class TensorBoardView(View[Report, TensorBoardOptions, Log]):
         return str(file)
 
 
-def _build(report: Report, options: TensorBoardOptions) -> Log:
+def _build(report: Report, options: ViewOptions) -> Log:
     totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
     if report.peak_bytes is not None:
         totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
     return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
 
 
-def _write(log: Log, options: TensorBoardOptions) -> str:
-    protos = _Protos()
-    return str(protos.as_text(protos.graph(log)))
+def _write(log: Log, options: ViewOptions) -> str:
+    protos = _protos()
+    return str(protos.as_text(_graph(log, protos)))
 
 
 def _file_name() -> str:
-    """A name of TensorBoard's own kind that nobody else has; by name, the logs of a process stand in their order."""
+    """A unique name of TensorBoard's own kind; the logs of a process sort in their order."""
     seconds, rest = divmod(time.time_ns(), 10**9)
     origin = f"{socket.gethostname()}.{os.getpid()}"
     return f"events.out.tfevents.{seconds:010d}.{origin}.{rest:09d}.{os.urandom(8).hex()}"
 
 
 def _device(name: str) -> str:
-    """A device in TensorBoard's words; a model from a file lies nowhere yet."""
+    """A device in TensorBoard's words; a model from a file has none."""
     kind, _, number = name.partition(":")
     return f"/device:{kind.upper()}:{number or 0}" if kind else "/device:NONE:0"
 
 
-def _memory(node: Node) -> tuple[str, int]:
+def _memory(node: DataflowNode) -> tuple[str, int]:
     """What a node brings into being, and in which kind of memory."""
     if node.row is not None:
         return "activations", node.row.activation_bytes * node.row.op.repeat
-    held = sum(spec.nbytes for spec in node.outs if spec.known)
-    match node.op:
-        case "Output":
-            return "outputs", 0
-        case "Input":
-            return "inputs", held
-        case "Const":
-            return "constants", held
-        case _:
-            return "parameters", held
+    if node.op == "Output":
+        return "outputs", 0
+    allocator = {"Input": "inputs", "Const": "constants"}.get(node.op, "parameters")
+    return allocator, sum(spec.nbytes for spec in node.outs if spec.known)
 
 
-def _facts(node: Node) -> Iterator[tuple[str, int | str | bool]]:
+def _facts(node: DataflowNode) -> Iterator[tuple[str, int | str]]:
     """What the panel of a node says, besides its shapes."""
     if node.outs:
         yield "dtype", ", ".join(dict.fromkeys(spec.dtype for spec in node.outs))
@@ -137,134 +255,107 @@ def _facts(node: Node) -> Iterator[tuple[str, int | str | bool]]:
         return
     op, cost = node.row.op, node.row.cost
     yield "kind", op.kind
-    if told := op.told:
-        yield "params", ", ".join(f"{name}={value}" for name, value in told.items())
+    if attrs := op.told:
+        yield "params", ", ".join(f"{name}={value}" for name, value in attrs.items())
     if op.repeat != 1:
         yield "repeat", op.repeat
     yield "activations", node.row.activations * op.repeat
     if cost is None:
         yield "uncounted", True
         return
-    cost *= op.repeat
-    yield "flops", cost.flops
-    yield "macs", cost.macs
-    yield "bytes_read", cost.bytes_read
-    yield "bytes_written", cost.bytes_written
+    for name in ("flops", "macs", "bytes_read", "bytes_written"):
+        yield name, getattr(cost, name) * op.repeat
 
 
-class _Protos:
-    """TensorBoard's own message classes, imported when something is written."""
+def _protos() -> SimpleNamespace:
+    """TensorBoard's own messages, which take nested dictionaries; imported when something is written."""
+    try:
+        from google.protobuf.text_format import MessageToString
+        from tensorboard.compat.proto.attr_value_pb2 import AttrValue
+        from tensorboard.compat.proto.config_pb2 import RunMetadata
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.graph_pb2 import GraphDef
+        from tensorboard.summary.writer.record_writer import RecordWriter
+    except ImportError as exc:
+        raise MissingFramework(
+            f"writing for TensorBoard needs the package tensorboard ({exc})", hint="pip install 'opcost[tensorboard]'"
+        ) from exc
+    return SimpleNamespace(
+        as_text=MessageToString,
+        AttrValue=AttrValue,
+        RunMetadata=RunMetadata,
+        Event=Event,
+        GraphDef=GraphDef,
+        RecordWriter=RecordWriter,
+    )
 
-    def __init__(self) -> None:
-        try:
-            from google.protobuf import text_format
-            from tensorboard.compat.proto import (
-                attr_value_pb2,
-                config_pb2,
-                event_pb2,
-                graph_pb2,
-                node_def_pb2,
-                step_stats_pb2,
-                summary_pb2,
-                tensor_description_pb2,
-                tensor_pb2,
-                tensor_shape_pb2,
-                types_pb2,
-                versions_pb2,
-            )
-            from tensorboard.summary.writer.record_writer import RecordWriter
-        except ImportError as exc:
-            raise MissingFramework(
-                f"writing for TensorBoard needs the package tensorboard ({exc})",
-                hint="pip install 'opcost[tensorboard]'",
-            ) from exc
-        self.as_text = text_format.MessageToString
-        self.record_writer = RecordWriter
-        self._attr, self._shape = attr_value_pb2, tensor_shape_pb2
-        self._graph, self._node, self._versions = graph_pb2, node_def_pb2, versions_pb2
-        self._stats, self._config, self._described = step_stats_pb2, config_pb2, tensor_description_pb2
-        self._event, self._summary = event_pb2, summary_pb2
-        self._tensor, self._types = tensor_pb2, types_pb2
 
-    def events(self, log: Log) -> Iterator[Any]:
-        """All that a log file holds, in the order in which TensorBoard wants it."""
-        now = time.time()
-        make = self._event.Event
-        yield make(wall_time=now, file_version="brain.Event:2")
-        yield make(wall_time=now, graph_def=self.graph(log).SerializeToString())
-        metadata = self._event.TaggedRunMetadata(tag=COLOURS, run_metadata=self.run_metadata(log).SerializeToString())
-        yield make(wall_time=now, tagged_run_metadata=metadata)
-        for tag, total in log.totals:
-            yield make(wall_time=now, step=0, summary=self._scalar(tag, total))
+def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
+    """The events of a log file, in the order in which TensorBoard wants them."""
+    metadata = protos.RunMetadata(step_stats={"dev_stats": [{"device": log.device, "node_stats": _node_stats(log)}]})
+    yield {"file_version": "brain.Event:2"}
+    yield {"graph_def": _graph(log, protos).SerializeToString()}
+    yield {"tagged_run_metadata": {"tag": COLOURS, "run_metadata": metadata.SerializeToString()}}
+    kind = {"plugin_data": {"plugin_name": "scalars"}, "data_class": "DATA_CLASS_SCALAR"}
+    for tag, total in log.totals:
+        # Double precision holds every count up to 2⁵³ exactly.
+        tensor = {"dtype": "DT_DOUBLE", "double_val": [total]}
+        yield {"step": 0, "summary": {"value": [{"tag": tag, "tensor": tensor, "metadata": kind}]}}
 
-    def graph(self, log: Log) -> Any:
-        nodes = [
-            self._node.NodeDef(
-                name=node.name,
-                op=printable(node.op),
-                input=[f"{edge.node}:{edge.output}" if edge.output else edge.node for edge in node.inputs],
-                device=log.device,
-                attr=self._attrs(node),
-            )
-            for node in log.nodes
-        ]
-        return self._graph.GraphDef(node=nodes, versions=self._versions.VersionDef(producer=PRODUCER))
 
-    def _attrs(self, node: Node) -> dict[str, Any]:
-        value = self._attr.AttrValue
-        attrs = {"_output_shapes": value(list=value.ListValue(shape=[self._dims(spec) for spec in node.outs]))}
-        for name, fact in _facts(node):
-            if isinstance(fact, bool):
-                attrs[name] = value(b=fact)
-            elif isinstance(fact, int) and fact <= LARGEST:
-                attrs[name] = value(i=fact)
-            else:
-                attrs[name] = value(s=printable(str(fact)).encode())
-        return attrs
+def _graph(log: Log, protos: SimpleNamespace) -> Any:
+    def attribute(fact: int | str) -> Any:
+        if isinstance(fact, bool):
+            return protos.AttrValue(b=fact)
+        if isinstance(fact, int) and fact <= LARGEST:
+            return protos.AttrValue(i=fact)
+        return protos.AttrValue(s=printable(str(fact)).encode())
 
-    def _dims(self, spec: TensorSpec) -> Any:
-        proto = self._shape.TensorShapeProto
-        if spec.shape is None:
-            return proto(unknown_rank=True)
-        return proto(dim=[proto.Dim(size=-1 if extent is None else min(extent, LARGEST)) for extent in spec.shape])
+    def attributes(node: DataflowNode) -> dict[str, Any]:
+        shapes = protos.AttrValue(list={"shape": [_dims(spec) for spec in node.outs]})
+        return {"_output_shapes": shapes} | {name: attribute(fact) for name, fact in _facts(node)}
 
-    def run_metadata(self, log: Log) -> Any:
-        """Memory and FLOPs of every node, as memory used and time taken."""
-        stats = []
-        start = 1  # a start at zero is left out on the way to the browser, and missing there
-        for node in log.nodes:
-            cost = node.row.cost if node.row is not None else None
-            flops = cost.flops * node.row.op.repeat if cost is not None and node.row is not None else 0
-            micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
-            allocator, used = _memory(node)
-            stats.append(
-                self._stats.NodeExecStats(
-                    node_name=node.name,
-                    all_start_micros=start,
-                    all_end_rel_micros=micros,
-                    op_end_rel_micros=micros,
-                    memory=[self._stats.AllocatorMemoryUsed(allocator_name=allocator, total_bytes=min(used, LARGEST))],
-                    output=[
-                        self._stats.NodeOutput(
-                            slot=slot, tensor_description=self._described.TensorDescription(shape=self._dims(spec))
-                        )
-                        for slot, spec in enumerate(node.outs)
-                    ],
-                )
-            )
-            start += micros
-        device = self._stats.DeviceStepStats(device=log.device, node_stats=stats)
-        return self._config.RunMetadata(step_stats=self._stats.StepStats(dev_stats=[device]))
+    nodes = [
+        {
+            "name": node.name,
+            "op": printable(node.op),
+            "input": [f"{edge.node}:{edge.output}" if edge.output else edge.node for edge in node.inputs],
+            "device": log.device,
+            "attr": attributes(node),
+        }
+        for node in log.nodes
+    ]
+    return protos.GraphDef(node=nodes, versions={"producer": PRODUCER})
 
-    def _scalar(self, tag: str, number: int) -> Any:
-        """One number; in double precision, which holds every count up to 2⁵³ exactly."""
-        metadata = self._summary.SummaryMetadata(
-            plugin_data=self._summary.SummaryMetadata.PluginData(plugin_name="scalars"),
-            data_class=self._summary.DATA_CLASS_SCALAR,
+
+def _dims(spec: TensorSpec) -> dict[str, Any]:
+    if spec.shape is None:
+        return {"unknown_rank": True}
+    return {"dim": [{"size": -1 if extent is None else min(extent, LARGEST)} for extent in spec.shape]}
+
+
+def _node_stats(log: Log) -> list[dict[str, Any]]:
+    """Memory and FLOPs of every node, as memory used and time taken."""
+    stats = []
+    start = 1  # a start at zero is left out on the way to the browser, and missing there
+    for node in log.nodes:
+        cost = None if node.row is None else node.row.cost
+        flops = 0 if cost is None or node.row is None else cost.flops * node.row.op.repeat
+        micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
+        allocator, used = _memory(node)
+        outputs = [{"slot": n, "tensor_description": {"shape": _dims(spec)}} for n, spec in enumerate(node.outs)]
+        stats.append(
+            {
+                "node_name": node.name,
+                "all_start_micros": start,
+                "all_end_rel_micros": micros,
+                "op_end_rel_micros": micros,
+                "memory": [{"allocator_name": allocator, "total_bytes": min(used, LARGEST)}],
+                "output": outputs,
+            }
         )
-        tensor = self._tensor.TensorProto(dtype=self._types.DT_DOUBLE, double_val=[number])
-        value = self._summary.Summary.Value(tag=tag, tensor=tensor, metadata=metadata)
-        return self._summary.Summary(value=[value])
+        start += micros
+    return stats
 
 
-REPORT = TensorBoardView(name="tensorboard", options=TensorBoardOptions, build=_build, write=_write)
+TENSORBOARD = TensorBoardView(name="tensorboard", builds={"report": Build(ViewOptions, _build)}, write=_write)

@@ -1,28 +1,32 @@
-"""The module tree as lines: cut at a depth, and with runs of identical blocks drawn once."""
+"""The module tree as lines of a table, cut at a depth and with identical blocks drawn once; and as its author wrote it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from opcost.core.harmless import printable
 from opcost.core.report import STATS, ModuleCost, Report, Stats
+from opcost.core.units import format_count
+from opcost.views.view import Build, NumberOptions, View
+from opcost.wording import shortened, some
 
-Depth: TypeAlias = 'int | Literal["auto"] | None'
+Depth: TypeAlias = 'int | Literal["auto", "notebook"] | None'
 
 READABLE = 50
 """Lines that a reader takes in at once: the automatic depth and the merging of identical blocks aim at this."""
 
 
-class Node(NamedTuple):
-    """One line of the tree; a merged line stands for `times` identical modules and carries the sum of their costs."""
+class TreeNode(NamedTuple):
+    """One line of the tree; a merged line is for `times` identical modules and has the sum of their costs."""
 
     module: ModuleCost
     label: str
     guides: str = ""
     times: int = 1
     shares: bool = False
-    """Some parameter that stands in it belongs to another module."""
+    """One of its parameters belongs to another module."""
     hides: bool = False
     """Modules below it are not drawn."""
 
@@ -30,20 +34,20 @@ class Node(NamedTuple):
     def note(self) -> str:
         """What the reader must know about this module."""
         module, own = self.module, self.module.own
-        said = []
+        notes = []
         if module.same_as is not None:
-            said.append(f"= {module.same_as or 'the model itself'}")
+            notes.append(f"= {module.same_as or 'the model itself'}")
         elif self.shares and own.params:
-            said.append("partly shared")
+            notes.append("partly shared")
         if own.unused_params:
-            said.append("unused" if own.unused_params == own.params else "partly unused")
+            notes.append("unused" if own.unused_params == own.params else "partly unused")
         if own.uncounted:
-            said.append(f"{own.uncounted} uncounted")
-        return ", ".join(said)
+            notes.append(f"{own.uncounted} uncounted")
+        return ", ".join(notes)
 
 
 class _Branch:
-    """A module in the tree that is drawn; `run` holds the identical siblings that it stands for, itself first."""
+    """A module in the tree that is drawn; `run` has the identical siblings that are merged into it, itself first."""
 
     __slots__ = ("children", "module", "run")
 
@@ -54,18 +58,14 @@ class _Branch:
 
 
 def draw_tree(
-    report: Report,
-    *,
-    depth: Depth,
-    merge: bool | None,
-    order: Callable[[Node], Any] | None = None,
-) -> tuple[list[Node], int]:
+    report: Report, *, depth: Depth, merge: bool | None, order: Callable[[TreeNode], Any] | None = None
+) -> tuple[list[TreeNode], int]:
     """The nodes from top to bottom, and the depth that was cut at; `order` sorts the modules under one parent."""
     shares = sharers(report)
     root = _grow(report.modules)
     rows = _rows_at(root)
     deepest = len(rows) - 1
-    limit = _readable_depth(rows) if depth == "auto" else deepest if depth is None else min(depth, deepest)
+    limit = _readable_depth(rows) if depth == "auto" else min(depth, deepest) if isinstance(depth, int) else deepest
     if merge is not False:
         merged = _grow(report.modules)
         _merge(merged, shares)
@@ -78,14 +78,14 @@ def draw_tree(
 
 
 def sharers(report: Report) -> frozenset[str]:
-    """Names under which a parameter stands a second time."""
+    """The second and further names of shared parameters."""
     return frozenset(name for parameter in report.shared for name in parameter.names[1:])
 
 
-def flat_nodes(modules: Iterable[ModuleCost], shares: frozenset[str]) -> list[Node]:
-    """The modules one by one without a tree, so each of them without what lies below it."""
+def flat_nodes(modules: Iterable[ModuleCost], shares: frozenset[str]) -> list[TreeNode]:
+    """The modules one by one without a tree, each without its children."""
     return [
-        Node(
+        TreeNode(
             replace(module, total=module.own),
             module.path or module.type,
             shares=not shares.isdisjoint(module.parameters),
@@ -99,7 +99,7 @@ def _grow(modules: Iterable[ModuleCost]) -> _Branch:
     for module in modules:
         branch = branches[module.path] = _Branch(module)
         parent = module.parent
-        # What stands below a second name stands below the first one already.
+        # The children of a second name are listed below the first one.
         if parent is not None and branches[parent].module.same_as is None:
             branches[parent].children.append(branch)
     return branches[""]
@@ -126,7 +126,7 @@ def _readable_depth(rows: list[int]) -> int:
 
 
 def _merge(root: _Branch, shares: frozenset[str]) -> None:
-    """Let the first of consecutive, equally built and equally costly numbered siblings stand for all of them."""
+    """Let the first of consecutive, equally built and equally costly numbered siblings represent all of them."""
     shapes: dict[object, int] = {}
     shape_of: dict[int, int] = {}
     for level in reversed(list(_levels(root))):
@@ -165,7 +165,9 @@ def _number(module: ModuleCost) -> int:
     return int(module.name) if module.name.isdecimal() and len(module.name) < 10 else -2
 
 
-def _walk(root: _Branch, limit: int, shares: frozenset[str], order: Callable[[Node], Any] | None) -> Iterator[Node]:
+def _walk(
+    root: _Branch, limit: int, shares: frozenset[str], order: Callable[[TreeNode], Any] | None
+) -> Iterator[TreeNode]:
     stack = [(root, "", "", 1, "")]
     while stack:
         branch, guides, below, times, parent = stack.pop()
@@ -186,8 +188,8 @@ def _walk(root: _Branch, limit: int, shares: frozenset[str], order: Callable[[No
 
 def _node(
     branch: _Branch, guides: str, limit: int, times: int, parent: str, shares: frozenset[str]
-) -> tuple[Node, str]:
-    """The node of a branch, and the path that stands for it and starts those below."""
+) -> tuple[TreeNode, str]:
+    """The node of a branch, and its path, which starts those below."""
     module = branch.module
     depth = module.depth
     hides = depth >= limit and bool(branch.children)
@@ -204,8 +206,92 @@ def _node(
         changed["own"] = _times(changed.get("own", module.own), times)
         changed["total"] = _times(module.total, times)
     shown = replace(module, **changed) if changed else module
-    return Node(shown, name or module.type, guides, times, not shares.isdisjoint(module.parameters), hides), path
+    return TreeNode(shown, name or module.type, guides, times, not shares.isdisjoint(module.parameters), hides), path
 
 
 def _times(stats: Stats, times: int) -> Stats:
     return Stats(**{name: getattr(stats, name) * times for name in STATS})
+
+
+# -- the architecture as its author wrote it, as a module's repr, with the cost of each module ---------------------------
+
+MANY_LINES = 24
+"""Lines of a module's own words."""
+
+
+class ArchModule(Protocol):
+    """What the text needs to know of a module; `ModuleCost` and `Module` know it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def extra(self) -> str: ...
+
+
+def _architecture(report: Report, options: NumberOptions) -> str:
+    lines = {module.path: _line(module, options) for module in report.modules}
+    return arch_text(map(_with_short_extra, report.modules), lines.__getitem__) + "\n"
+
+
+def _with_short_extra(module: ModuleCost) -> ModuleCost:
+    """A module's own words, where they are few; a list of parameters has a line for each of them."""
+    lines = module.extra.split("\n")
+    short = "\n".join(shortened(line, 1000) for line in some(lines, MANY_LINES, kind="lines"))
+    return module if short == module.extra else replace(module, extra=short)
+
+
+def _line(module: ModuleCost, options: NumberOptions) -> str:
+    if module.same_as is not None:
+        return f"= {module.same_as or 'the model itself'}"
+    total = module.total
+    shown = "{:,}".format if options.exact else format_count
+
+    def cost(value: int) -> str:
+        """Where an operator has no cost model, what is known is a lower bound, and a zero is unknown."""
+        return shown(value) if not total.uncounted else f"≥{shown(value)}" if value else "?"
+
+    return (
+        f"#params: {shown(total.params)}, #macs: {cost(total.macs)}, #flops: {cost(total.flops)}, "
+        f"#acts: {cost(total.activations)}"
+    )
+
+
+def arch_text(modules: Iterable[ArchModule], statistics: Callable[[str], str]) -> str:
+    """The repr of a tree of modules, with the statistics of each path on lines of their own; '' adds none.
+
+    The modules come in definition order, the root (path '') first and parents before their children. As in a repr, a
+    module without children whose text is one line is written on one line.
+    """
+    children: dict[str, list[ArchModule]] = {}
+    root: ArchModule | None = None
+    for module in modules:
+        children[module.path] = []
+        if module.path:
+            children[module.path.rpartition(".")[0]].append(module)
+        else:
+            root = module
+    if root is None:
+        return ""
+    lines: list[str] = []
+    stack: list[tuple[ArchModule | None, str, str]] = [(root, "", "")]
+    while stack:
+        part, name, indent = stack.pop()
+        if part is None:
+            lines.append(f"{indent})")
+            continue
+        head = indent + printable(f"({name}): {part.type}(" if name else f"{part.type}(")
+        inside = [printable(line) for text in (part.extra, statistics(part.path)) if text for line in text.split("\n")]
+        below = children[part.path]
+        if not below and len(inside) <= 1:
+            lines.append(f"{head}{''.join(inside)})")
+            continue
+        lines.append(head)
+        lines.extend(f"{indent}  {line}" for line in inside)
+        stack.append((None, "", indent))
+        stack.extend((child, child.path.rpartition(".")[2], f"{indent}  ") for child in reversed(below))
+    return "\n".join(lines)
+
+
+ARCH = View(name="arch", builds={"report": Build(NumberOptions, _architecture)}, write=lambda text, _: text)

@@ -1,29 +1,26 @@
-"""What every view is: for whoever asks, something that renders; of the project's own, plain data built first and then written."""
+"""What a view is: one format in which results are shown; what callers may choose; and columns that read their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
 
-from opcost.core.answer import Answer
-from opcost.core.budget import Verdict
 from opcost.core.collector import without_collector
-from opcost.core.comparison import Comparison
-from opcost.core.fit import Fit
-from opcost.core.report import Report
-from opcost.core.scan import Scan
-from opcost.core.sheet import Sheet
-from opcost.core.sweep import Sweep
-from opcost.errors import UnknownName
+from opcost.core.harmless import printable
+from opcost.core.sheet import Cell, Field, Line
+from opcost.errors import OpcostError, UnknownName
 
-Subject_contra = TypeVar("Subject_contra", contravariant=True)
-Options = TypeVar("Options")
-Data = TypeVar("Data")
+Columns: TypeAlias = "str | Sequence[str] | None"
+"""Names in the requested order, also as one text with commas; None lets the room decide."""
 
 
-class Renders(Protocol[Subject_contra]):
-    """One way to show something as text."""
+# -- views --------------------------------------------------------------------------------------------------------------
+
+
+class Renders(Protocol):
+    """One format. A view of a third-party package has these too."""
 
     @property
     def name(self) -> str:
@@ -34,73 +31,177 @@ class Renders(Protocol[Subject_contra]):
         """Of the files that it writes, with the dot; empty where there are none."""
 
     @property
+    def results(self) -> Mapping[str, type[Any]]:
+        """The kinds of results that it shows: report, profile, scan, tables; each with the dataclass of what a caller may choose.
+
+        A flag of the command line that has the name of a field sets it.
+        """
+
+    def render(self, result: Any, /, **options: Any) -> str:
+        """The result as text, under fields of its options by their names."""
+
+
+class Build:
+    """How the data that a view writes is made of one kind of result, under options: those of `bases`, with other defaults."""
+
+    def __init__(
+        self, bases: type[Any] | tuple[type[Any], ...], make: Callable[[Any, Any], Any], **defaults: Any
+    ) -> None:
+        self.bases = bases if isinstance(bases, tuple) else (bases,)
+        self.make = make
+        self.defaults = defaults
+
+    @cached_property
     def options(self) -> type[Any]:
-        """The dataclass of what a caller may choose; a flag of the command line that has the name of a field sets it."""
+        """The dataclass of what a caller may choose; made when it is needed, since making one takes long."""
+        if len(self.bases) == 1 and not self.defaults:
+            return self.bases[0]
+        fields = [(name, Any, default) for name, default in self.defaults.items()]
+        return make_dataclass("Options", fields, bases=self.bases, frozen=True, kw_only=True)
 
-    def render(self, subject: Subject_contra, /, **options: Any) -> str:
-        """It as text, under fields of `options` by their names."""
 
+class _Results(Mapping[str, Any]):
+    """The options of each kind of result, made when they are needed."""
 
-ReportView: TypeAlias = Renders[Report]
-ProfileView: TypeAlias = Renders[Answer]
-"""Shows what was asked of a profile."""
-Subject: TypeAlias = "Comparison | Verdict | Fit | Sweep | Sheet"
-ComparisonView: TypeAlias = Renders[Subject]
-"""Shows several models side by side, what differs between two, whether models keep to their budgets, what sizes do to one, or
-tables about a profile."""
-ScanView: TypeAlias = Renders[Scan]
-"""Shows what a checkpoint holds."""
+    def __init__(self, builds: Mapping[str, Build]) -> None:
+        self._builds = builds
+
+    def __getitem__(self, kind: str) -> type[Any]:
+        return self._builds[kind].options
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._builds)
+
+    def __len__(self) -> int:
+        return len(self._builds)
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Generic[Subject_contra, Options, Data]):
-    """One way to show a report or an answer; `options` is the frozen dataclass of what a caller may choose."""
+class View:
+    """One of the project's own views: plain data is built of a result, and then written."""
 
     name: str
     suffix: str = ""
-    options: type[Options]
-    build: Callable[[Subject_contra, Options], Data]
-    """The picture as plain data."""
-    write: Callable[[Data, Options], str]
+    builds: Mapping[str, Build]
+    """By the kind of result."""
+    write: Callable[[Any, Any], str]
     """The data as text."""
 
-    def render(self, subject: Subject_contra, /, **options: Any) -> str:
+    @property
+    def results(self) -> Mapping[str, type[Any]]:
+        return _Results(self.builds)
+
+    def render(self, result: Any, /, **options: Any) -> str:
         """It as text under these options; a misspelt option is an error."""
-        chosen = self.choose(**options)
+        chosen = self.choose(result.kind, **options)
         with without_collector():
-            return self.write(self.build(subject, chosen), chosen)
+            return self.write(self.builds[result.kind].make(result, chosen), chosen)
 
-    def data(self, subject: Subject_contra, /, **options: Any) -> Data:
+    def data(self, result: Any, /, **options: Any) -> Any:
         """It as the plain data that is written."""
-        return self.build(subject, self.choose(**options))
+        return self.builds[result.kind].make(result, self.choose(result.kind, **options))
 
-    def choose(self, **options: Any) -> Options:
-        """The options of this view with some of them set by name."""
-        check_options(self, options)
-        return self.options(**options)
+    def choose(self, kind: str, **options: Any) -> Any:
+        """The options for this kind of result with some of them set by name."""
+        check_options(self, kind, options)
+        return self.builds[kind].options(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedView(View[Subject_contra, Options, Data]):
-    """A view whose files are not text, such as pictures of points; the text of it says the same."""
+class PackedView(View):
+    """A view whose files are not text, such as PNG pictures; `render` gives the same as text."""
 
-    pack: Callable[[Data, Options], bytes]
+    pack: Callable[[Any, Any], bytes]
     """The data as the content of a file."""
 
-    def packed(self, subject: Subject_contra, /, **options: Any) -> bytes:
+    def packed(self, result: Any, /, **options: Any) -> bytes:
         """It as the content of a file under these options."""
-        chosen = self.choose(**options)
-        return self.pack(self.build(subject, chosen), chosen)
+        chosen = self.choose(result.kind, **options)
+        return self.pack(self.builds[result.kind].make(result, chosen), chosen)
 
 
-def check_options(view: Renders[Any], options: Mapping[str, Any]) -> None:
-    """Raise for an option that the view does not have."""
-    known = option_names(view)
+def check_options(view: Renders, kind: str, options: Mapping[str, Any]) -> None:
+    """Raise for an option that the view does not have for this kind of result."""
+    known = option_names(view, kind)
     for name in options:
         if name not in known:
             raise UnknownName(f"option of the {view.name} view", name, known)
 
 
-def option_names(view: Renders[Any]) -> list[str]:
+def option_names(view: Renders, kind: str) -> list[str]:
     """What a caller may choose."""
-    return [field.name for field in fields(view.options)]
+    return [each.name for each in fields(view.results[kind])]
+
+
+# -- options --------------------------------------------------------------------------------------------------------------
+
+_LEAST = {"top": 1, "depth": 0, "width": 1}
+_WORDS = {"depth": ("auto", "notebook")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions:
+    """What a caller chose; whole numbers are checked."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name, None)
+            if value is None or value in _WORDS.get(name, ()):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise OpcostError(f"{name}={value!r} is not a whole number of at least {least}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberOptions(ViewOptions):
+    """How numbers are written."""
+
+    exact: bool = False
+    """Numbers with all their digits in place of units."""
+
+
+# -- columns --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Field):
+    """A field that reads its value from what a line is about."""
+
+    of: Callable[[Any], Cell] = field(kw_only=True)
+
+
+def by_name(*columns: Column) -> dict[str, Column]:
+    """The columns by the names that options use."""
+    return {column.name: column for column in columns}
+
+
+def choose_columns(wanted: str | Sequence[str], known: Mapping[str, Column]) -> tuple[Column, ...]:
+    """The columns that a caller names."""
+    names = wanted.split(",") if isinstance(wanted, str) else wanted
+    if not names:
+        raise OpcostError("no column is named", hint="leave columns out to see the usual ones")
+    return tuple(find_column(name, known) for name in names)
+
+
+def find_column(name: str, known: Mapping[str, Column]) -> Column:
+    """The column of this name, or with this header, whatever its case, blanks and hyphens."""
+
+    def spelt(text: str) -> str:
+        return text.strip().lower().replace(" ", "_").replace("-", "_")
+
+    key = spelt(name)
+    if key not in known:
+        key = next((each for each, column in known.items() if spelt(column.header) == key), key)
+    if key not in known:
+        raise UnknownName("column", name.strip(), known)
+    return known[key]
+
+
+def read_lines(columns: Sequence[Column], items: Iterable[Any]) -> tuple[Line, ...]:
+    """What each column reads of each item."""
+    return tuple(Line(tuple(column.of(item) for column in columns)) for item in items)
+
+
+def keep_together(text: str) -> str:
+    """The text with non-breaking spaces, where lines are broken."""
+    return printable(text).replace(" ", "\u00a0")

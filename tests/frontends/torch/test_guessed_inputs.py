@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.errors import InputError, UnknownName
-from opcost.views.report_summary import heading_of
+from opcost.views.summary import heading_of
 
 D, OUT = 4, 3
 

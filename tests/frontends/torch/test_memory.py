@@ -12,7 +12,7 @@ from torch import nn
 
 import opcost
 from opcost.errors import InputError, OpcostError
-from opcost.views.memory_layers import layers_of
+from opcost.views.summary import layers_of
 
 MIB = 2**20
 

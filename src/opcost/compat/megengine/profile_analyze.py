@@ -131,7 +131,7 @@ def main(passed_args: Sequence[str] | None = None) -> None:
         for name in ("min_time", "max_time"):
             options[f"{name}_ns"] = options.pop(name) * 1e9
         options |= {name: tuple(options[name] or ()) for name in ("type", "aggregate_by")}
-        options["name"] = options.pop("opr_name")
+        options["name"], options["sort"] = options.pop("opr_name"), options.pop("order_by")
         options["measure"] = "wait" if options.pop("top_end_key") == "kern" else "time"
         question = Question(**options)
         profile = read(path)

@@ -1,60 +1,108 @@
-"""Reports, answers about profiles, comparisons and checkpoints as one page that needs nothing else: no network, no other file."""
+"""Results as one page that needs nothing else: no network, no other file.
+
+The page is its data as one block of JSON, the script and the style, and a policy that names the hashes of script and style, so
+that nothing else can run or be loaded, whatever is in the data; the script shows every text as text. The script is the modules
+of `assets`, each as a function that returns its exports, in the order in which they need each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import hashlib
+import re
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any
 
-from opcost.core.answer import Answer
-from opcost.core.profile import Profile
-from opcost.core.report import Report
-from opcost.core.sheet import Sheet
-from opcost.views.comparison_page import ComparisonOptions
-from opcost.views.html.answers import Lines, profile_data
-from opcost.views.html.columns import Told
-from opcost.views.html.comparisons import comparison_data
-from opcost.views.html.document import write_document
-from opcost.views.html.reports import report_data
-from opcost.views.html.tables import scan_data
-from opcost.views.listing import Columns
-from opcost.views.options import ViewOptions
-from opcost.views.scan_listing import ScanOptions
-from opcost.views.view import ComparisonView, ProfileView, ReportView, ScanView, View
+from opcost.core.harmless import json_text, printable
+from opcost.views.html.profiles import PageOptions, profile_page
+from opcost.views.html.reports import report_page
+from opcost.views.html.tables import scan_page, tables_page
+from opcost.views.results import RESULTS
+from opcost.views.view import Build, NumberOptions, View, ViewOptions
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions(ViewOptions):
-    """A page has its own controls for all that could be chosen."""
+_MARKUP = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+_IMPORT = re.compile(r'^import (?P<names>\{[^}]*\}) from "\./(?P<module>\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?P<what>(?:async )?function|const|class) (?P<name>\w+)", re.MULTILINE)
+_REMARK = re.compile(r"^\s*//.*\n", re.MULTILINE)
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+_EMPTY = re.compile(r"\n{2,}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerOptions(ViewOptions):
-    """Which columns to show, and of which answers."""
-
-    columns: Columns = None
-    others: Sequence[Answer] = ()
-    """Further answers, as the host's times beside the device's, that follow below the first."""
-    profile: Profile | None = None
-    """What was asked, with prices: the page then has its modules, its operators and its timeline too."""
-    sheets: Sequence[Sheet] = ()
-    """Tables about it as a whole, such as its collectives and what its allocators told."""
-
-
-def _report(report: Report, options: ReportOptions) -> Told:
-    return report_data(report)
-
-
-def _answer(answer: Answer, options: AnswerOptions) -> Told:
-    return profile_data(Lines((answer, *options.others), options.columns, options.sheets), options.profile)
+def write_page(data: dict[str, Any], options: object = None) -> str:
+    """The page of this data."""
+    script, style = bundle("main"), page_style()
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
+    # Nothing in the JSON can end the block that it is in, or begin another.
+    block = re.sub("[<>&]", lambda found: _MARKUP[found[0]], json_text(data, halves=False, separators=(",", ":")))
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(printable(str(data['title'])), quote=True)}</title>",
+            f"<style>{style}</style>\n</head>\n<body>",
+            f'<script type="application/json" id="data">{block}</script>',
+            f'<script type="module">{script}</script>\n</body>\n</html>\n',
+        ]
+    )
 
 
-def _write(data: Told, options: object) -> str:
-    return write_document(data)
+def served(page: str) -> str:
+    """The same page, which may ask the server that it came from, and no other, whether there is a newer one."""
+    allowed = page.replace("form-action 'none'", "form-action 'none'; connect-src 'self'", 1)
+    return allowed.replace(' id="data">{', ' id="data">{"served":true,', 1)
 
 
-REPORT: ReportView = View(name="html", suffix=".html", options=ReportOptions, build=_report, write=_write)
-ANSWER: ProfileView = View(name="html", suffix=".html", options=AnswerOptions, build=_answer, write=_write)
-COMPARISON: ComparisonView = View(
-    name="html", suffix=".html", options=ComparisonOptions, build=comparison_data, write=_write
+@cache
+def bundle(entry: str) -> str:
+    """A module of `assets` and all that it imports as one script."""
+    written: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = _asset(f"{name}.js")
+        for found in _IMPORT.finditer(text):
+            if found["module"] not in written:
+                add(found["module"])
+        exported = ", ".join(found["name"] for found in _EXPORT.finditer(text))
+        body = _EXPORT.sub(r"\g<what> \g<name>", _IMPORT.sub(r"const \g<names> = $\g<module>;", text))
+        written[name] = f"const ${name} = (() => {{\n{_packed(body)}return {{ {exported} }};\n}})();\n"
+
+    add(entry)
+    return "".join(written.values())
+
+
+@cache
+def page_style() -> str:
+    """The style sheet that every page carries."""
+    return _packed(_asset("page.css"))
+
+
+def _asset(name: str) -> str:
+    return (files("opcost.views.html") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _packed(text: str) -> str:
+    """Without remarks, indentation and empty lines; no text of the sources goes over several lines."""
+    return _EMPTY.sub("\n", _INDENT.sub("", _REMARK.sub("", text))).lstrip("\n")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+_SCAN, _TABLES = RESULTS["scan"].sheet, RESULTS["tables"].sheet
+HTML = View(
+    name="html",
+    suffix=".html",
+    builds={
+        "report": Build(ViewOptions, lambda report, _: report_page(report)),
+        "profile": Build(PageOptions, profile_page),
+        "scan": Build((*_SCAN.bases, NumberOptions), lambda scan, options: scan_page(scan, _SCAN.make(scan, options))),
+        "tables": Build(
+            (*_TABLES.bases, NumberOptions), lambda result, options: tables_page(result, _TABLES.make(result, options))
+        ),
+    },
+    write=write_page,
 )
-SCAN: ScanView = View(name="html", suffix=".html", options=ScanOptions, build=scan_data, write=_write)

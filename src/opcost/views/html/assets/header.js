@@ -35,7 +35,7 @@ function told(section, kind) {
 function settings() {
   const groups = { bytes: switcher("Units of bytes", [["iec", "KiB"], ["si", "kB"]], state.bytes, (bytes) => setState({ bytes })) };
   if (data.tree?.quantities.some((quantity) => quantity.name === "macs")) {
-    groups.work = switcher("Work is told in", [["macs", "MACs"], ["flops", "FLOPs"]], state.work, (work) => setState({ work }));
+    groups.work = switcher("Work in", [["macs", "MACs"], ["flops", "FLOPs"]], state.work, (work) => setState({ work }));
   }
   groups.theme = switcher("Colours", [["auto", "auto"], ["light", "light"], ["dark", "dark"]], state.theme, (theme) => setState({ theme }));
   whenChanged((names) => Object.entries(groups).forEach(([name, group]) => names.has(name) && group.show(state[name])));

@@ -94,7 +94,7 @@ export function memoryPanel() {
     if (!(event.key in moves)) return;
     const step = Math.max(0, Math.min(Math.min(count, ops.count) - 1, moves[event.key]));
     chooseOperator(step);
-    announce(`operator ${step + 1}, ${ops.of.raw(step)}: ${formatBytes(memory.curve[step])} held`);
+    announce(`operator ${step + 1}, ${ops.of.raw(step)}: ${formatBytes(memory.curve[step])} live`);
     event.preventDefault();
   });
   whenChanged((names) => ["sel", "bytes", "view", "theme"].some((name) => names.has(name)) && show());
@@ -104,7 +104,7 @@ export function memoryPanel() {
 }
 
 function layersOf(memory) {
-  const titles = { added: "added by the pass", all: "all that is held" };
+  const titles = { added: "added by the pass", all: "all that is live" };
   return memory.layers.map((layer) => ({ ...layer, title: titles[layer.name] ?? layer.name, at: (step) => layer.constant ?? layer.curve[step] }));
 }
 
@@ -146,7 +146,7 @@ function peakOf(memory) {
   });
   return [
     make("h3", { text: "At the peak" }), bar, list,
-    ...memory.said.map((text) => make("p", { class: "faint", text })),
+    ...memory.sentences.map((text) => make("p", { class: "faint", text })),
     ...(holders.length ? [make("h3", { text: "Held by the results of" }), make("ol", { class: "holders" }, ...holders)] : []),
   ];
 }

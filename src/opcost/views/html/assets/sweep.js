@@ -81,7 +81,7 @@ export function sweepPanel() {
     });
     legend.replaceChildren(
       ...(two ? [...groups.keys()].map((size, number) => key(`${variables[1]} ${size}`, COLOURS[number] ?? GREY)) : []),
-      make("span", { class: "faint", text: `filled: counted; hollow: told by polynomials through counted points${bands ? "; the band holds four of five" : ""}` }));
+      make("span", { class: "faint", text: `filled: counted; hollow: by polynomials through counted points${bands ? "; the band is the 80 % interval" : ""}` }));
     return shapes;
   }
 
@@ -115,7 +115,7 @@ export function sweepPanel() {
     if (!spot) return hideTip();
     return showTip(event, [
       variables.map((name, axis) => `${name} ${sizes[spot.place][axis]}`).join(", "),
-      ...quantities.map((one) => `${one.title}: ${formatAs(one.unit, one.amounts[spot.place])}`), counted[spot.place] ? "counted" : "told by polynomials",
+      ...quantities.map((one) => `${one.title}: ${formatAs(one.unit, one.amounts[spot.place])}`), counted[spot.place] ? "counted" : "by polynomials",
     ]);
   });
   picture.addEventListener("pointerleave", hideTip);

@@ -18,7 +18,7 @@ export function usesPanel() {
     use.parts.length && make("div", { class: "meter", role: "img", "aria-label": use.parts.map(([name, time]) => `${name} ${formatShare(time / use.span)}`).join(", ") },
       ...use.parts.map(([name, time]) => make("i", { title: name, style: { width: `${(100 * time) / use.span}%`, background: color(name) } }))),
     make("ul", { class: "legend" }, ...use.parts.map(([name, time]) => make("li", {}, key(`${name} ${formatTime(time)} (${formatShare(time / use.span)})`, color(name))))),
-    ...use.said.map((text) => make("p", { class: "faint", text }))));
+    ...use.sentences.map((text) => make("p", { class: "faint", text }))));
   return make("section", { class: "panel uses", "aria-label": "How devices were used" }, ...bars, ...gains());
 }
 

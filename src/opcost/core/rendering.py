@@ -1,0 +1,152 @@
+"""How our objects show themselves: one short line in a prompt or a debugger, and results in views."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from itertools import islice
+from os import PathLike
+from typing import Any, ClassVar, TypeVar
+
+from opcost.core.harmless import printable
+from opcost.core.spelling import shows_unicode
+
+T_co = TypeVar("T_co", covariant=True)
+
+SHORT = 180
+"""Characters of one object."""
+SHORT_VALUE = 48
+"""Characters of one of its fields."""
+FEW = 3
+"""Items of a sequence that are shown."""
+
+
+def brief(thing: object, facts: Iterable[str], name: str = "") -> str:
+    """`<Report resnet50: 25.56 M params, 4.09 G MACs>`: the kind of object, its name, and facts about it."""
+    text = ", ".join(fact for fact in facts if fact)
+    head = f"{type(thing).__name__} {_cut(printable(name), SHORT_VALUE)}".rstrip()
+    return f"<{_cut(f'{head}: {printable(text)}' if text else head, SHORT)}>"
+
+
+def brief_record(thing: Any) -> str:
+    """`ProfileRow(id=3, name='conv1', …)`: those fields of a record that differ from their defaults."""
+    shown = [f"{name}={_value(value)}" for name, value, usual in _fields(thing) if not _same(value, usual)]
+    return f"{type(thing).__name__}({_cut(', '.join(shown), SHORT)})"
+
+
+class Listed(tuple[T_co, ...]):
+    """A tuple of which a prompt shows the first items and how many follow."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return brief_sequence(self)
+
+
+def brief_sequence(items: Sequence[Any]) -> str:
+    """The first items of a sequence, and how many more there are."""
+    shown = [repr(item) for item in islice(items, FEW)]
+    if len(items) > FEW:
+        shown.append(f"... {len(items) - FEW:,} more")
+    return f"({', '.join(shown)}{',' if len(items) == 1 else ''})"
+
+
+def _fields(thing: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value and usual value of each field of a named tuple or a dataclass."""
+    if isinstance(thing, tuple):
+        usual = thing._field_defaults  # type: ignore[attr-defined]
+        yield from ((name, getattr(thing, name), usual.get(name, MISSING)) for name in thing._fields)  # type: ignore[attr-defined]
+        return
+    for field in fields(thing):
+        if field.repr:
+            made = field.default_factory
+            yield field.name, getattr(thing, field.name), field.default if made is MISSING else made()
+
+
+def _same(value: Any, usual: Any) -> bool:
+    return type(value) is type(usual) and bool(value == usual)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return _cut(repr(value), SHORT_VALUE)
+    if isinstance(value, Mapping):
+        return f"{{{len(value)} entries}}" if value else "{}"
+    if isinstance(value, Sequence) and not isinstance(value, bytes) and not hasattr(value, "_fields"):
+        whole = repr(tuple(value)) if len(value) <= FEW else ""
+        return whole if 0 < len(whole) <= SHORT_VALUE else f"({len(value):,} items)"
+    return _cut(repr(value), SHORT_VALUE)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 3]}..."
+
+
+# -- results that views render ------------------------------------------------------------------------------------------
+
+
+class Rendered:
+    """A result that views show: as a table, Markdown, CSV, JSON or a page, and as columns for data frames."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    """What views know it by: report, profile, scan or tables."""
+
+    def __str__(self) -> str:
+        return self.render("table", ascii=not shows_unicode(sys.stdout))
+
+    def _repr_html_(self) -> str:
+        return self.render("notebook")
+
+    def render(self, view: str = "table", **options: Any) -> str:
+        """It as text in a named view: table, md, csv, json, ... (`opcost doctor` lists them)."""
+        from opcost.core.plugin import load_view
+
+        return str(load_view(view, self.kind).render(self, **options))
+
+    def sheet(self, **options: Any) -> Any:
+        """Its tables with their units, totals and notes as an `opcost.core.sheet.Sheet`; options as those of `render`."""
+        from opcost.core.plugin import load_view
+
+        return load_view("table", self.kind).data(self, **options)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> None:
+        """Write it to a file; the suffix chooses the view. If writing fails, the old file stays as it was."""
+        from opcost.core.plugin import view_for_suffix
+
+        write_view(path, view_for_suffix(path, self.kind), self, options)
+
+    def to_dict(self, **options: Any) -> dict[str, list[Any]]:
+        """Its lines as columns, called as after `--columns`: nothing rounded, times in nanoseconds, the unknown None.
+
+        The options are those of the `columns` view: of a report `by="op"`, "module", "kind" or "type"; of an answer about a
+        profile and of a scan `columns`.
+        """
+        from opcost.core.plugin import load_view
+
+        columns: dict[str, list[Any]] = load_view("columns", self.kind).data(self, **options)
+        return columns
+
+    def to_pandas(self, **options: Any) -> Any:
+        """The same as a `pandas.DataFrame`."""
+        from opcost.core.frames import pandas_frame
+
+        return pandas_frame(self.to_dict(**options))
+
+    def to_polars(self, **options: Any) -> Any:
+        """The same as a `polars.DataFrame`."""
+        from opcost.core.frames import polars_frame
+
+        return polars_frame(self.to_dict(**options))
+
+
+def write_view(path: str | PathLike[str], view: Any, result: object, options: Mapping[str, Any]) -> None:
+    """Write a result to a file as a view shows it: as text, or as the bytes that the view makes."""
+    from opcost.core.writing import write_bytes, write_text
+
+    if hasattr(view, "packed"):
+        write_bytes(path, view.packed(result, **options))
+    else:
+        write_text(path, str(view.render(result, **options)))

@@ -1,0 +1,301 @@
+"""What comparing, fitting, sweeping and checking give. Plain data, which views show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
+
+from opcost.core.limits import Limit
+from opcost.core.memory import Part
+from opcost.core.quantity import Quantity, find_quantity
+from opcost.core.rendering import Listed, Rendered, brief, brief_record
+from opcost.core.report import Uncounted
+from opcost.core.units import format_bytes, format_time
+
+EntryPart: TypeAlias = Literal["total", "kind", "module", "operator", "type", "kernel"]
+Change: TypeAlias = Literal["added", "removed", "changed", "same", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One of the compared sources: its name and origin."""
+
+    label: str
+    """As it was named; the second of the same name has a number."""
+    facts: Mapping[str, str]
+    """Framework, version, inputs, mode: the conditions of its numbers."""
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One quantity of one thing, with an amount for each source: None where it is not known, or the thing not there."""
+
+    part: EntryPart
+    name: str
+    """The kind or the path of the module; empty for the whole, and for the module at the root."""
+    type: str = ""
+    detail: str = ""
+    """What else distinguishes it from others of its name, such as the shapes of an operator."""
+    quantity: Quantity
+    amounts: tuple[int | None, ...]
+    present: tuple[bool, ...]
+    """Whether each source has this at all."""
+    partial: tuple[bool, ...]
+    """The amount is a lower bound, because an operator has no cost model."""
+
+    @property
+    def change(self) -> Change:
+        """What became of it from the first source to the last."""
+        if self.present[0] != self.present[-1]:
+            return "removed" if self.present[0] else "added"
+        if self.present[0] and None in (self.amounts[0], self.amounts[-1]):
+            return "unknown"
+        return "same" if self.amounts[0] == self.amounts[-1] else "changed"
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is known to differ."""
+        return self.change not in ("same", "unknown")
+
+    @property
+    def difference(self) -> int | None:
+        """The last amount less the first; what is not there costs nothing, and what is not known has no difference."""
+        first, last = (self.amounts[place] if self.present[place] else 0 for place in (0, -1))
+        return None if first is None or last is None else last - first
+
+    def __repr__(self) -> str:
+        amounts = " | ".join("?" if amount is None else f"{amount:,}" for amount in self.amounts)
+        return brief(self, [f"{self.quantity.name} {amounts}", self.change], f"{self.part} {self.name}".rstrip())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Rendered):
+    """What several models cost, one amount for each. Print it, save it, or read its entries."""
+
+    kind: ClassVar[str] = "tables"
+
+    sources: tuple[Compared, ...]
+    entries: tuple[Entry, ...]
+    changes: bool = False
+    """It is about changes from the first source to the last: of kinds and modules only those that differ."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", Listed(self.entries))
+
+    def __repr__(self) -> str:
+        changed = sum(entry.changed for entry in self.entries)
+        differ = f"{changed:,} of {len(self.entries):,} amounts differ" if len(self.sources) > 1 else ""
+        return brief(self, [differ], " and ".join(source.label for source in self.sources))
+
+    def total(self, quantity: str) -> Entry | None:
+        """A quantity of the whole by its name; None where it was not compared."""
+        totals = {entry.quantity.name: entry for entry in self.of_part("total")}
+        return totals.get(quantity) or totals.get(find_quantity(quantity).name)
+
+    def of_part(self, part: EntryPart) -> Iterator[Entry]:
+        """The entries about the whole, about kinds, or about modules."""
+        return (entry for entry in self.entries if entry.part == part)
+
+    def changed(self) -> Comparison:
+        """What differs between the first source and the last, and all totals."""
+        kept = (entry for entry in self.entries if entry.part == "total" or entry.changed)
+        return replace(self, entries=tuple(kept), changes=True)
+
+    def __bool__(self) -> bool:
+        """Whether there is something to show: of changes, whether anything did change."""
+        return any(not self.changes or entry.changed for entry in self.entries)
+
+
+# -- the largest size that fits ----------------------------------------------------------------------------------------
+
+
+class Counted(NamedTuple):
+    """A size that was tried; the peak is None where the model does not run at it."""
+
+    size: int
+    peak_bytes: int | None
+    fits: bool
+
+
+class Advice(NamedTuple):
+    """What the largest size would be under another option, found by counting too."""
+
+    option: str
+    value: str
+    largest: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Fit(Rendered):
+    """The largest size that fits, the peaks at it and at the next one, and what would let more in."""
+
+    kind: ClassVar[str] = "tables"
+
+    source: str
+    vary: str
+    """What varies: batch, tokens, ..., or NAME=DIMENSION of an input."""
+    largest: int
+    inputs: str = ""
+    """What the model was run on at the largest size: its inputs, how many tokens those are, and of training the loss."""
+    peak_bytes: int
+    """At the largest size."""
+    next_peak_bytes: int | None
+    """At the next one; None where the model does not run at it. Without a device it is above the limit."""
+    reserved_bytes: int | None = None
+    """Of a device: about the least of its memory that PyTorch's allocator needs for the largest size; within the limit."""
+    next_reserved_bytes: int | None = None
+    """The same of the next one, above the limit."""
+    limit_bytes: int
+    device: str = ""
+    """The device whose allocator and kernels the memory is that of; empty: tensors alone, to the byte."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What was counted: backward, optimizer, and other options that were given."""
+    parts: Mapping[Part, int] = field(default_factory=dict)
+    """What the peak at the largest size is made of."""
+    counted: tuple[Counted, ...] = ()
+    """The sizes that were really counted, rising."""
+    advice: tuple[Advice, ...] = ()
+    """The options under which more fits, the most first."""
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        used = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.limit_bytes)}"
+        return brief(self, [f"{self.vary} {self.largest:,}", used], self.source)
+
+
+# -- costs at many sizes ------------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """One size of each variable, and what the model costs there."""
+
+    sizes: tuple[int, ...]
+    amounts: Mapping[str, int]
+    """Quantities of the whole model by name; none where it does not run at these sizes."""
+    counted: bool = True
+    """Whether it was counted, or follows from polynomials through other points that were, checked at further ones."""
+    latency_ns: int | None = None
+    """As predicted of the device."""
+    band_ns: tuple[int, int] | None = None
+    """The 80 % interval: four of five measured models are within it."""
+    fits: bool | None = None
+    """Whether the memory of the device is enough; None without a device, or where its size is unknown."""
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Sweep(Rendered):
+    """Cost, memory and latency as functions of one or two sizes. Print it, save it, or read its points."""
+
+    kind: ClassVar[str] = "tables"
+
+    source: str
+    variables: tuple[str, ...]
+    device: str = ""
+    """The device of the latency, of whose allocator and kernels the memory is; empty: no latency, tensors alone."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    points: tuple[Point, ...]
+    """The first variable varies slowest."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", Listed(self.points))
+
+    def __repr__(self) -> str:
+        counted = sum(point.counted for point in self.points)
+        points = f"{len(self.points):,} points, {counted:,} counted"
+        return brief(self, [f"by {' and '.join(self.variables)}", points], self.source)
+
+
+# -- budgets ------------------------------------------------------------------------------------------------------------
+
+LimitStatus: TypeAlias = Literal["ok", "EXCEEDED", "UNKNOWN", "new", ""]
+"""Of a limit: kept, not kept, unknown because operators have no cost model, about a change of a new model. Empty without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitCheck:
+    """One quantity of one model: what it is, what it was, and what it may be."""
+
+    model: str
+    quantity: Quantity
+    amount: int
+    partial: bool
+    """Operators have no cost model, so the amount is a lower bound."""
+    before: int | None
+    """In the baseline, where there is one and the model is in it."""
+    limit: Limit | None
+    """None where the line is only about a change."""
+    word: LimitStatus
+
+    @property
+    def difference(self) -> int | None:
+        return None if self.before is None else self.amount - self.before
+
+    def __str__(self) -> str:
+        text_of = format_time if self.quantity.unit == "time" else "{:,}".format
+        was = "" if self.before is None else f", it was {text_of(self.before)}"
+        allowed = f"{self.limit.text} is allowed" if self.limit else "no limit"
+        return f"{self.model}: {self.quantity.title} {text_of(self.amount)}, and {allowed}{was}"
+
+    def __repr__(self) -> str:
+        return brief(self, [str(self), self.word])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCheck:
+    """One model: its origin, its lines, and operators without a cost model, unless they are allowed."""
+
+    name: str
+    source: str
+    inputs: str
+    lines: tuple[LimitCheck, ...]
+    missed: tuple[Uncounted, ...] = ()
+
+    @property
+    def kept(self) -> bool:
+        return not self.missed and all(line.word in ("ok", "new", "") for line in self.lines)
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Rendered):
+    """Whether models keep to their budgets; it is true if all do. Print it, save it, or read its lines."""
+
+    kind: ClassVar[str] = "tables"
+
+    models: tuple[ModelCheck, ...]
+    baseline: str = ""
+    """The file that amounts are compared with."""
+
+    @property
+    def lines(self) -> tuple[LimitCheck, ...]:
+        return tuple(line for model in self.models for line in model.lines)
+
+    @property
+    def offending(self) -> tuple[str, ...]:
+        """What is wrong, in sentences."""
+        sentences = [str(line) for line in self.lines if line.word == "EXCEEDED"]
+        for model in self.models:
+            sentences += [
+                f"{model.name}: {missed.raw} has no cost model ({missed.reason}), so what was counted is a lower bound"
+                for missed in model.missed
+            ]
+        return tuple(sentences)
+
+    def __repr__(self) -> str:
+        names = " and ".join(model.name for model in self.models)
+        return brief(self, ["all limits are kept" if self else "exceeded", *self.offending[:1]], names)
+
+    def __bool__(self) -> bool:
+        return all(model.kept for model in self.models)

@@ -1,0 +1,310 @@
+"""Comparisons: one column for each source, or what changed between two; and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opcost.core.harmless import printable
+from opcost.core.quantity import QUANTITIES, Quantity
+from opcost.core.results import Comparison, Entry, EntryPart
+from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
+from opcost.views.cell import cut, format_amount, width_of
+from opcost.views.view import Column, ViewOptions, keep_together, read_lines
+from opcost.wording import shortened, some
+
+LONGEST_TITLE = 18
+"""Letters of a source's name above its column; the whole name is in the heading."""
+LONG_NAME = 40
+EXPLAINING = 3
+"""The largest changes that are named beside their share of the whole."""
+_PARTS: dict[EntryPart, str] = {
+    "kind": "by kind",
+    "module": "by module",
+    "operator": "by module, type and shapes",
+    "type": "by operator",
+    "kernel": "by kernel",
+}
+_RANKED = ("params", "macs", "flops", "activations", "bytes_read", "bytes_written", "ops")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesOptions(ViewOptions):
+    """How much is shown."""
+
+    top: int | None = None
+    """Lines of each table below the totals."""
+
+
+def comparison_sheet(comparison: Comparison, options: TablesOptions) -> Sheet:
+    """The totals, and below them what was compared by kind or by module."""
+    if comparison.changes:
+        return _changes(comparison, options)
+    totals = [entry for entry in comparison.of_part("total") if any(entry.amounts)]
+    tables = [_side_by_side(comparison, totals, "totals")]
+    for part, title in _PARTS.items():
+        if found := list(comparison.of_part(part)):
+            tables.append(_side_by_side(comparison, found, title).limited(options.top))
+    heading = (f"comparison of {len(comparison.sources)} sources", *_sources(comparison))
+    return Sheet(heading=heading, tables=tuple(tables), facts=_notes(comparison))
+
+
+def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) -> Table:
+    """One line for each quantity of each thing, one column for each source."""
+    several = len({entry.quantity.name for entry in entries}) > 1
+    part = entries[0].part if entries else "total"
+    something = [entry for entry in entries if part == "total" or any((*entry.amounts, *entry.partial))]
+    nothing = [entry for entry in entries if part != "total" and not any((*entry.amounts, *entry.partial))]
+    titles = short_titles([source.label for source in comparison.sources])
+    columns: list[Column] = []
+    if part != "total":
+        columns.append(Column(part, "name" if part == "module" else "text", of=_name))
+    if part == "total" or several:
+        header = "" if part == "total" else "quantity"
+        columns.append(Column("quantity", title=header, of=lambda entry: entry.quantity.title))
+    for place, (source, short) in enumerate(zip(comparison.sources, titles, strict=True)):
+        columns.append(Column(printable(source.label), "number", printable(short), of=_amount_at(place)))
+    remarks = []
+    if part != "total" and not several and entries:
+        remarks.append(f"the numbers are {entries[0].quantity.title}")
+    if nothing:
+        names = some([f"{_name(entry)} ({entry.quantity.title})" if several else _name(entry) for entry in nothing])
+        remarks.append(f"nothing in any of them: {', '.join(names)}")
+    return Table(
+        title=title,
+        fields=tuple(columns),
+        lines=read_lines(columns, something),
+        ranked=(),
+        remarks=tuple(remarks),
+        main=part == "total",
+    )
+
+
+# -- what changed -------------------------------------------------------------------------------------------------------
+
+
+def _changes(comparison: Comparison, options: TablesOptions) -> Sheet:
+    before, after = comparison.sources[0], comparison.sources[-1]
+    heading = (f"{before.label} → {after.label}", *_sources(comparison))
+    if not comparison:
+        return Sheet(heading=heading, facts=("no difference",))
+    tables = []
+    totals = [entry for entry in comparison.of_part("total") if entry.changed]
+    if totals:
+        columns = (Column("quantity", title="", of=lambda entry: entry.quantity.title), *_BOTH)
+        tables.append(Table(title="totals", fields=columns, lines=read_lines(columns, totals), ranked=(), main=True))
+    for part, title in _PARTS.items():
+        if found := list(comparison.of_part(part)):
+            table = _times(found) if found[0].quantity.name in ("time", "calls") else _differences(found)
+            # Operators that were matched by their kind have no shapes.
+            by_kind = part == "operator" and not any(entry.detail for entry in found)
+            tables.append(replace(table, title="by module and kind" if by_kind else title).limited(options.top))
+    facts = _explained(comparison) if totals else ("the totals are the same",)
+    return Sheet(heading=heading, tables=tuple(tables), facts=facts)
+
+
+def _explained(comparison: Comparison) -> tuple[str, ...]:
+    """How much of a change in time the largest changes make up."""
+    total = next((entry for entry in comparison.of_part("total") if entry.quantity.name == "time"), None)
+    if total is None or not total.difference:
+        return ()
+    parts = [entry for part in _PARTS for entry in comparison.of_part(part) if entry.quantity.name == "time"]
+    largest = sorted(parts, key=lambda entry: -abs(entry.difference or 0))[:EXPLAINING]
+
+    def signed(time: int | None) -> str:
+        return keep_together(format_amount(Amount(time, "time", signed=True))) if time else ""
+
+    named = ", ".join(
+        f"{cut(each.type or _name(each), LONG_NAME, 'name')} {signed(each.difference)}" for each in largest
+    )
+    together = sum(entry.difference or 0 for entry in largest)
+    changes = f"the {len(largest)} largest changes are" if len(largest) > 1 else "the largest change is"
+    return (f"{changes} {signed(together) or '–'} of {signed(total.difference)}: {named}",)
+
+
+def _differences(entries: Sequence[Entry]) -> Table:
+    """One line for each kind or module, one column for each quantity that changed."""
+    lines: dict[str, dict[str, Entry]] = {}
+    quantities: dict[str, Quantity] = {}
+    for entry in entries:
+        lines.setdefault(entry.name, {})[entry.quantity.name] = entry
+        quantities[entry.quantity.name] = entry.quantity
+    part = entries[0].part
+    order = tuple(QUANTITIES)
+    columns = [
+        Column(part, "name" if part == "module" else "text", of=_of_first(_name)),
+        Column("change", of=_of_first(lambda entry: "changed" if entry.change == "same" else entry.change)),
+        Column("type", of=_of_first(lambda entry: entry.type), blank=("",)),
+        *(
+            Column(name, "number", quantity.title, of=_difference_in(name), blank=("",))
+            for name, quantity in sorted(quantities.items(), key=lambda item: order.index(item[0]))
+        ),
+    ]
+    first = [name for name in _RANKED if name in quantities]
+    ranked = (part, "change", *first[:2], "type", *first[2:], *(name for name in quantities if name not in first))
+    return Table(fields=tuple(columns), lines=read_lines(columns, lines.values()), ranked=ranked)
+
+
+def _times(entries: Sequence[Entry]) -> Table:
+    """One line for each operator whose time or number of calls changed."""
+    lines: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    for entry in entries:
+        lines.setdefault((entry.name, entry.type, entry.detail), {})[entry.quantity.name] = entry
+
+    def of_time(column: Column) -> Column:
+        return replace(column, of=lambda line: column.of(line["time"]) if "time" in line else "")
+
+    part = entries[0].part
+    named = "module" if part == "operator" else part
+    typed = named == "module" and any(entry.type for entry in entries)
+    columns = [
+        Column(named, "name", of=_of_first(_name)),
+        *((Column("type", of=_of_first(lambda entry: entry.type)),) if typed else ()),
+        Column("shapes", of=_of_first(lambda entry: entry.detail), blank=("",)),
+        *map(of_time, _BOTH),
+        Column("calls", "number", of=_difference_in("calls"), blank=("",)),
+    ]
+    ranked = (named, "difference", "type", "before", "after", "relative", "shapes", "calls")
+    return Table(fields=tuple(columns), lines=read_lines(columns, lines.values()), ranked=ranked)
+
+
+# -- cells --------------------------------------------------------------------------------------------------------------
+
+
+def _of_first(read: Callable[[Entry], Cell]) -> Callable[[dict[str, Entry]], Cell]:
+    """What all quantities of one thing have in common."""
+    return lambda line: read(next(iter(line.values())))
+
+
+def _difference_in(name: str) -> Callable[[dict[str, Entry]], Cell]:
+    return lambda line: _difference(line[name]) if name in line else ""
+
+
+def _difference(entry: Entry) -> Cell:
+    if entry.difference is None:
+        return None
+    return Amount(entry.difference, entry.quantity.unit, signed=True) if entry.difference else ""
+
+
+def _relative(entry: Entry) -> str:
+    """The change in percent of what was before."""
+    first = entry.amounts[0] if entry.present[0] else 0
+    if entry.difference is None or first is None:
+        return "?"
+    if entry.change in ("added", "removed"):
+        return entry.change
+    return percent(first, first + entry.difference) if entry.difference else ""
+
+
+def percent(before: int, after: int) -> str:
+    """The change in percent; "new" where there was nothing."""
+    return f"{(after - before) / before:+.2%}" if before else "new"
+
+
+def _name(entry: Entry) -> str:
+    return entry.name or "(root)"
+
+
+def _amount_at(place: int) -> Callable[[Entry], Cell]:
+    def read(entry: Entry) -> Cell:
+        if not entry.present[place]:
+            return ""
+        amount = entry.amounts[place]
+        return None if amount is None else Amount(amount, entry.quantity.unit, entry.partial[place])
+
+    return read
+
+
+_BOTH = (
+    Column("before", "number", of=_amount_at(0)),
+    Column("after", "number", of=_amount_at(-1)),
+    Column("difference", "number", of=_difference),
+    Column("relative", "number", "%", of=_relative),
+)
+
+
+# -- around the tables --------------------------------------------------------------------------------------------------
+
+
+def _sources(comparison: Comparison) -> list[str]:
+    """Each source by its whole name, with framework, mode and inputs."""
+    lines = []
+    for source in comparison.sources:
+        facts = [fact for name, fact in source.facts.items() if fact and name != "source"]
+        lines.append(shortened(f"{source.label}: {', '.join(facts)}" if facts else source.label, LONG_LINE))
+    return lines
+
+
+def _notes(comparison: Comparison) -> tuple[str, ...]:
+    """Each note once, with the sources that have it."""
+    found: dict[str, list[str]] = {}
+    for source in comparison.sources:
+        for note in source.notes:
+            found.setdefault(note, []).append(source.label)
+    lines = []
+    for note, labels in found.items():
+        whose = "all" if len(labels) == len(comparison.sources) else ", ".join(labels)
+        lines.append(shortened(f"{whose}: {note}", LONG_LINE))
+    return tuple(some(lines))
+
+
+def short_titles(labels: Sequence[str]) -> list[str]:
+    """Names for the heads of columns: what follows the last slash or colon, where these differ."""
+
+    def shorten(name: str) -> str:
+        half = (LONGEST_TITLE - 1) // 2
+        return name if width_of(name) <= LONGEST_TITLE else f"{name[:half]}…{name[-half:]}"
+
+    bare = [label.replace("\\", "/").rstrip("/").rpartition("/")[2] for label in labels]
+    bare = [name.partition(":")[2] or name for name in bare]
+    if len(set(bare)) < len(bare):
+        bare = list(labels)
+    short = list(map(shorten, bare))
+    if len(set(short)) == len(short):
+        return short
+    return [f"{place}: {name}"[:LONGEST_TITLE] for place, name in enumerate(short, 1)]
+
+
+# -- for programs -------------------------------------------------------------------------------------------------------
+
+
+def comparison_records(comparison: Comparison) -> Table:
+    """One line for each quantity of each thing, nothing rounded; what is not there or not known is empty."""
+    columns = [
+        Column("part", of=lambda entry: entry.part),
+        Column("name", "name", of=lambda entry: entry.name),
+        Column("type", of=lambda entry: entry.type),
+        Column("detail", of=lambda entry: entry.detail),
+        Column("quantity", of=lambda entry: entry.quantity.name),
+        *(
+            Column(printable(source.label), "number", of=lambda entry, place=place: entry.amounts[place])  # type: ignore[misc]
+            for place, source in enumerate(comparison.sources)
+        ),
+    ]
+    if comparison.changes:
+        columns.append(Column("change", of=lambda entry: entry.change))
+        columns.append(Column("difference", "number", of=lambda entry: entry.difference))
+    return Table(fields=tuple(columns), lines=read_lines(columns, comparison.entries))
+
+
+def comparison_data(comparison: Comparison) -> dict[str, Any]:
+    """All of it for JSON; amounts are in the order of the sources."""
+    lines = []
+    for entry in comparison.entries:
+        line: dict[str, Any] = {
+            "part": entry.part,
+            "name": entry.name,
+            "type": entry.type,
+            "detail": entry.detail,
+            "quantity": entry.quantity.name,
+            "unit": entry.quantity.unit,
+            "amounts": list(entry.amounts),
+            "present": list(entry.present),
+            "lower_bound": list(entry.partial),
+        }
+        if comparison.changes:
+            line |= {"change": entry.change, "difference": entry.difference}
+        lines.append(line)
+    sources = [{"label": source.label, **source.facts, "notes": list(source.notes)} for source in comparison.sources]
+    return {"schema": "opcost.comparison/1", "changes": comparison.changes, "sources": sources, "lines": lines}

@@ -1,0 +1,336 @@
+"""An answer about a profile as the page has it: its lines, how devices were used, what to do; and the whole profile over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opcost.core.answer import Answer, AnswerLine, Busy
+from opcost.core.cost import FLOPS_PER_MAC
+from opcost.core.devices import named_by_driver
+from opcost.core.graph import note_texts
+from opcost.core.harmless import printable
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.sheet import Section, Sheet
+from opcost.core.timeline import Span, drawn, lane_title, lanes_checked, lanes_told, nested, sort_of
+from opcost.version import __version__
+from opcost.views.html.reports import devices_of
+from opcost.views.html.tables import PageData, PathTree, column_of, plain, sections_of, shapes_of, table_of
+from opcost.views.profile import launches_text, list_answer, time_text, verdict_lines, verdicts
+from opcost.views.view import Columns, ViewOptions
+from opcost.wording import some
+
+_FACTS = (
+    "format", "framework", "version", "torch", "device", "gpu", "precision", "threads", "execution", "calibration",
+)  # fmt: skip
+"""The meta data in the header, in this order; the rest is listed below."""
+FEW_NAMED = 4
+"""Operators without a cost model that are named in the alert; the table has all of them."""
+LEAST_MISSED = 0.001
+"""A smaller part of the time without a cost model makes no alert."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions(ViewOptions):
+    """Which columns to show, and of which answers."""
+
+    columns: Columns = None
+    others: Sequence[Answer] = ()
+    """Further answers, as the host's times beside the device's, that follow below the first."""
+    profile: Profile | None = None
+    """The profile with costs: the page then has its modules, its operators and its timeline too."""
+    sheets: Sequence[Sheet] = ()
+    """Tables about it as a whole, such as its collectives and its allocations."""
+
+
+def profile_page(answer: Answer, options: PageOptions) -> PageData:
+    """All that the page shows of answers about one profile."""
+    meta = {key: printable(value) for key, value in answer.meta.items()}
+    facts = [(key, meta[key]) for key in _FACTS if meta.get(key)]
+    runs = f"{answer.runs:,}, {'per run' if answer.is_per_run else 'together'}"
+    further = tuple(f"{key}: {value}" for key, value in meta.items() if key not in (*_FACTS, "source"))
+    peak = [f"peaks of {answer.peak}"] if answer.peak else []
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    missed = (total.unpriced_share or 0) if total is not None and total.computation is not None else None
+    sections = [Section("notes", (*peak, *note_texts(answer.notes))), Section("recorded with", further)]
+    if missed is not None and missed >= LEAST_MISSED:
+        sections.append(_without_cost(answer, missed))
+    return {
+        "title": meta.get("source") or "profile",
+        "facts": [
+            *facts,
+            *([("runs", runs)] if answer.runs > 1 else []),
+            *_conventions(answer, missed),
+            ("opcost", __version__),
+        ],
+        "totals": _totals(answer, total),
+        **sections_of(section for section in sections if section.urgent or section.lines),
+        "uses": _uses(answer),
+        "gains": _savings(answer),
+        "tables": [
+            *(_table(each, options.columns) for each in (answer, *options.others)),
+            *(
+                table_of(table, f"{sheet.name}: {table.title}")
+                for sheet in options.sheets
+                for table in sheet.tables
+                if table.rows
+            ),
+        ],
+        **({} if options.profile is None else _whole(options.profile, answer)),
+    }
+
+
+def _conventions(answer: Answer, missed: float | None) -> list[tuple[str, str]]:
+    """Under which conventions there are costs, and how much of the time has one."""
+    if missed is None:
+        return []
+    counted = f"{100 * (1 - missed):.1f} % of the {answer.side} time" if missed else f"all of the {answer.side} time"
+    return [("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"), ("counted", counted)]
+
+
+def _without_cost(answer: Answer, missed: float) -> Section:
+    """The operators that take time and have no cost model."""
+    rows = [(line.unpriced_share * line.time_ns, line) for line in answer.rows if line.unpriced_share and line.time_ns]
+    named = [
+        f"{printable(' '.join(line.labels.get(key, '') for key in answer.keys or ('name', 'type')))}: {time_text(time)}"
+        for time, line in sorted(rows, key=lambda found: -found[0])
+    ]
+    title = f"{100 * missed:.1f} % of the {answer.side} time has no cost model, so FLOPs and bytes are lower bounds"
+    return Section(title, tuple(some(named, FEW_NAMED)), urgent=True)
+
+
+def _totals(answer: Answer, total: AnswerLine | None) -> list[PageData]:
+    def entry(label: str, value: float, unit: str, *, partial: bool = False, remark: str = "") -> PageData:
+        return {"label": label, "value": value, "unit": unit, "partial": partial, "remark": remark}
+
+    known = {
+        "device time": answer.device_ns,
+        "host time": answer.host_ns,
+        "wall time": answer.wall_ns,
+        "unattributed device time": answer.unattributed_ns,
+    }
+    found = [entry(name, ns, "time") for name, ns in known.items() if ns]
+    if total is None or total.computation is None:
+        return found
+    work = (
+        ("FLOPs", total.computation, "count"),
+        ("bytes moved", total.memory, "bytes"),
+        ("FLOP/s", total.flops, "flop/s"),
+    )
+    for name, value, unit in work:
+        if value:
+            partial = bool(total.unpriced) and unit != "flop/s"
+            found.append(entry(name, value, unit, partial=partial, remark="of what is counted"))
+    return found
+
+
+def _uses(answer: Answer) -> list[PageData]:
+    """Each device with its verdict, those that are alike once; of very many the first, and how many more there are."""
+    titles = [plain(line) for line in verdict_lines(answer)]
+    about = [use for _, use in verdicts(answer)]
+    if len(titles) < len(about):
+        about = [*about[: len(titles) - 1], None]
+    return [
+        {"title": title, "span": 0, "parts": [], "sentences": []} if use is None else _use(use, title)
+        for use, title in zip(about, titles, strict=True)
+    ]
+
+
+def _use(use: Busy, title: str) -> PageData:
+    """How a device spent its time, in parts that add up to the span but for long gaps."""
+    idle = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
+    parts = {
+        "computing": use.busy_ns - use.communication_ns - use.copies_ns,
+        "communication alone": use.communication_ns,
+        "copies alone": use.copies_ns,
+        **idle,
+        "idle": use.idle_ns - use.gap_ns - sum(idle.values()),
+    }
+    kernels = f"{use.kernels:,} kernels, median {time_text(use.median_ns)}, side by side {time_text(use.overlap_ns)}"
+    lines = [kernels, *([launches_text(use)] if use.launches else [])] if use.kernels else []
+    return {
+        "title": title,
+        "span": use.rated_ns,
+        "parts": [(name, time) for name, time in parts.items() if time > 0],
+        "sentences": [plain(line) for line in lines],
+    }
+
+
+def _table(answer: Answer, columns: Columns) -> PageData:
+    table = list_answer(answer, columns)
+    keys = f" by {', '.join(answer.keys)}" if answer.keys else ""
+    data = table_of(table, f"{answer.side} time{keys}")
+    if order := table.order:
+        shown = (column for column in data["columns"] if column["name"] != "top_kernel")
+        data["columns"] = sorted(shown, key=lambda column: order.index(column["name"]))
+    data["roles"] = [(row, line.role) for row, line in enumerate(answer.lines) if line.role != "row"]
+    data["kernels"] = [[(use.count, printable(use.name), use.time_ns) for use in line.kernels] for line in answer.lines]
+    return data
+
+
+# -- what to do ---------------------------------------------------------------------------------------------------------
+
+_ADVICE = {
+    "idle: host-bound": "The host launches too slowly: capture the step in a graph of the device, compile the model, or give "
+    "each kernel more to do (a larger batch).",
+    "idle: after synchronisation": "The host waits for the device and then begins late: take .item(), .cpu(), printing and "
+    "synchronize() out of the step.",
+    "idle: waiting for input": "The next batch comes late: more workers that load it, pinned memory, and the next one prepared "
+    "while this one runs.",
+    "idle: launch latency": "Many short kernels: fuse them, or capture them in a graph of the device.",
+    "idle: blocked after launch": "Work that is launched waits for another stream, an event or memory: see the timeline.",
+    "idle: long launch calls": "The first launch loads a module or a library, or compiles: run a few steps before the profiler "
+    "starts, or leave the first one out.",
+    "communication that nothing hides": "Begin collectives sooner, or in smaller pieces, so that something computes beside them.",
+    "copies that could run beside kernels": "Copy from pinned memory, without waiting, on a stream of its own.",
+    "unbalanced ranks": "Give the rank that comes last less to do: batches, layers or experts of equal work.",
+    "recomputing": "Keep more activations where the memory allows it.",
+    "kernels shorter than a launch": "Fuse them: compile the module, or call operators that do several steps in one kernel.",
+}
+"""By how a gain begins."""
+_SLOW_KERNELS = (
+    "Slower than its peaks allow: larger sizes, or such as are multiples of 64, another element type, another kernel."
+)
+
+
+def _savings(answer: Answer) -> PageData:
+    """Potential savings, the largest first, each with what to do and the command that shows it."""
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the whole run"
+    found = [
+        {
+            "what": printable(gain.what),
+            "time": gain.time_ns,
+            "share": gain.share,
+            "advice": next((text for start, text in _ADVICE.items() if gain.what.startswith(start)), _SLOW_KERNELS),
+            "command": printable(f"opcost analyze {answer.meta.get('source') or 'TRACE'} {gain.command}"),
+        }
+        for gain in answer.gains
+    ]
+    return {"title": f"What to do next: potential savings {whole}, upper bounds", "found": found}
+
+
+# -- the whole profile --------------------------------------------------------------------------------------------------
+
+MOST_NAMES = 30_000
+"""Operators that the tree lists by their own names; of more it has the types."""
+NO_OPERATOR = "(no operator)"
+
+
+def _whole(profile: Profile, answer: Answer) -> PageData:
+    tree, leaves = profile_tree(profile, answer.runs if answer.is_per_run else 1)
+    quantities: list[PageData] = [
+        {"name": "device", "title": "device time", "unit": "time", "usual": answer.side == "device"},
+        {"name": "host", "title": "host time", "unit": "time", "usual": answer.side == "host"},
+        {"name": "calls", "title": "calls", "unit": "number"},
+        {"name": "macs", "title": "MACs", "unit": "count"},
+        {"name": "flops", "title": "FLOPs", "unit": "count"},
+        {"name": "bytes", "title": "bytes moved", "unit": "bytes"},
+    ]
+    names = [profile.meta.get(key, "") for key in ("gpu", "device")] if answer.device_ns is not None else []
+    device = next((found for name in names if (found := named_by_driver(name))), None)
+    return {
+        "tree": tree.page("module", profile.meta.get("source", "") or "profile", quantities),
+        "ops": _operators(profile.rows, leaves, answer.side),
+        "timeline": timeline_of(profile),
+        "devices": devices_of(),
+        "device": device.name if device else profile.meta.get("device", ""),
+    }
+
+
+def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> PageData | None:
+    """One line for all executions of an operator with the same shapes, each amount that of one execution."""
+    found: dict[tuple[int, Any], list[Any]] = {}
+    for row, leaf in zip(rows, leaves, strict=True):
+        line = found.setdefault((leaf, row.ins), [row, leaf, 0, 0])
+        line[2] += row.count
+        line[3] += (row.device_ns if side == "device" else row.host_self_ns) or 0
+    if not found:
+        return None
+    first, nodes, calls, times = zip(*found.values(), strict=True)
+    costs = [row.cost for row in first]
+    moved = [None if cost is None else cost.bytes_read + cost.bytes_written for cost in costs]
+    return {
+        "count": len(first),
+        "module": list(nodes),
+        "columns": [
+            column_of("raw", "operator", "text", [row.type for row in first]),
+            column_of("kind", "kind", "text", [row.kind for row in first]),
+            column_of("repeat", "calls", "number", calls),
+            column_of("whole", f"{side} time", "time", times),
+            column_of("time", "of one call", "time", [time / count for time, count in zip(times, calls, strict=True)]),
+            column_of("flops", "FLOPs of one", "count", [None if cost is None else cost.flops for cost in costs]),
+            column_of("bytes", "bytes of one", "bytes", moved),
+            column_of("ins", "input", "shapes", [shapes_of(row.ins) for row in first]),
+            column_of("dtype", "", "text", [row.ins[0].dtype if row.ins else "" for row in first]),
+        ],
+    }
+
+
+def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
+    """Times by module, operator and kernel as a tree, of one of this number of runs; and the node of each row."""
+    named = len({row.name for row in profile.rows}) <= MOST_NAMES
+    tree = PathTree(("device", "host", "calls", "macs", "flops", "bytes"))
+    leaves = [_leaf(tree, row, named=named) for row in profile.rows]
+    lost = tree.child(0, NO_OPERATOR) if profile.unattributed else 0
+    for row, leaf in zip(profile.rows, leaves, strict=True):
+        own = tree.own
+        own["calls"][leaf] += row.count / runs
+        own["host"][leaf] += (row.host_self_ns or 0) / runs
+        if row.cost is not None:
+            own["macs"][leaf] += row.cost.macs * row.count / runs
+            own["flops"][leaf] += row.cost.flops * row.count / runs
+            own["bytes"][leaf] += (row.cost.bytes_read + row.cost.bytes_written) * row.count / runs
+        own["device"][leaf] += ((row.device_ns or 0) - sum(kernel.duration_ns for kernel in row.kernels)) / runs
+        for kernel in row.kernels:
+            own["device"][tree.child(leaf, kernel.name, "kernel")] += kernel.duration_ns / runs
+    for kernel in profile.unattributed:
+        tree.own["device"][tree.child(lost, kernel.name, "kernel")] += kernel.duration_ns / runs
+    return tree, leaves
+
+
+def _leaf(tree: PathTree, row: ProfileRow, *, named: bool) -> int:
+    module = tree.walk(row.module.split(".")) if row.module else 0
+    name = row.name if named and row.name else row.type
+    if row.module:  # which need not be repeated
+        name = row.type if name == row.module else name.removeprefix(f"{row.module}.")
+    return tree.child(module, name, row.kind or row.type)
+
+
+def timeline_of(profile: Profile) -> PageData | None:
+    """Host and streams on lanes; None where the profile has no start times."""
+    if "timeline" in profile.extra:
+        return lanes_checked(profile.extra["timeline"])
+    if any(row.count > 1 for row in profile.rows):
+        return None
+    several = len({row.rank for row in profile.rows}) > 1
+    host: dict[int, list[Span]] = {}
+    sorts: dict[str, str] = {}
+    streams: dict[tuple[str, str, str], list[Span]] = {}
+
+    def add(kernels: Iterable[Kernel], rank: int | None, sort: str) -> None:
+        whose = f"rank {rank} " if several and rank is not None else ""
+        for kernel in kernels:
+            sorts.setdefault(kernel.name, sort_of(kernel.name, sort))
+            span = Span(kernel.start_ns, kernel.duration_ns, kernel.name)
+            streams.setdefault((whose, kernel.device, kernel.stream), []).append(span)
+
+    for row in profile.rows:
+        name, sort = row.name or row.type, row.kind or row.type
+        sorts.setdefault(name, sort)
+        if row.host_start_ns is not None and row.host_ns is not None:
+            host.setdefault(row.rank, []).append(Span(row.host_start_ns, row.host_ns, name))
+        add(row.kernels, row.rank, sort)
+    for kernel in profile.unattributed:
+        add((kernel,), kernel.rank, "")
+    lanes = {
+        f"{f'rank {rank} ' if several else ''}host{f' {level + 1}' if level else ''}": spans
+        for rank, found in host.items()
+        for level, spans in enumerate(nested(found))
+    }
+    for (whose, device, stream), spans in sorted(streams.items()):
+        lanes[f"{whose}{lane_title(device, stream, (span.name for span in spans))}"] = spans
+    starts = [span.start_ns for spans in lanes.values() for span in spans]
+    if len(starts) < 2 or not any(starts):
+        return None
+    return lanes_told(drawn(lanes), sorts)

@@ -1,0 +1,461 @@
+"""Answers about profiles: their lines and columns, totals and verdicts around them, and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
+from opcost.core.graph import note_texts
+from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table
+from opcost.core.told import Waited
+from opcost.core.units import format_time
+from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, keep_together
+from opcost.wording import counted, shortened, some
+
+_NAMES = ("name", "module", "kernel")
+NUMBERS = (
+    "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
+    "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "priced_ns", "unpriced", "unpriced_share", "launches",
+    "delay_ns", "delay_p90_ns", "ideal_ns",
+)  # fmt: skip
+"""What programs get of every line, nothing rounded."""
+RANKED = (
+    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "unpriced", "bandwidth", "cumulative",
+    "note", "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches",
+    "per_call", "delay", "delay_p90", "top_kernel",
+)  # fmt: skip
+"""Columns after the labels, in the order in which they are given room."""
+_ROLES: dict[str, Role] = {"row": "row", "total": "total"}
+"""Groups, the rest and unattributed time are sums of some rows."""
+
+
+# -- lines and columns --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(ViewOptions):
+    """Which columns; None: those that are not blank, and for programs all."""
+
+    columns: Columns = None
+
+
+def list_answer(answer: Answer, columns: Columns = None) -> Table:
+    """The lines of an answer."""
+    known = answer_columns(answer)
+    ranked: tuple[str, ...] = ()
+    if columns is not None:
+        chosen = choose_columns(columns, known)
+    else:
+        if "name" in known and all(line.labels.get("type") == line.labels.get("name") for line in answer.rows):
+            known.pop("type", None)  # Where every operator is called by its type, once is enough.
+        if "shape" in answer.keys:
+            known.pop("in_shapes")
+        chosen = tuple(known.values())
+        percentiles = [name for name in known if name[:1] == "p" and name[1:2].isdecimal()]
+        labels = [name for name in known if name not in (*RANKED, *percentiles)]
+        leading = len(answer.keys) + ("name" in known and "name" not in answer.keys)
+        first, others = labels[:leading], labels[leading:]
+        ranked = (*first, *RANKED[:3], *percentiles, *others[:1], *RANKED[3:], *others[1:])
+    return _table(answer, chosen, ranked)
+
+
+def answer_records(answer: Answer, options: AnswerOptions) -> Table:
+    """All that is known of every line for programs, times in nanoseconds; `role` distinguishes rows from sums."""
+    if options.columns is not None:
+        return list_answer(answer, options.columns)
+    labels = dict.fromkeys(key for line in answer.lines for key in line.labels)
+    columns = (
+        Column("role", of=_of("role")),
+        *(Column(key, of=lambda line, key=key: line.labels.get(key, "")) for key in labels),  # type: ignore[misc]
+        *(Column(name, "number", of=_of(name)) for name in NUMBERS),
+        *(Column(f"p{each:g}_ns", "number", of=_percentile(place)) for place, each in enumerate(answer.percentiles)),
+        Column("in_shapes", "shapes", of=_of("ins")),
+        Column("out_shapes", "shapes", of=_of("outs")),
+        Column("kernel", of=_top_kernel),
+        *((_BOUND,) if "bound" not in labels else ()),
+    )
+    return _table(answer, columns, ())
+
+
+def answer_column_records(answer: Answer, options: AnswerOptions) -> Table:
+    """Every column as it is called after `--columns`."""
+    return list_answer(answer, options.columns or list(answer_columns(answer)))
+
+
+def _table(answer: Answer, columns: tuple[Column, ...], ranked: tuple[str, ...]) -> Table:
+    lines = tuple(
+        Line(tuple(column.of(line) for column in columns), _ROLES.get(line.role, "rest")) for line in answer.lines
+    )
+    return Table(fields=columns, lines=lines, ranked=ranked, main=True)
+
+
+def answer_columns(answer: Answer) -> dict[str, Column]:
+    """Every column of an answer by name, the labels first."""
+    # Where a line is one operator, it says what it is, also below the group that it is in.
+    single = not answer.keys or any("name" in line.labels for line in answer.rows)
+    labels = list(dict.fromkeys((*answer.keys, *(OWN_LABELS if single else ()))))
+    found = [_label(name, first=place == 0, answer=answer) for place, name in enumerate(labels)]
+    other: Literal["host", "device"] = "host" if answer.side == "device" else "device"
+    how = f"{answer.how} " if answer.how not in ("", "sum") else ""
+    percentiles = [Column(f"p{each:g}", "time", of=_percentile(place)) for place, each in enumerate(answer.percentiles)]
+    return by_name(
+        *found,
+        Column("count", "number", "calls", of=_of("count"), blank=(1,)),
+        Column("time", "time", f"{how}{answer.side} time", of=_of("time_ns")),
+        Column("share", "share", "%", of=_of("share")),
+        Column("cumulative", "time", of=_or_empty("cumulative_ns"), blank=("", None)),
+        *percentiles,
+        *((_BOUND,) if "bound" not in labels else ()),
+        Column("computation", "count", of=_of("computation"), blank=(None, ""), has_cost=True),
+        Column("flops", "flop/s", "FLOP/s", of=_of("flops"), blank=(None, 0.0)),
+        Column("of_peak_flops", "share", "% peak", of=_or_empty("of_peak_flops"), blank=("", None)),
+        Column("unpriced", "share", "% unpriced", of=_of("unpriced_share"), blank=(None, 0, 1)),
+        Column("memory", "bytes", "bytes", of=_of("memory"), blank=(None, ""), has_cost=True),
+        Column("bandwidth", "bytes/s", of=_of("bandwidth"), blank=(None, 0.0)),
+        Column("of_peak_bandwidth", "share", "% bw", of=_or_empty("of_peak_bandwidth"), blank=("", None)),
+        Column("intensity", "ratio", "FLOP/B", of=_of("intensity"), blank=(None, 0.0)),
+        Column(
+            "host" if other == "host" else "device_time", "time", f"{other} time", of=_of(f"{other}_ns"), blank=(None,)
+        ),
+        Column("wait", "time", of=_of("wait_ns"), blank=(None,)),
+        Column("launches", "number", "kernels", of=_of("launches"), blank=(0, 1)),
+        Column("per_call", "ratio", "kernels/call", of=_of("launches_per_call"), blank=(None, 1, "")),
+        Column("delay", "time", "launch delay", of=_of("delay_ns"), blank=(None,)),
+        Column("delay_p90", "time", "delay p90", of=_of("delay_p90_ns"), blank=(None,)),
+        Column("top_kernel", "text", "longest kernel", of=_top_kernel, blank=("",)),
+        Column("in_shapes", "shapes", "input", of=_of("ins"), blank=((),)),
+        Column("out_shapes", "shapes", "output", of=_of("outs"), blank=((),)),
+        Column("note", "text", "", of=lambda line: "above peak" if line.above_peak else "", blank=("",)),
+    )
+
+
+def _label(name: str, *, first: bool, answer: Answer) -> Column:
+    def read(line: AnswerLine) -> Cell:
+        if line.role == "group":
+            return " · ".join(line.labels.values()) if first else ""
+        if line.role != "row":
+            return line.labels["name"] if first else ""
+        return line.labels.get(name, "")
+
+    blank: tuple[Cell, ...] = ("", "forward") if name == "phase" else ("", "0")
+    chosen = first or name in answer.keys
+    return Column(name, "name" if name in _NAMES or first else "text", of=read, blank=() if chosen else blank)
+
+
+def _of(name: str) -> Callable[[AnswerLine], Any]:
+    return lambda line: _whole(getattr(line, name))
+
+
+def _or_empty(name: str) -> Callable[[AnswerLine], Any]:
+    return lambda line: "" if getattr(line, name) is None else _whole(getattr(line, name))
+
+
+def _percentile(place: int) -> Callable[[AnswerLine], Any]:
+    return lambda line: _whole(line.percentiles[place]) if place < len(line.percentiles) else ""
+
+
+def _top_kernel(line: AnswerLine) -> str:
+    return line.kernels[0].name if line.kernels else ""
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_BOUND = Column("bound", of=lambda line: line.bound if line.role in ("row", "unattributed") else "", blank=("",))
+
+
+# -- for programs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerDataOptions(AnswerOptions):
+    """Which columns of the lines, and spaces for each level of JSON."""
+
+    indent: int | None = 2
+
+
+def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
+    """All of it for JSON, or of the lines the chosen columns."""
+    lines = map(_line_data, answer.lines) if options.columns is None else _chosen(answer, options.columns)
+    return {
+        "schema": "opcost.answer/1",
+        "meta": dict(answer.meta),
+        "side": answer.side,
+        "keys": list(answer.keys),
+        "aggregate": answer.how,
+        "percentiles": list(answer.percentiles),
+        **{name: getattr(answer, name) for name in ("total_ns", "host_ns", "device_ns", "unattributed_ns", "wall_ns")},
+        "runs": answer.runs,
+        "is_per_run": answer.is_per_run,
+        "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
+        "ranks": [each._asdict() for each in answer.waited],
+        "gains": [gain._asdict() for gain in answer.gains],
+        "peak": answer.peak,
+        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
+        "lines": list(lines),
+    }
+
+
+def _chosen(answer: Answer, columns: Columns) -> list[dict[str, Any]]:
+    table = list_answer(answer, columns)
+    return [
+        {"role": line.role}
+        | {
+            field.name: list(map(str, value)) if isinstance(value, tuple) else value
+            for field, value in zip(table.fields, cells.values, strict=True)
+        }
+        for line, cells in zip(answer.lines, table.lines, strict=True)
+    ]
+
+
+def _line_data(line: AnswerLine) -> dict[str, Any]:
+    return {
+        "role": line.role,
+        **line.labels,
+        **{name: getattr(line, name) for name in NUMBERS},
+        "percentiles_ns": list(line.percentiles),
+        "above_peak": line.above_peak,
+        "bound": line.bound,
+        "in_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.ins],
+        "in_dtypes": [spec.dtype for spec in line.ins],
+        "out_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.outs],
+        "kernels": [use._asdict() for use in line.kernels],
+    }
+
+
+# -- around the lines ---------------------------------------------------------------------------------------------------
+
+MANY_LINES = 64
+"""Lines about devices, and notes: as many as eight machines of eight devices have."""
+MANY_RANKS = 10
+"""Lines about ranks: those that differ and those that are alike, so that a first screen holds them."""
+
+
+def answer_sheet(answer: Answer, options: AnswerOptions) -> Sheet:
+    """The lines, their source, and totals, devices, peaks and notes around them."""
+    names = answer.meta.get("source", "profile").split(", ") if "ranks" in answer.meta else []
+    source = f"{names[0]} to {names[-1]}" if len(names) > 2 else answer.meta.get("source", "profile")
+    runs = f", {answer.runs} runs, {'per run' if answer.is_per_run else 'all of them'}" if answer.runs != 1 else ""
+    heading = f"{source} ({answer.meta.get('format', 'opcost')}){runs}"
+    if "inputs" in answer.meta:
+        heading += shortened(f" on {answer.meta['inputs']}", LONG_LINE)
+    return Sheet(
+        meta=answer.meta,
+        heading=(heading, *verdict_lines(answer)),
+        tables=(list_answer(answer, options.columns),),
+        facts=tuple(summary_lines(answer)),
+        sections=_savings(answer),
+    )
+
+
+def _savings(answer: Answer) -> tuple[Section, ...]:
+    """Potential savings, the largest first, and how to see them."""
+    if not answer.gains:
+        return ()
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
+    lines = tuple(
+        f"{number}. {time_text(gain.time_ns)} ({_percent(gain.share, 1)}) {gain.what}: {keep_together(gain.command)}"
+        for number, gain in enumerate(answer.gains, 1)
+    )
+    return (Section(f"potential savings {whole}, upper bounds; opcost analyze TRACE shows them with", lines),)
+
+
+def summary_lines(answer: Answer) -> list[str]:
+    """Totals, how devices were used, which peaks apply, and notes."""
+    lines = []
+    totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
+    known = [f"{name} time {time_text(value)}" for name, value in totals if value is not None]
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    if answer.unattributed_ns:
+        known.append(f"unattributed {time_text(answer.unattributed_ns)}")
+    if total is not None and total.computation is not None and total.unpriced_share:
+        known.append(f"{_percent(total.unpriced_share, 1)} of the {answer.side} time without a cost model")
+    if known:
+        lines.append(" · ".join(known))
+    kernels = [_kernels_text(alike, answer) for alike in _alike(answer)]
+    lines += some(kernels, MANY_LINES, kind="lines about devices")
+    if answer.peak:
+        lines.append(f"peaks of {answer.peak}")
+    lines += some([shortened(text, LONG_LINE) for text in note_texts(answer.notes)], MANY_LINES, kind="notes")
+    return lines
+
+
+def _kernels_text(alike: list[Busy], answer: Answer) -> str:
+    use = _middle(alike)
+    kernels = f"{counted(use.kernels, 'kernel')}, median {time_text(use.median_ns)}"
+    overlap = f", overlap {time_text(use.overlap_ns)}" if use.overlap_ns else ""
+    launches = f", {launches_text(use)}" if use.launches else ""
+    return f"{_whose(alike, answer)}: {kernels}{overlap}{launches}"
+
+
+def verdict_lines(answer: Answer) -> list[str]:
+    """Of many ranks how they differ and who is late; then a line for each device, or for those that are alike."""
+    most = MANY_LINES if len({use.rank for use in answer.devices}) < 2 else MANY_RANKS
+    return some([text for text, _ in verdicts(answer)], most, kind="devices")
+
+
+def verdicts(answer: Answer) -> list[tuple[str, Busy | None]]:
+    """The same, each with the device that it is about."""
+    found: list[tuple[str, Busy | None]] = [(text, None) for text in _of_ranks(answer)]
+    return found + [(_verdict(alike, answer), _middle(alike)) for alike in _alike(answer)]
+
+
+SAME_SHARE, SAME_STEP = 0.02, 0.02
+"""Devices are alike whose shares of time, and whose steps, differ by no more."""
+LATE_SHARE = 0.005
+"""Of the time of all ranks; what they wait less for each other makes none of them late."""
+
+
+def _of_ranks(answer: Answer) -> list[str]:
+    """In what the ranks differ, and which of them the others wait for."""
+    ranks = {use.rank for use in answer.devices}
+    if len(ranks) < 2:
+        return []
+    shares = [_of_time(use) for use in answer.devices]
+    ranges = []
+    for name in dict.fromkeys(name for each in shares for name in each):
+        own = [(each.get(name, 0.0), use.rank) for each, use in zip(shares, answer.devices, strict=True)]
+        (low, first), (high, last) = min(own), max(own)
+        if high - low > SAME_SHARE:
+            ranges.append(f"{name} {_percent(low, 1)} (rank {first}) to {_percent(high, 1)} (rank {last})")
+    steps = sorted((use.step_ns, use.rank) for use in answer.devices if use.step_ns)
+    if steps and steps[-1][0] - steps[0][0] > SAME_STEP * steps[0][0]:
+        (low, first), (high, last) = steps[0], steps[-1]
+        ranges.append(f"step {time_text(low)} (rank {first}) to {time_text(high)} (rank {last})")
+    differ = f"they differ in {', '.join(ranges)}" if ranges else "all alike"
+    return [f"{len(ranks)} ranks: {differ}", *_late(answer, steps)]
+
+
+def _late(answer: Answer, steps: list[tuple[float, int]]) -> list[str]:
+    worst = _worst(answer)
+    if worst is not None:
+        waiting = sum(each.held_up_ns for each in answer.waited)
+        share = f"{_percent(worst.held_up_ns, waiting)} of all waiting (--view communication)"
+        late = f"late: rank {worst.rank}: others waited {time_text(worst.held_up_ns)} for it"
+        return [f"{late} in {worst.last:,} collectives, {share}"]
+    if answer.waited:
+        return ["no rank is late: in collectives they hardly wait for each other"]
+    usual = steps[len(steps) // 2][0] if steps else 0
+    if steps and steps[-1][0] > (1 + SAME_STEP) * usual:
+        return [
+            f"late: rank {steps[-1][1]}: its step takes {time_text(steps[-1][0])}, the median of all {time_text(usual)}"
+        ]
+    return []
+
+
+def _worst(answer: Answer) -> Waited | None:
+    """The rank that others wait for most, if they wait for each other at all."""
+    waiting = sum(each.held_up_ns for each in answer.waited)
+    if not waiting or waiting < LATE_SHARE * sum(use.rated_ns for use in answer.devices):
+        return None
+    return max(answer.waited, key=lambda each: each.held_up_ns)
+
+
+def _of_time(use: Busy) -> dict[str, float]:
+    """The parts of a device's time that a verdict names, as shares."""
+    causes = {f"idle: {name}": time for name, time in use.idle_causes.items()}
+    parts = {"busy": use.busy_ns, "communication alone": use.communication_ns, "copies alone": use.copies_ns, **causes}
+    return {name: time / use.rated_ns for name, time in parts.items()} if use.rated_ns else {}
+
+
+def _alike(answer: Answer) -> list[list[Busy]]:
+    """The devices of ranks that spend their time alike, the most first; before them the one that is late."""
+    worst = _worst(answer)
+    late = None if worst is None else worst.rank
+    found: list[list[Busy]] = []
+    for use in answer.devices:
+        home = next((each for each in found if late not in (use.rank, each[0].rank) and _is_alike(use, each[0])), None)
+        if home is None:
+            found.append(home := [])
+        home.append(use)
+    return sorted(found, key=lambda each: (each[0].rank != late, -len(each)))
+
+
+def _is_alike(use: Busy, other: Busy) -> bool:
+    mine, theirs = _of_time(use), _of_time(other)
+    near = all(abs(mine.get(name, 0.0) - theirs.get(name, 0.0)) <= SAME_SHARE for name in mine | theirs)
+    step, usual = use.step_ns or 0.0, other.step_ns or 0.0
+    return near and use.rank != other.rank and use.gaps == other.gaps and abs(step - usual) <= SAME_STEP * usual
+
+
+def _middle(alike: list[Busy]) -> Busy:
+    """Of those that are alike, the one of the median time."""
+    return sorted(alike, key=lambda use: use.busy_ns)[len(alike) // 2]
+
+
+def _verdict(alike: list[Busy], answer: Answer) -> str:
+    """How a device spent its time, and what it lost: shares of the time from its first kernel to its last, but for long gaps."""
+    use = _middle(alike)
+    busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
+    causes = use.idle_causes
+    rest = use.idle_ns - use.gap_ns
+    idle = _shares(use, {**causes, "not known why": rest - sum(causes.values())} if any(causes.values()) else {})
+    text = f"{_whose(alike, answer)}: busy {time_text(use.busy_ns)} of {time_text(use.rated_ns)}{busy}, idle "
+    text += f"{_percent(rest, use.rated_ns)}{idle}{_gaps_text(use)}"
+    if use.step_ns is not None and use.first_step_ns is not None:
+        first = f", the first {time_text(use.first_step_ns)}" if use.steps > 1 else ""
+        if use.steps > 2 and use.least_step_ns is not None and use.most_step_ns is not None:
+            first = f", {time_text(use.least_step_ns)} to {time_text(use.most_step_ns)}{first}"
+        text += f"; step {time_text(use.step_ns)} ({use.steps} step{'s' * (use.steps > 1)}{first})"
+    return text
+
+
+def _gaps_text(use: Busy) -> str:
+    """The gaps that rates leave out, each of them an event."""
+    if not use.gaps:
+        return ""
+    cause = f" ({use.longest_gap_cause})" if use.longest_gap_cause else ""
+    at = f"{time_text(use.longest_gap_at_ns)} after the first kernel{cause}"
+    if use.gaps == 1:
+        return f"; left out of the rates: a gap of {time_text(use.gap_ns)}, {at}"
+    longest = f"the longest {time_text(use.longest_gap_ns)}, {at}"
+    return f"; left out of the rates: {use.gaps} gaps, {time_text(use.gap_ns)} together, {longest}"
+
+
+def _whose(alike: list[Busy], answer: Answer) -> str:
+    devices = {use.device for use in alike}
+    device = devices.pop() or "device" if len(devices) == 1 else "devices"
+    if len(alike) > 1:
+        return f"ranks {ranges_text([use.rank for use in alike])} {device} (the median of {len(alike)} alike)"
+    rank = f"rank {alike[0].rank} " if any(other.rank != alike[0].rank for other in answer.devices) else ""
+    return f"{rank}{device}"
+
+
+def ranges_text(numbers: list[int]) -> str:
+    """`0-4, 6, 7`."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in found)
+
+
+def _shares(use: Busy, parts: dict[str, int]) -> str:
+    """The parts that matter, the largest first, in brackets."""
+    known = sorted(((time, name) for name, time in parts.items() if 1000 * time >= use.rated_ns > 0), reverse=True)
+    named = ", ".join(f"{name} {_percent(time, use.rated_ns)}" for time, name in known)
+    return f" ({named})" if named else ""
+
+
+def launches_text(use: Busy) -> str:
+    """How many, for how many operators, and how long kernels waited after them."""
+    text = counted(use.launches, "launch", "launches")
+    if use.operators:
+        text += f" by {counted(use.operators, 'operator')} ({use.owned / use.operators:.2f} kernels each)"
+    if use.delay_ns is not None and use.delay_p90_ns is not None:
+        text += f", from launch to start {time_text(use.delay_ns)} median, {time_text(use.delay_p90_ns)} p90"
+    return text
+
+
+def time_text(ns: float) -> str:
+    """The time, with a non-breaking space before its unit."""
+    return keep_together(format_time(round(ns)))
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f}\u00a0%" if whole else "0\u00a0%"

@@ -1,0 +1,380 @@
+"""The tables of a report: by module, operator, kind or type; cut, sorted, and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from opcost.core.quantity import QUANTITIES
+from opcost.core.report import STATS, Group, Report, Row, Stats
+from opcost.core.sheet import Cell, Line, Sheet, Table, Unit
+from opcost.errors import UnknownName
+from opcost.views.summary import summarize
+from opcost.views.tree import Depth, TreeNode, draw_tree, flat_nodes, sharers
+from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column
+
+By: TypeAlias = Literal["module", "op", "kind", "type"]
+EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
+NOTEBOOK_LINES = 250
+"""Lines of a tree in a notebook; a cell that holds more makes the notebook slow."""
+
+# -- columns ------------------------------------------------------------------------------------------------------------
+
+_TITLES: Mapping[str, str] = {
+    "params": "params",
+    "trainable_params": "trainable",
+    "unused_params": "unused",
+    "buffers": "buffers",
+    "param_bytes": "param bytes",
+    "buffer_bytes": "buffer bytes",
+    "macs": "MACs",
+    "flops": "FLOPs",
+    "bytes_read": "read",
+    "bytes_written": "written",
+    "activations": "activations",
+    "activation_bytes": "act. bytes",
+    "ops": "ops",
+    "uncounted": "uncounted",
+}
+_PARAMETERS = ("params", "trainable_params", "unused_params", "buffers", "param_bytes", "buffer_bytes")
+_EXTRA = ("bytes", "param_bytes", "own_params", "own_macs")
+"""Columns that Markdown has no room for."""
+
+
+def columns_of(by: By, total_macs: int) -> dict[str, Column]:
+    """Every column of a table by name; shares are of this many MACs."""
+    if by == "module":
+        return _module_columns(total_macs)
+    return _op_columns(total_macs) if by == "op" else _group_columns(by, total_macs)
+
+
+def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = "") -> list[Column]:
+    """A column for each quantity, and for what two of them give."""
+    word = prefix.replace("_", " ")
+
+    def column(name: str) -> Column:
+        unit: Unit = "bytes" if "bytes" in name else "number" if name in ("ops", "uncounted") else "count"
+        return Column(
+            prefix + name,
+            unit,
+            word + _TITLES[name],
+            of=lambda item: getattr(of(item), name),
+            blank=(0,) if name == "uncounted" else (),
+            has_cost=QUANTITIES[name].priced,
+            extra=prefix + name in _EXTRA,
+        )
+
+    def moved(item: Any) -> int:
+        return of(item).bytes_read + of(item).bytes_written
+
+    def share(item: Any) -> float:
+        return _share(of(item).macs, total_macs)
+
+    return [
+        *map(column, STATS),
+        Column(prefix + "bytes", "bytes", word + "bytes", of=moved, has_cost=True, extra=not prefix),
+        Column(prefix + "share", "share", word + "%", of=share, blank=(0.0,)),
+    ]
+
+
+def _share(macs: int, total: int) -> float:
+    return macs / total if total else 0.0
+
+
+def _module_columns(total_macs: int) -> dict[str, Column]:
+    """Columns of modules: each with everything below it, and again (`own`) without."""
+    return by_name(
+        Column("module", "name", of=lambda node: node.label),
+        Column("path", "name", of=lambda node: node.module.path),
+        Column("type", of=lambda node: node.module.type),
+        Column("depth", "number", of=lambda node: node.module.depth),
+        Column("calls", "number", of=lambda node: node.module.calls, blank=(0, 1)),
+        Column("input", "shapes", of=lambda node: node.module.inputs, blank=((),)),
+        Column("output", "shapes", of=lambda node: node.module.outputs, blank=((),)),
+        *_stat_columns(lambda node: node.module.total, total_macs),
+        *_stat_columns(lambda node: node.module.own, total_macs, prefix="own_"),
+        Column("extra", "text", "arguments", of=lambda node: node.module.extra),
+        Column("same_as", "name", "same as", of=lambda node: node.module.same_as or ""),
+        Column("note", "text", "", of=lambda node: node.note, blank=("",)),
+    )
+
+
+def _op_columns(total_macs: int) -> dict[str, Column]:
+    """Columns of a list of operators; a repeated one costs what all its repetitions cost."""
+
+    def cost(name: str) -> Callable[[Row], int | None]:
+        return lambda row: None if row.cost is None else getattr(row.cost, name) * row.op.repeat
+
+    def moved(row: Row) -> int | None:
+        return None if row.cost is None else (row.cost.bytes_read + row.cost.bytes_written) * row.op.repeat
+
+    def share(row: Row) -> float | None:
+        return None if row.cost is None else _share(row.cost.macs * row.op.repeat, total_macs)
+
+    def wrote(name: str) -> Callable[[Row], int | None]:
+        """New elements or bytes; None where the operator has no cost and the size of its result is unknown."""
+        return lambda row: None if row.cost is None and not getattr(row, name) else getattr(row, name) * row.op.repeat
+
+    def dtype(row: Row) -> str:
+        spec = next(iter((*row.outs, *row.ins)), None)
+        return spec.dtype if spec else ""
+
+    def amount(name: str, of: Callable[[Row], int | None]) -> Column:
+        return Column(name, "bytes" if "bytes" in name else "count", _TITLES[name], of=of, has_cost=True)
+
+    return by_name(
+        Column("index", "number", "#", of=lambda row: row.op.id),
+        Column("op", "name", "operator", of=lambda row: row.op.raw),
+        Column("kind", of=lambda row: row.op.kind),
+        Column("module", "name", of=lambda row: row.op.module, blank=("",)),
+        Column("phase", of=lambda row: row.op.phase, blank=("forward",)),
+        Column("repeat", "number", "times", of=lambda row: row.op.repeat, blank=(1,)),
+        Column("input", "shapes", of=lambda row: row.ins, blank=((),)),
+        Column("output", "shapes", of=lambda row: row.outs, blank=((),)),
+        Column("dtype", of=dtype, blank=("",)),
+        *(amount(name, cost(name)) for name in ("macs", "flops", "bytes_read", "bytes_written")),
+        Column("bytes", "bytes", of=moved, has_cost=True, extra=True),
+        Column("share", "share", "%", of=share, blank=(0.0,)),
+        *(amount(name, wrote(name)) for name in ("activations", "activation_bytes")),
+        Column("rule", of=lambda row: row.rule),
+        Column(
+            "attrs",
+            title="attributes",
+            of=lambda row: " ".join(f"{name}={value}" for name, value in row.op.told.items()),
+        ),
+    )
+
+
+def _group_columns(by: str, total_macs: int) -> dict[str, Column]:
+    """Columns of groups of operators (by kind) or of modules (by type)."""
+    stats = _stat_columns(lambda group: group.stats, total_macs)
+    return by_name(
+        Column(by, of=lambda group: group.key),
+        Column("count", "number", of=lambda group: group.count),
+        *(column for column in stats if by == "type" or column.name not in _PARAMETERS),
+    )
+
+
+SHOWN: Mapping[By, tuple[str, ...]] = {
+    "module": (
+        "module", "type", "calls", "input", "output", "params", "macs", "share", "flops", "activations", "bytes",
+        "param_bytes", "own_params", "own_macs", "note",
+    ),
+    "op": (
+        "index", "op", "kind", "module", "phase", "repeat", "input", "output", "dtype", "macs", "share", "flops", "bytes",
+        "activations",
+    ),
+    "kind": (
+        "kind", "count", "macs", "share", "flops", "bytes_read", "bytes_written", "activations", "uncounted",
+    ),
+    "type": (
+        "type", "count", "params", "macs", "share", "flops", "bytes_read", "bytes_written", "activations", "param_bytes",
+        "uncounted",
+    ),
+}  # fmt: skip
+"""The default columns from left to right, where there is room for all."""
+
+RANKED: Mapping[By, tuple[str, ...]] = {
+    "module": (
+        "module", "macs", "params", "share", "note", "type", "output", "calls", "input", "flops", "activations", "bytes",
+        "param_bytes", "own_macs", "own_params",
+    ),
+    "op": (
+        "index", "op", "macs", "phase", "repeat", "share", "output", "module", "flops", "bytes", "input", "kind", "dtype",
+        "activations",
+    ),
+    "kind": (
+        "kind", "macs", "share", "count", "flops", "uncounted", "bytes_read", "bytes_written", "activations",
+    ),
+    "type": (
+        "type", "macs", "params", "share", "count", "flops", "uncounted", "bytes_read", "bytes_written", "activations",
+        "param_bytes",
+    ),
+}  # fmt: skip
+"""The same columns in the order in which they are given room."""
+
+
+# -- tables -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListingOptions(ViewOptions):
+    """What to list, and how."""
+
+    by: By = "module"
+    depth: Depth = "auto"
+    """Levels of modules below the root; None shows all, "auto" as many as are readable, "notebook" as many as a cell holds."""
+    merge: bool | None = None
+    """Draw runs of identical blocks once; None does it where the tree would be long."""
+    sort: str | None = None
+    """A column: `macs` largest first, `+macs` smallest first. Modules are sorted under their parent."""
+    top: int | None = None
+    """Only this number of lines, the most expensive; one more line has the sum of the rest."""
+    columns: Columns = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by not in EVERY_BY:
+            raise UnknownName("way to list a report", str(self.by), EVERY_BY)
+        known = columns_of(self.by, 0)
+        _choose(self, known, None)
+        _order(self.sort, known)
+
+
+def report_sheet(report: Report, options: ListingOptions) -> Sheet:
+    """The table, and the whole report in a few lines."""
+    return replace(summarize(report), tables=(list_report(report, options),))
+
+
+def report_records(report: Report, options: ListingOptions) -> Table:
+    """Every line with all columns, unless the caller chose some."""
+    # A path says what a label in a tree and a note say; both can be chosen.
+    left_out = ("module", "note") if options.by == "module" else ()
+    table = list_report(report, options, [name for name in columns_of(options.by, 0) if name not in left_out])
+    # The total is left out: a reader who adds the column up must get it, not twice of it.
+    return replace(table, lines=tuple(line for line in table.lines if line.role != "total"))
+
+
+def list_report(report: Report, options: ListingOptions, default: Sequence[str] | None = None) -> Table:
+    """The report as lines; `default` names the columns where the caller chose none."""
+    known = columns_of(options.by, report.totals.macs)
+    columns = _choose(options, known, default)
+    order = _order(options.sort, known)
+    match options.by:
+        case "op":
+            usual = None if options.top is None else _costly_row
+            return _flat(report.rows, order or usual, columns, options)
+        case "kind":
+            return _flat(report.by_kind(), order, columns, options)
+        case "type":
+            return _flat(report.by_type(), order, columns, options)
+    if options.top is None:
+        return (
+            _in_notebook(report, options, columns, order)
+            if options.depth == "notebook"
+            else _tree(report, options, columns, order)
+        )
+    depth = options.depth if isinstance(options.depth, int) else None
+    nodes = flat_nodes(report.by_module(depth), sharers(report))
+    table = _flat(nodes, order or _costly_node, columns, options)
+    return replace(table, remarks=("each module without the modules below it",))
+
+
+def _in_notebook(
+    report: Report, options: ListingOptions, columns: Sequence[Column], order: Callable[[Any], Any] | None
+) -> Table:
+    """As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth."""
+    merge = len(report.modules) > NOTEBOOK_LINES if options.merge is None else options.merge
+    table = _tree(report, replace(options, depth=None, merge=merge), columns, order)
+    depth = max(module.depth for module in report.modules)
+    while len(table.lines) > NOTEBOOK_LINES and depth > 1:
+        depth -= 1
+        table = _tree(report, replace(options, depth=depth, merge=True), columns, order)
+    return table
+
+
+def _tree(
+    report: Report, options: ListingOptions, columns: Sequence[Column], order: Callable[[Any], Any] | None
+) -> Table:
+    if any(column.name == "module" for column in columns):
+        # The root has no name and goes by its type, which need not be repeated.
+        columns = [replace(column, of=_type_below_root) if column.name == "type" else column for column in columns]
+    nodes, limit = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
+    deepest = max(module.depth for module in report.modules)
+    remarks = []
+    if any(node.hides for node in nodes):
+        remarks.append(f"drawn to depth {limit} of {deepest}")
+    if any(node.times > 1 for node in nodes):
+        remarks.append("identical blocks drawn once, with their sum")
+    return Table(
+        fields=tuple(columns),
+        lines=tuple(_line(node, columns, node.guides) for node in nodes),
+        ranked=() if options.columns is not None else RANKED["module"],
+        remarks=(" · ".join(remarks),) if remarks else (),
+        main=True,
+    )
+
+
+def _type_below_root(node: TreeNode) -> str:
+    return node.module.type if node.module.path else ""
+
+
+def _flat(
+    items: Sequence[Any], order: Callable[[Any], Any] | None, columns: Sequence[Column], options: ListingOptions
+) -> Table:
+    ordered = items if order is None else sorted(items, key=order)
+    lines = [_line(item, columns) for item in ordered]
+    if options.top is not None and (rest := lines[options.top :]):
+        lines = [*lines[: options.top], _sum(rest, columns, "rest", f"{len(rest):,} more")]
+    lines.append(_sum(lines, columns, "total", "total"))
+    ranked = () if options.columns is not None else RANKED[options.by]
+    return Table(fields=tuple(columns), lines=tuple(lines), ranked=ranked, main=True)
+
+
+def _line(item: TreeNode | Row | Group, columns: Sequence[Column], guides: str = "") -> Line:
+    values = tuple([column.of(item) for column in columns])
+    if isinstance(item, Row):
+        return Line(values, partial=item.cost is None)
+    if isinstance(item, TreeNode):
+        module = item.module
+        return Line(values, "row", guides, bool(module.total.uncounted), bool(module.own.uncounted), item.shares)
+    return Line(values, partial=bool(item.stats.uncounted))
+
+
+def _sum(lines: Sequence[Line], columns: Sequence[Column], role: Literal["rest", "total"], name: str) -> Line:
+    """What these lines add up to; unknown values are left out of the sum, which is then a lower bound."""
+    named = next((place for place, column in enumerate(columns) if column.unit in ("name", "text")), -1)
+    values: list[Cell] = []
+    for place, column in enumerate(columns):
+        if column.adds:
+            known = [line.values[place] for line in lines if line.values[place] is not None]
+            values.append(sum(known))  # type: ignore[arg-type]
+        else:
+            values.append(name if place == named else "")
+    partial, own_partial = any(line.partial for line in lines), any(line.own_partial for line in lines)
+    return Line(tuple(values), role, partial=partial, own_partial=own_partial)
+
+
+def _choose(options: ListingOptions, known: dict[str, Column], default: Sequence[str] | None) -> tuple[Column, ...]:
+    if options.columns is not None:
+        return choose_columns(options.columns, known)
+    return tuple(known[name] for name in default or SHOWN[options.by] if name in known)
+
+
+def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] | None:
+    """The sort key of a column; text goes from A to Z and numbers from large to small unless a sign says otherwise."""
+    if sort is None:
+        return None
+    column = find_column(sort.strip().lstrip("+-"), known)
+    textual = column.unit in ("name", "text")
+    falling = not textual if sort.strip()[:1] not in ("+", "-") else sort.strip()[0] == "-"
+
+    def key(item: Any) -> tuple[bool, Any]:
+        value = column.of(item)
+        if value is None:
+            return True, 0
+        if textual:
+            letters = str(value).casefold()
+            # Text cannot be negated; its code points can, and then the shorter of two must come last.
+            return False, [*(-ord(letter) for letter in letters), 1] if falling else letters
+        size: Any = _elements(value) if isinstance(value, tuple) else value
+        return False, -size if falling else size
+
+    return key
+
+
+def _elements(specs: Iterable[Any]) -> int:
+    return sum(spec.numel for spec in specs if spec.known)
+
+
+def _costly_row(row: Row) -> tuple[bool, int, int, int]:
+    if row.cost is None:
+        return True, 0, 0, 0
+    times = row.op.repeat
+    return False, -row.cost.macs * times, -row.cost.flops * times, -row.cost.bytes_read * times
+
+
+def _costly_node(node: TreeNode) -> tuple[int, int, int]:
+    own = node.module.own
+    return -own.macs, -own.flops, -own.params

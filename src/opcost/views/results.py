@@ -1,0 +1,156 @@
+"""Every kind of result, and how it becomes a sheet for people, records for spreadsheets and data for JSON.
+
+Formats know none of them: `sheet_view` makes a view of a function that writes sheets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.core.report import Report
+from opcost.core.results import Comparison, Fit, Sweep, Verdict
+from opcost.core.sheet import LONG_LINE, Cell, Field, Sheet, Table, plain_cell
+from opcost.views import comparison, profile, report, scan, sizing
+from opcost.views.comparison import TablesOptions
+from opcost.views.view import Build, NumberOptions, View, ViewOptions
+from opcost.wording import shortened, some
+
+
+class Result(NamedTuple):
+    """How one kind of result is shown; each with the options that it alone has."""
+
+    sheet: Build
+    """For people."""
+    records: Build
+    """For spreadsheets: a table with every value as it is."""
+    columns: Build
+    """For data frames: a table with the names of `--columns`."""
+    data: Build
+    """For JSON: nothing is rounded, and nothing is left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonOptions(ViewOptions):
+    """How the JSON is laid out."""
+
+    indent: int | None = None
+    """Spaces for each level; None writes one line."""
+
+
+# -- sheets of their own, as those about a whole profile ------------------------------------------------------------------
+
+
+def _sheet_sheet(sheet: Sheet, options: TablesOptions) -> Sheet:
+    """The tables that have rows, with a heading and the notes."""
+    tables = tuple(table.limited(options.top) for table in sheet.tables if table.rows or table.main)
+    heading = f"{sheet.meta.get('source', 'profile')} ({sheet.meta.get('format', 'opcost')}): {sheet.name}"
+    notes = some([shortened(note.text, LONG_LINE) for note in sheet.notes])
+    return replace(
+        sheet,
+        tables=tables,
+        heading=sheet.heading or (shortened(heading, LONG_LINE),),
+        facts=sheet.facts or tuple(notes),
+    )
+
+
+def _sheet_records(sheet: Sheet) -> Table:
+    """The rows of all tables under one head, each with the title of its table; what a table does not have is empty."""
+    fields = {field.name: field for table in sheet.tables for field in table.fields}
+
+    def cell(value: Cell, field: Field) -> Cell:
+        return "" if value is None and field.textual else value
+
+    lines = [
+        (table.title, *(cell(record.get(name), field) for name, field in fields.items()))
+        for table in sheet.tables
+        for record in table.records()
+    ]
+    return Table.of(title="", fields=(Field("table"), *fields.values()), lines=lines)
+
+
+def _sheet_data(sheet: Sheet) -> dict[str, Any]:
+    return {
+        "schema": "opcost.sheet/1",
+        "sheet": sheet.name,
+        "meta": dict(sheet.meta),
+        "tables": [
+            {
+                "title": table.title,
+                "fields": [{"name": field.name, "unit": field.unit} for field in table.fields],
+                "lines": [{name: plain_cell(cell) for name, cell in record.items()} for record in table.records()],
+                "remarks": list(table.remarks),
+            }
+            for table in sheet.tables
+        ],
+        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in sheet.notes],
+    }
+
+
+# -- the kinds of results -----------------------------------------------------------------------------------------------
+
+_Of: TypeAlias = Callable[..., Any]
+_TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
+    Comparison: (comparison.comparison_sheet, comparison.comparison_records, comparison.comparison_data),
+    Verdict: (sizing.verdict_sheet, sizing.verdict_records, sizing.verdict_data),
+    Fit: (sizing.fit_sheet, sizing.fit_records, sizing.fit_data),
+    Sweep: (sizing.sweep_sheet, sizing.sweep_records, sizing.sweep_data),
+    Sheet: (_sheet_sheet, _sheet_records, _sheet_data),
+}
+"""Results that are tables: the sheet, the records and the data of each."""
+
+
+def _report_data(result: Report, options: JsonOptions) -> dict[str, Any]:
+    from opcost.core.schema import to_dict
+
+    return to_dict(result)
+
+
+_RECORDS = Build(report.ListingOptions, report.report_records, by="op", depth=None, merge=False)
+_TABLE_RECORDS = Build(ViewOptions, lambda result, _: _TABLES[type(result)][1](result))
+RESULTS: dict[str, Result] = {
+    "report": Result(
+        sheet=Build(report.ListingOptions, report.report_sheet),
+        records=_RECORDS,
+        columns=_RECORDS,
+        data=Build(JsonOptions, _report_data),
+    ),
+    "profile": Result(
+        sheet=Build(profile.AnswerOptions, profile.answer_sheet),
+        records=Build(profile.AnswerOptions, profile.answer_records),
+        columns=Build(profile.AnswerOptions, profile.answer_column_records),
+        data=Build(profile.AnswerDataOptions, profile.answer_data),
+    ),
+    "scan": Result(
+        sheet=Build(scan.ScanOptions, scan.scan_sheet),
+        records=Build(ViewOptions, scan.scan_records),
+        columns=Build((scan.ScanOptions, NumberOptions), scan.list_scan, by="tensor"),
+        data=Build(JsonOptions, scan.scan_data),
+    ),
+    "tables": Result(
+        sheet=Build(TablesOptions, lambda result, options: _TABLES[type(result)][0](result, options)),
+        records=_TABLE_RECORDS,
+        columns=_TABLE_RECORDS,
+        data=Build(JsonOptions, lambda result, _: _TABLES[type(result)][2](result), indent=2),
+    ),
+}
+"""By the kind that a result has: `Report.kind`, ..."""
+
+
+def sheet_view(
+    name: str,
+    write: Callable[[Sheet, Any], str],
+    options: type[Any],
+    *,
+    suffix: str = "",
+    kinds: Sequence[str] = tuple(RESULTS),
+    for_reports: Mapping[str, Any] | None = None,
+) -> View:
+    """A view that writes sheets, with the options of the result and of the format; `for_reports` has other defaults."""
+    builds = {}
+    for kind in kinds:
+        defaults = (for_reports or {}) if kind == "report" else {}
+        build = RESULTS[kind].sheet
+        builds[kind] = Build((*build.bases, options), build.make, **defaults)
+    return View(name=name, suffix=suffix, builds=builds, write=write)

@@ -1,0 +1,170 @@
+"""Checkpoints: their tensors by layer, module, element type or one by one; and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opcost.core.scan import By, Group, Scan
+from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table, Total
+from opcost.errors import UnknownName
+from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, read_lines
+from opcost.wording import shortened, some
+
+TITLES: dict[By, str] = {"layer": "layers", "module": "module", "type": "element type", "tensor": "tensor"}
+MANY_NOTES = 12
+_RANKED = ("name", "params", "size", "bits", "type")
+_THEN: dict[By, tuple[str, ...]] = {
+    "layer": ("tensors",), "tensor": ("shape",), "module": ("tensors", "share"), "type": ("tensors", "share"),
+}  # fmt: skip
+"""Columns in the order in which they are given room; names are long, so the others are shown only where they are chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanOptions(ViewOptions):
+    """Which lines and columns of a scan to show."""
+
+    by: By = "layer"
+    depth: int | None = None
+    """Words of a name: after the number of a layer (1 by default), or of the path of a module (2)."""
+    sort: str | None = None
+    top: int | None = None
+    columns: Columns = None
+
+
+def scan_sheet(scan: Scan, options: ScanOptions) -> Sheet:
+    """The lines, the element types, and the totals."""
+    tables = [list_scan(scan, options)]
+    if options.by != "type":
+        tables.append(_table(scan, "type", scan.by_type(), "by element type"))
+    totals = scan.totals
+    details = [f"{key} {value}" for key, value in scan.details.items()]
+    files = f"{len(scan.files):,} files" if len(scan.files) != 1 else "1 file"
+    contents = " · ".join([scan.format, files, f"{totals.tensors:,} tensors", *map(shortened, details)])
+    notes = tuple(some([shortened(note.text, LONG_LINE) for note in scan.notes], MANY_NOTES))
+    return Sheet(
+        heading=(shortened(scan.source), contents),
+        tables=tuple(tables),
+        totals=_totals(scan),
+        sections=(Section("notes", notes),) if notes else (),
+    )
+
+
+def list_scan(scan: Scan, options: ScanOptions) -> Table:
+    """Layers, modules, types or tensors, with their sum."""
+    if options.by not in TITLES:
+        raise UnknownName("way to group tensors", str(options.by), TITLES)
+    groups = list(scan.by(options.by, options.depth))
+    if options.sort:
+        column = find_column(options.sort.lstrip("+"), scan_columns(options.by, scan))
+        groups.sort(key=lambda group: _order(column.of(group)), reverse=options.sort[0] != "+")
+    elif options.top is not None:
+        groups.sort(key=lambda group: -group.bytes)
+    return _table(scan, options.by, groups, f"by {TITLES[options.by]}", options)
+
+
+def _table(scan: Scan, by: By, groups: Sequence[Group], title: str, options: ScanOptions | None = None) -> Table:
+    """The first lines, what the rest adds up to, and the sum; `options` are those of the main table."""
+    known = scan_columns(by, scan)
+    top, chosen = (None, None) if options is None else (options.top, options.columns)
+    columns = tuple(known.values()) if chosen is None else choose_columns(chosen, known)
+
+    def line(group: Group, role: Role = "row") -> Line:
+        return Line(tuple(column.of(group) for column in columns), role)
+
+    lines = [line(group) for group in groups[:top]]
+    if rest := groups[top:] if top else ():
+        tensors, params, size = (sum(getattr(group, name) for group in rest) for name in ("tensors", "params", "bytes"))
+        lines.append(line(Group(f"{len(rest):,} more lines", tensors, params, size, None, ()), "rest"))
+    totals = scan.totals
+    lines.append(line(Group("total", totals.tensors, totals.params, totals.bytes, None, ()), "total"))
+    ranked = (*_RANKED, *_THEN[by]) if chosen is None else ()
+    return Table(title=title, fields=columns, lines=tuple(lines), ranked=ranked, main=options is not None)
+
+
+def _order(value: Cell) -> tuple[bool, Any]:
+    """Numbers and names that can be compared, whatever is missing."""
+    return (not isinstance(value, str), value) if value is not None else (False, "")
+
+
+def scan_columns(by: By, scan: Scan | None = None) -> dict[str, Column]:
+    """All columns; the type says nothing where there is one, or where the line is called by it."""
+    types = {tensor.type for tensor in scan.tensors} if scan else set()
+    whole = scan.totals.params if scan else 0
+    same: tuple[Cell, ...] = ("", *types) if by == "type" or len(types) == 1 else ("",)
+
+    def shape(group: Group) -> str:
+        return "" if group.shape is None else "x".join(map(str, group.shape)) or "scalar"
+
+    def types_of(group: Group) -> str:
+        """The types of the weights, and of other tensors only where there are no weights."""
+        weights = [name for name in group.types if not name.endswith(")")]
+        return ", ".join(some(weights or list(group.types), 3))
+
+    return by_name(
+        Column("name", "name", TITLES[by], of=lambda group: group.name),
+        Column("tensors", "number", of=lambda group: group.tensors, blank=(1,)),
+        Column("shape", of=shape, blank=("",)),
+        Column("type", of=types_of, blank=same),
+        Column("params", "count", of=lambda group: group.params),
+        Column("share", "share", "%", of=lambda group: group.params / whole if whole else 0.0),
+        Column("size", "bytes", "stored", of=lambda group: group.bytes),
+        Column("bits", "ratio", of=lambda group: "" if group.bits is None else group.bits),
+    )
+
+
+def _totals(scan: Scan) -> tuple[Total, ...]:
+    totals, bits = scan.totals, scan.totals.bits_per_param
+    found = [Total("params", totals.params, "count", remark="as the model sees them")]
+    if totals.active_params is not None and scan.experts is not None:
+        used = f"for a token, with {scan.experts.per_token} of {scan.experts.count} experts"
+        found.append(Total("active params", totals.active_params, "count", remark=used))
+    found.append(
+        Total("stored", totals.bytes, "bytes", remark="" if bits is None else f"{bits:.3f} bits per parameter")
+    )
+    if totals.scale_bytes:
+        found.append(Total("  scales", totals.scale_bytes, "bytes", remark="scales and zero points, no parameters"))
+    if totals.other_bytes:
+        found.append(Total("  others", totals.other_bytes, "bytes", remark="optimizers, copies, constants"))
+    return tuple(found)
+
+
+# -- for programs -------------------------------------------------------------------------------------------------------
+
+
+def scan_records(scan: Scan, options: object) -> Table:
+    """All that is known of every tensor."""
+    units: dict[str, Any] = dict.fromkeys(("params", "bytes", "bits"), "number")
+    names = ("name", "role", "dtype", "scheme", "shape", "params", "bytes", "bits", "file", "tied_to")
+
+    def column(name: str) -> Column:
+        if name == "shape":
+            return Column(name, of=lambda tensor: "x".join(map(str, tensor.shape)))
+        return Column(name, units.get(name, "text"), of=lambda tensor: getattr(tensor, name))
+
+    columns = tuple(map(column, names))
+    return Table(fields=columns, lines=read_lines(columns, scan.tensors))
+
+
+def scan_data(scan: Scan, options: object) -> dict[str, Any]:
+    """All of it for JSON."""
+    totals = scan.totals
+    groups: tuple[By, ...] = ("type", "module", "layer")
+    return {
+        "schema": "opcost.scan/1",
+        "source": scan.source,
+        "format": scan.format,
+        "files": list(scan.files),
+        "details": dict(scan.details),
+        "totals": {**totals._asdict(), "bits_per_param": totals.bits_per_param},
+        "experts": None if scan.experts is None else scan.experts._asdict(),
+        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in scan.notes],
+        **{f"by_{how}": [_group_data(group) for group in scan.by(how)] for how in groups},
+        "tensors": [{**each._asdict(), "shape": list(each.shape)} for each in scan.tensors],
+    }
+
+
+def _group_data(group: Group) -> dict[str, Any]:
+    names = ("name", "tensors", "params", "bytes")
+    return {name: getattr(group, name) for name in names} | {"types": list(group.types)}

@@ -1,0 +1,339 @@
+"""Budgets, the largest size that fits, and costs at many sizes: each as a sheet, and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import groupby
+from math import log
+from typing import Any
+
+from opcost.core.harmless import printable
+from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
+from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
+from opcost.core.sheet import LONG_LINE, Amount, Cell, Section, Sheet, Table
+from opcost.core.units import format_bytes, format_count, format_time
+from opcost.views.comparison import TablesOptions, percent
+from opcost.views.summary import BARS
+from opcost.views.view import Column, read_lines
+from opcost.wording import shortened, some
+
+MANY = 64
+"""Sentences about what is wrong."""
+
+
+def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
+    text = ", ".join(f"{name}={value}" for name, value in options.items())
+    return (shortened(text, LONG_LINE),) if text else ()
+
+
+def _fields_data(result: Any) -> dict[str, Any]:
+    """The fields of a dataclass or a named tuple, for JSON."""
+    names = getattr(result, "_fields", None) or [field.name for field in fields(result)]
+    return {name: _plain(getattr(result, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return _fields_data(value) if hasattr(value, "_fields") else [_plain(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+# -- budgets ------------------------------------------------------------------------------------------------------------
+
+
+def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
+    """Every limit with its verdict, and below them in sentences what is wrong."""
+    limits = [line for line in verdict.lines if line.limit is not None]
+    broken = [line for line in limits if line.word in ("EXCEEDED", "UNKNOWN")]
+    count = f"{len(broken)} of {len(limits)} limits" if broken else f"{len(limits)} limits"
+    heading = [f"{'within the budget' if verdict else 'NOT within the budget'}: {count}"]
+    for model in verdict.models:
+        facts = ", ".join(filter(None, (model.source, model.inputs)))
+        heading.append(shortened(f"{model.name}: {facts}" if facts else model.name, LONG_LINE))
+    if verdict.baseline:
+        heading.append(f"baseline: {verdict.baseline}")
+    wrong = tuple(some([shortened(text, LONG_LINE) for text in verdict.offending], MANY))
+    changes = (
+        Column("before", "number", of=lambda line: _amount(line.before, line.quantity)),
+        Column("counted", "number", of=lambda line: Amount(line.amount, line.quantity.unit, line.partial)),
+        Column("difference", "number", of=_difference),
+        Column("relative", "number", "%", of=_relative),
+    )
+    columns = (
+        Column("verdict", of=lambda line: line.word),
+        *((Column("model", "name", of=lambda line: line.model),) if len(verdict.models) > 1 else ()),
+        Column("quantity", of=lambda line: line.quantity.title),
+        *(changes if verdict.baseline else changes[1:2]),
+        Column("allowed", "number", of=lambda line: line.limit.text if line.limit else ""),
+    )
+    ranked = ("verdict", "quantity", "counted", "allowed", "model", "before", "relative", "difference")
+    table = Table(title="totals", fields=columns, lines=read_lines(columns, verdict.lines), ranked=ranked, main=True)
+    sections = (Section("what is wrong", wrong, urgent=True),) if wrong else ()
+    return Sheet(heading=tuple(heading), tables=(table,), sections=sections)
+
+
+def _amount(number: int | None, quantity: Quantity) -> Cell:
+    return "" if number is None else Amount(number, quantity.unit)
+
+
+def _difference(line: LimitCheck) -> Cell:
+    return Amount(line.difference, line.quantity.unit, signed=True) if line.difference else ""
+
+
+def _relative(line: LimitCheck) -> str:
+    if line.before is None:
+        return "new"
+    return percent(line.before, line.amount) if line.difference else ""
+
+
+def verdict_records(verdict: Verdict) -> Table:
+    """One line for each limit and each change, nothing rounded."""
+    columns = (
+        Column("model", "name", of=lambda line: line.model),
+        Column("quantity", of=lambda line: line.quantity.name),
+        Column("counted", "number", of=lambda line: line.amount),
+        Column("before", "number", of=lambda line: line.before),
+        Column("allowed", of=lambda line: line.limit.text if line.limit else ""),
+        Column("verdict", of=lambda line: line.word),
+    )
+    return Table(fields=columns, lines=read_lines(columns, verdict.lines))
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """All of it for JSON."""
+    models = [
+        {
+            "name": model.name,
+            "source": model.source,
+            "inputs": model.inputs,
+            "kept": model.kept,
+            "uncounted": [missed.raw for missed in model.missed],
+            "lines": [
+                {
+                    "quantity": line.quantity.name,
+                    "unit": line.quantity.unit,
+                    "counted": line.amount,
+                    "lower_bound": line.partial,
+                    "before": line.before,
+                    "allowed": line.limit.text if line.limit else None,
+                    "verdict": line.word,
+                }
+                for line in model.lines
+            ],
+        }
+        for model in verdict.models
+    ]
+    return {
+        "schema": "opcost.budget/1",
+        "kept": bool(verdict),
+        "baseline": verdict.baseline,
+        "models": models,
+        "offending": list(verdict.offending),
+    }
+
+
+# -- the largest size that fits -----------------------------------------------------------------------------------------
+
+
+def fit_sheet(fit: Fit, options: TablesOptions) -> Sheet:
+    """The answer with the size after it, what the peak is made of, and each option with which more fits."""
+    on = f" as {fit.device} holds it" if fit.device else ""
+    answer = f"{fit.source}: {fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{on}"
+    first = f"{answer}, on {shortened(fit.inputs, LONG_LINE)}" if fit.inputs else answer
+    parts = sorted(fit.parts.items(), key=lambda part: -part[1])
+    made_of = ", ".join(f"{part} {format_bytes(size)}" for part, size in parts)
+    sections = [Section("the peak is made of", (made_of,) if made_of else ()), Section("notes", fit.notes)]
+    return Sheet(
+        heading=(first, *_options_line(fit.options)),
+        tables=(_answer(fit), *([_advice(fit)] if fit.advice else [])),
+        sections=tuple(section for section in sections if section.lines),
+    )
+
+
+def _answer(fit: Fit) -> Table:
+    def size_of(number: int | None, missing: str) -> Cell:
+        return missing if number is None else Amount(number, "bytes")
+
+    def left(peak: int | None) -> Cell:
+        return "" if peak is None else Amount(fit.limit_bytes - peak, "bytes")
+
+    sizes = (
+        ("largest", fit.largest, fit.peak_bytes, fit.reserved_bytes),
+        ("next", fit.largest + 1, fit.next_peak_bytes, fit.next_reserved_bytes),
+    )
+    reserved = Column("reserved", "number", "reserved for it", of=lambda line: size_of(line[3], ""))
+    columns = (
+        Column("which", title="", of=lambda line: line[0]),
+        Column("size", "number", printable(fit.vary), of=lambda line: line[1]),
+        Column("peak", "number", "peak memory", of=lambda line: size_of(line[2], "does not run")),
+        *((reserved,) if fit.reserved_bytes is not None else ()),
+        Column("left", "number", "left of the limit", of=lambda line: left(line[3] or line[2])),
+    )
+    tried = "tried" if any(each.peak_bytes is None for each in fit.counted) else "counted"
+    counted = f"{len(fit.counted)} sizes were {tried}: {', '.join(f'{each.size:,}' for each in fit.counted)}"
+    lines = read_lines(columns, sizes)
+    return Table(title="totals", fields=columns, lines=lines, ranked=(), remarks=(counted,), main=True)
+
+
+def _advice(fit: Fit) -> Table:
+    columns = (
+        Column("option", of=lambda advice: f"{advice.option}={advice.value}"),
+        Column("largest", "number", printable(fit.vary), of=lambda advice: advice.largest),
+        Column("times", "number", of=lambda advice: f"{advice.largest / fit.largest:.2f}"),
+        Column("peak", "number", "peak memory", of=lambda advice: Amount(advice.peak_bytes, "bytes")),
+    )
+    return Table(title="what would let more in", fields=columns, lines=read_lines(columns, fit.advice), ranked=())
+
+
+def fit_records(fit: Fit) -> Table:
+    """One line for each size that was counted and for each option with which more fits, nothing rounded."""
+    rows: list[tuple[Cell, ...]] = [
+        (fit.vary, each.size, each.peak_bytes, "yes" if each.fits else "no") for each in fit.counted
+    ]
+    rows += [
+        (f"{fit.vary} with {each.option}={each.value}", each.largest, each.peak_bytes, "yes") for each in fit.advice
+    ]
+    columns = (
+        Column("what", of=lambda row: row[0]),
+        Column("size", "number", of=lambda row: row[1]),
+        Column("peak_bytes", "number", of=lambda row: row[2]),
+        Column("fits", of=lambda row: row[3]),
+    )
+    return Table(fields=columns, lines=read_lines(columns, rows))
+
+
+def fit_data(fit: Fit) -> dict[str, Any]:
+    """All of it for JSON."""
+    return {"schema": "opcost.fit/1", **_fields_data(fit)}
+
+
+# -- costs at many sizes ------------------------------------------------------------------------------------------------
+
+SHOWN = ("macs", "flops", "bytes", "peak_bytes")
+LONGEST_BAR = 40
+"""Characters of the highest amount."""
+MOST_BARS = 24
+"""Lines of one plot."""
+
+
+def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
+    """Every point, then a plot of each of memory and latency, or of work where there is no latency."""
+    counted = sum(point.counted for point in sweep.points)
+    whole = len(sweep.points)
+    on = f" on {sweep.device}" if sweep.device else ""
+    remark = f"{counted:,} of {whole:,} were counted; polynomials give the others" if counted < whole else ""
+    second = LATENCY if sweep.device else QUANTITIES["flops"]
+    sections = [_plot(sweep, quantity) for quantity in (QUANTITIES["peak_bytes"], second)]
+    sections.append(Section("notes", tuple(some([shortened(note, LONG_LINE) for note in sweep.notes]))))
+    columns = _columns(sweep)
+    table = Table(
+        title="totals",
+        fields=columns,
+        lines=read_lines(columns, sweep.points),
+        ranked=(*sweep.variables, "peak_bytes", LATENCY.name, "fits", "band", "flops", "macs", "bytes"),
+        remarks=(remark,) if remark else (),
+        main=True,
+    )
+    return Sheet(
+        heading=(f"{sweep.source}{on} by {' and '.join(sweep.variables)}", *_options_line(sweep.options)),
+        tables=(table.limited(options.top),),
+        sections=tuple(section for section in sections if section.lines),
+    )
+
+
+def _columns(sweep: Sweep) -> tuple[Column, ...]:
+    quantities = [QUANTITIES[name] for name in SHOWN] + ([LATENCY] if sweep.device else [])
+    over = any(point.fits is False for point in sweep.points)
+    return (
+        *_sizes(sweep),
+        *(
+            Column(each.name, "number", each.title, of=lambda point, each=each: _cell(point, each))  # type: ignore[misc]
+            for each in quantities
+        ),
+        *((Column("fits", title=printable(f"fits on {sweep.device}"), of=_fits),) if over else ()),
+        *((Column("band", title="80 % interval", of=_band),) if sweep.device else ()),
+    )
+
+
+def _sizes(sweep: Sweep) -> list[Column]:
+    return [
+        Column(printable(name), "number", of=lambda point, place=place: point.sizes[place])  # type: ignore[misc]
+        for place, name in enumerate(sweep.variables)
+    ]
+
+
+def _fits(point: Point) -> str:
+    return "" if point.fits is None else "yes" if point.fits else "no"
+
+
+def _band(point: Point) -> str:
+    return "" if point.band_ns is None else " – ".join(map(format_time, point.band_ns))
+
+
+def _number(point: Point, quantity: Quantity) -> int | None:
+    return point.latency_ns if quantity is LATENCY else point.amounts.get(quantity.name)
+
+
+def _cell(point: Point, quantity: Quantity) -> Cell:
+    number = _number(point, quantity)
+    if number is None:
+        return ""
+    return Amount(number, quantity.unit, quantity.priced and point.amounts.get("uncounted", 0) > 0)
+
+
+_FORMATS: dict[str, Callable[[float], str]] = {"bytes": format_bytes, "time": format_time, "count": format_count}
+
+
+def _plot(sweep: Sweep, quantity: Quantity) -> Section:
+    found = [(point.sizes, number) for point in sweep.points if (number := _number(point, quantity))]
+    if len(found) < 2 or len({number for _, number in found}) == 1:
+        return Section(quantity.title, ())
+    if len(sweep.variables) == 1:
+        return Section(f"{quantity.title} by {sweep.variables[0]}", tuple(_bars(found, quantity)))
+    first, second = sweep.variables
+    title = f"{quantity.title}: a line for each {first}, by {second} from left to right, logarithmic"
+    return Section(title, tuple(_rows(found, quantity)))
+
+
+def _bars(found: Sequence[tuple[tuple[int, ...], int]], quantity: Quantity) -> Iterator[str]:
+    """A line for each size, as long as its amount; of many sizes some."""
+    every = -(-len(found) // MOST_BARS)
+    shown = found[::-1][::every][::-1]
+    most = max(number for _, number in shown)
+    room = max(len(f"{size:,}") for (size,), _ in shown)
+    for (size,), number in shown:
+        bar = BARS[-1] * max(1, round(LONGEST_BAR * number / most))
+        yield f"{size:>{room},} {bar} {_FORMATS[quantity.unit](number)}"
+
+
+def _rows(found: Sequence[tuple[tuple[int, ...], int]], quantity: Quantity) -> Iterator[str]:
+    """A line for each size of the first variable, as high at each place as the logarithm of its amount."""
+    low, high = min(number for _, number in found), max(number for _, number in found)
+    room = max(len(f"{sizes[0]:,}") for sizes, _ in found)
+    text = _FORMATS[quantity.unit]
+    for size, group in groupby(found, key=lambda each: each[0][0]):
+        numbers = [number for _, number in group][:LONGEST_BAR]
+        heights = [int((len(BARS) - 1) * log(number / low) / log(high / low) + 0.5) for number in numbers]
+        line = "".join(BARS[height] for height in heights)
+        yield f"{size:>{room},} {line} {text(numbers[0])} to {text(numbers[-1])}"
+
+
+def sweep_records(sweep: Sweep) -> Table:
+    """One line for each point with every quantity, nothing rounded."""
+    columns = (
+        *_sizes(sweep),
+        *(Column(name, "number", of=lambda point, name=name: point.amounts.get(name)) for name in QUANTITIES),  # type: ignore[misc]
+        Column("latency_ns", "number", of=lambda point: point.latency_ns),
+        Column("latency_low_ns", "number", of=lambda point: point.band_ns and point.band_ns[0]),
+        Column("latency_high_ns", "number", of=lambda point: point.band_ns and point.band_ns[1]),
+        Column("counted", of=lambda point: "yes" if point.counted else "no"),
+        Column("fits", of=_fits),
+    )
+    return Table(fields=columns, lines=read_lines(columns, sweep.points))
+
+
+def sweep_data(sweep: Sweep) -> dict[str, Any]:
+    """All of it for JSON."""
+    points = [{"sizes": [], "counted": True} | _fields_data(point) for point in sweep.points]
+    return {"schema": "opcost.sweep/1", **_fields_data(sweep), "points": points}

@@ -1,0 +1,349 @@
+"""Sheets as text: for the terminal, as wide as it is and in colour where wanted; or for logs and files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from opcost.core.cost import Cost
+from opcost.core.sheet import Field, Line, Section, Sheet, Table, Total
+from opcost.core.spelling import ASCII
+from opcost.core.units import format_bytes, format_count
+from opcost.views.cell import NOTHING, column_texts, cut, cut_shapes, pad, width_of, wrap
+from opcost.views.results import sheet_view
+from opcost.views.summary import MemoryOptions, memory_sheet
+from opcost.views.view import Build, NumberOptions, View, keep_together
+from opcost.wording import some
+
+Style: TypeAlias = Literal["plain", "title", "head", "guide", "name", "text", "number", "zero", "sum", "warn", "faint"]
+
+
+class Piece(NamedTuple):
+    """Some text in one style; the view decides what a style looks like."""
+
+    text: str
+    style: Style = "plain"
+
+
+Drawn: TypeAlias = list[list[Piece]]
+"""Lines of pieces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(NumberOptions):
+    """How a sheet is drawn as text."""
+
+    width: int | None = None
+    """Columns; None is as many as the terminal has."""
+    ascii: bool = False
+    """Use no character outside ASCII."""
+    color: bool = False
+    """Write the terminal's escape sequences. Off by default, because the text may go to a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How to draw: how wide, in which characters, and with which numbers."""
+
+    width: int
+    ascii: bool = False
+    exact: bool = False
+
+    def spell(self, text: str) -> str:
+        """The text in the characters that are allowed, one for one."""
+        if not self.ascii or text.isascii():
+            return text
+        return text.translate(ASCII).encode("ascii", "replace").decode("ascii")
+
+
+# -- the table ----------------------------------------------------------------------------------------------------------
+
+GAP = "  "
+_LEFT = ("name", "text", "shapes")
+_ALWAYS = 3
+"""Columns that stay however narrow the room is: the name and what is ranked next to it."""
+_COMFORT = {"name": 28, "text": 14, "shapes": 24}
+"""A column whose texts are longer than this gives way to another column."""
+_LEAST = {"name": 12, "text": 8, "shapes": 0}
+_STYLES: dict[str, Style] = {"name": "name", "text": "text", "shapes": "text"}
+
+
+class _Candidate(NamedTuple):
+    """One column as texts, and the widths that it can have."""
+
+    field: Field
+    texts: list[str]
+    natural: int
+    comfort: int
+    least: int
+
+
+def draw_table(table: Table, how: Drawing) -> Drawn:
+    """Heads, lines and totals, between rules; then remarks."""
+    chosen, left_out = _fit(_measure(table, how), table.order, how.width)
+    widths = _share_room(chosen, how.width)
+    heads = [
+        Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, "head")
+        for candidate, room in zip(chosen, widths, strict=True)
+    ]
+    rule = [Piece(how.spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
+    drawn: Drawn = [heads, rule]
+    totals: Drawn = []
+    columns = [_cells(candidate, table.lines, room, how) for candidate, room in zip(chosen, widths, strict=True)]
+    for line, *cells in zip(table.lines, *columns, strict=True):
+        (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
+    if totals:
+        drawn += [rule, *totals]
+    if left_out:
+        drawn += _lines([f"no room for {', '.join(some(left_out))}"], how.width, "faint" if table.order else "warn")
+    return drawn + _lines(table.remarks, how.width, "faint")
+
+
+def _measure(table: Table, how: Drawing) -> list[_Candidate]:
+    """Every visible column, with its widths."""
+    measured = []
+    for place in table.visible:
+        field = table.fields[place]
+        texts = [how.spell(text) for text in column_texts(table, place, exact=how.exact)]
+        distinct = set(texts)
+        natural = max(map(width_of, distinct), default=0)
+        if field.name == "module":
+            natural = max(len(line.guides) + width_of(text) for line, text in zip(table.lines, texts, strict=True))
+        natural = max(natural, len(field.header))
+        comfort = least = natural
+        if field.unit in _LEAST:
+            least = max(len(field.header), _LEAST[field.unit])
+            if field.unit == "shapes":
+                least = max(least, *(width_of(cut_shapes(text, 0)) for text in distinct))
+            comfort = max(least, _COMFORT[field.unit])
+        measured.append(_Candidate(field, texts, natural, min(natural, comfort), min(natural, least)))
+    return measured
+
+
+def _fit(measured: list[_Candidate], ranked: Sequence[str], width: int) -> tuple[list[_Candidate], list[str]]:
+    """The columns that have room, in their order, and the names of those that have none."""
+    if not ranked:
+        used = -len(GAP)
+        for place, candidate in enumerate(measured):
+            used += len(GAP) + candidate.least
+            if used > width and place:
+                return measured[:place], [left.field.name for left in measured[place:]]
+        return measured, []
+    by_name = {candidate.field.name: candidate for candidate in measured}
+    order = [name for name in ranked if name in by_name]
+    taken = set(order[:_ALWAYS])
+    used = sum(by_name[name].comfort + len(GAP) for name in taken) - len(GAP)
+    for name in order[_ALWAYS:]:
+        more = len(GAP) + by_name[name].comfort
+        if used + more <= width:
+            used += more
+            taken.add(name)
+    left_out = [name for name in order if name not in taken]
+    return [candidate for candidate in measured if candidate.field.name in taken], left_out
+
+
+def _share_room(chosen: list[_Candidate], width: int) -> list[int]:
+    """A width for each column: what is comfortable, then more where there is room (names first) or less (names last)."""
+    widths = [candidate.comfort for candidate in chosen]
+    room = width - sum(widths) - len(GAP) * (len(widths) - 1)
+    elastic = sorted(
+        (place for place, candidate in enumerate(chosen) if candidate.field.textual),
+        key=lambda place: _LEFT.index(chosen[place].field.unit),
+        reverse=room < 0,
+    )
+    for place in elastic:
+        candidate = chosen[place]
+        most, least = candidate.natural - widths[place], candidate.least - widths[place]
+        change = min(room, most) if room > 0 else max(room, least)
+        widths[place] += change
+        room -= change
+    return widths
+
+
+def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing) -> list[tuple[Piece, ...]]:
+    """The cells of a column at their width, with the gap to the next; equal cells are made once."""
+    field = candidate.field
+    base: Style = _STYLES.get(field.unit, "number")
+    known: dict[object, tuple[Piece, ...]] = {}
+    named = field.name == "module"
+    cells = []
+    for line, text in zip(lines, candidate.texts, strict=True):
+        guides = line.guides if named else ""
+        key = text if not guides and line.role == "row" else (guides, text, line.role)
+        cell = known.get(key)
+        if cell is None:
+            style: Style = base
+            if line.role != "row":
+                style = "sum"
+            elif field.name == "note" or text.startswith(("?", how.spell("≥"))):
+                style = "warn"
+            elif base == "number" and text in ("0", how.spell(NOTHING)):
+                style = "zero"
+            # However deep the tree is, some of the name must remain.
+            drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
+            fitted = how.spell(cut(text, room - len(drawn), field.unit))
+            own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
+            cell = known[key] = (Piece(drawn, "guide"), own) if drawn else (own,)
+        cells.append(cell)
+    return cells
+
+
+# -- the sheet ----------------------------------------------------------------------------------------------------------
+
+NARROWEST = 40
+"""Below this many columns there is nothing left to shorten."""
+USUAL_WIDTH = 80
+"""Of an output that is not a terminal."""
+
+
+def draw_sheet(sheet: Sheet, how: Drawing) -> Drawn:
+    """The sheet as lines of styled pieces, its parts separated by empty lines."""
+    how = replace(how, width=max(how.width, NARROWEST))
+    width = how.width
+    heading = [line for text in sheet.heading for line in wrap(_fitted(text, width), width, indent=8)]
+    parts: list[Drawn] = [
+        [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
+        *([*([] if table.main else [[Piece(table.title, "head")]]), *draw_table(table, how)] for table in sheet.tables),
+        _draw_totals(sheet.totals, width),
+        _draw_phases(sheet.phases, width),
+        _lines([" · ".join(map(keep_together, sheet.conventions))], width, "faint"),
+        *(_draw_section(section, width) for section in sheet.sections),
+        _lines(sheet.facts, width, "text", indent=2),
+    ]
+    drawn: Drawn = []
+    for part in filter(None, parts):
+        if drawn:
+            drawn.append([])
+        drawn.extend(part)
+    if how.ascii:
+        return [[Piece(how.spell(text), style) for text, style in pieces] for pieces in drawn]
+    return drawn
+
+
+def _fitted(text: str, width: int) -> str:
+    """The text with the ends of words, as paths of files, that would not fit."""
+    return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
+
+
+def _draw_totals(totals: Sequence[Total], width: int) -> Drawn:
+    rows = [(total, total.human, f"{total.value:,}") for total in totals]
+    label = max((len(total.label) for total in totals), default=0)
+    human_width = max((len(human) for _, human, _ in rows), default=0)
+    exact_width = max((len(exact) for _, _, exact in rows), default=0)
+    drawn: Drawn = []
+    for total, human, exact in rows:
+        pieces = [
+            Piece(f"{total.label:<{label}}{GAP}", "name"),
+            Piece(f"{human:>{human_width}}{GAP}", "warn" if total.partial else "number"),
+            Piece(f"{exact:>{exact_width}}", "text"),
+        ]
+        if total.remark and sum(len(piece.text) for piece in pieces) + len(GAP + total.remark) <= width:
+            pieces.append(Piece(GAP + total.remark, "faint"))
+        drawn.append(pieces)
+    return drawn
+
+
+def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
+    """The costs of each phase, below their titles."""
+    rows: list[tuple[str, ...]] = [("phase", "MACs", "FLOPs", "read", "written")]
+    for phase, cost in phases:
+        counts, moved = (cost.macs, cost.flops), (cost.bytes_read, cost.bytes_written)
+        rows.append((phase, *map(format_count, counts), *map(format_bytes, moved)))
+    return rows
+
+
+def _draw_phases(phases: Sequence[tuple[str, Cost]], width: int) -> Drawn:
+    """One line for each phase, with as many of its costs as have room."""
+    if not phases:
+        return []
+    columns = list(zip(*phase_rows(phases), strict=True))
+    drawn: Drawn = [[] for _ in columns[0]]
+    for place, column in enumerate(columns):
+        room = max(map(len, column))
+        width -= room + len(GAP)
+        if width < -len(GAP):
+            break
+        for number, text in enumerate(column):
+            style: Style = "head" if number == 0 else "number" if place else "name"
+            drawn[number].append(Piece(pad(text, room, left=place == 0) + GAP, style))
+    return drawn
+
+
+def _draw_section(section: Section, width: int) -> Drawn:
+    drawn: Drawn = [[Piece(section.title, "warn" if section.urgent else "head")]]
+    for line in section.lines:
+        drawn += [[Piece(f"  {part}", "text")] for part in wrap(line, width - 2, indent=2)]
+    drawn += [[Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)]
+    return drawn
+
+
+def _lines(texts: Iterable[str], width: int, style: Style, indent: int = 0) -> Drawn:
+    return [[Piece(line, style)] for text in texts for line in wrap(text, width, indent)]
+
+
+# -- the views ----------------------------------------------------------------------------------------------------------
+
+COLOURS: dict[Style, str] = {
+    "plain": "",
+    "title": "bold",
+    "head": "bold",
+    "guide": "bright_black",
+    "name": "",
+    "text": "bright_black",
+    "number": "cyan",
+    "zero": "bright_black",
+    "sum": "bold",
+    "warn": "yellow",
+    "faint": "bright_black",
+}
+
+
+def _write(sheet: Sheet, options: TextOptions) -> str:
+    width = terminal_width() if options.width is None else options.width
+    drawn = draw_sheet(sheet, Drawing(width=width, ascii=options.ascii, exact=options.exact))
+    if options.color:
+        return _coloured(drawn)
+    return "\n".join("".join([piece.text for piece in pieces]).rstrip() for pieces in drawn) + "\n"
+
+
+def terminal_width() -> int:
+    """Columns of the terminal behind any of the standard streams, or as the environment says."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and len(columns) < 10 and int(columns) > 0:
+        return int(columns)
+    for stream in (sys.__stdout__, sys.__stderr__, sys.__stdin__):
+        try:
+            width = os.get_terminal_size(stream.fileno()).columns  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError):
+            continue
+        if width > 0:
+            return width
+    return USUAL_WIDTH
+
+
+def _coloured(drawn: Drawn) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.segment import Segment, Segments
+    from rich.style import Style as RichStyle
+
+    styles = {name: RichStyle.parse(colour) for name, colour in COLOURS.items()}
+    segments = []
+    for pieces in drawn:
+        end = len(pieces)
+        while end and not pieces[end - 1].text.strip():
+            end -= 1
+        segments += [Segment(text, styles[style]) for text, style in pieces[:end]]
+        segments.append(Segment.line())
+    console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
+    console.print(Segments(segments), end="", soft_wrap=True)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+TABLE = sheet_view("table", _write, TextOptions, suffix=".txt")
+TEXT = sheet_view("text", _write, TextOptions, suffix=".txt", kinds=("report",), for_reports={"width": 120})
+MEMORY = View(name="memory", builds={"report": Build((MemoryOptions, TextOptions), memory_sheet)}, write=_write)

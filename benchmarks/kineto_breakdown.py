@@ -18,7 +18,7 @@ from pathlib import Path
 
 import opcost
 from opcost.analysis.bounds import devices
-from opcost.core.told import Copied, told
+from opcost.core.profile import CopySummary, extra_entries
 
 HTA = """
 import json, logging, os, sys, warnings
@@ -70,7 +70,9 @@ def compare(trace: str, hta: str | None, tracelens: str | None) -> int:
     if len(uses) != 1 or uses[0].compute_ns is None:
         return 0
     (use,) = uses
-    fills = sum(each.time_ns for each in told(profile.extra, "copies", Copied) if each.name.startswith("Memset"))
+    fills = sum(
+        each.time_ns for each in extra_entries(profile.extra, "copies", CopySummary) if each.name.startswith("Memset")
+    )
     hidden = use.all_communication_ns - use.communication_ns
     ours = {
         "HTA span": use.span_ns,

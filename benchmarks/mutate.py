@@ -3,7 +3,7 @@
     python benchmarks/mutate.py                              every room below, all changes
     python benchmarks/mutate.py onnx memory --sample 60      60 changes of each of two rooms, drawn by chance
     python benchmarks/mutate.py --seconds 300                at most five minutes for each room
-    python benchmarks/mutate.py src/opcost/rules/pool.py --tests tests/rules
+    python benchmarks/mutate.py src/opcost/rules/movement.py --tests tests/rules
 
 A room is a part of the package with the tests of its own. A change is one of: a whole number becomes the next one, any other its
 double; an arithmetic operator, a comparison, `min` or `max` becomes its opposite; the two sides of a condition change places; an
@@ -42,7 +42,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-KEPT = ("opcost.core", "opcost.errors", "opcost.version", "opcost.wording", "opcost.frontends.aten.tensor")
+KEPT = ("opcost.core", "opcost.errors", "opcost.version", "opcost.frontends.aten.tensor")
 """What is not imported again: the tests hold objects of these classes."""
 
 
@@ -539,7 +539,7 @@ def _import_again(mutant: Mutant | Changed | None) -> None:
         mutant.code() if isinstance(mutant, Mutant) and name == mutant.module else ordinary(self, name)
     )
     if isinstance(mutant, Changed):
-        resources = importlib.import_module("opcost.core.resources")
+        resources = importlib.import_module("opcost.core.parsing")
         read, changed = resources.table, (mutant.path.name, mutant.table)
         resources.table = lambda package, name: changed[1] if name == changed[0] else read(package, name)
     package = importlib.import_module("opcost")

@@ -71,7 +71,7 @@ def parts(name: str) -> dict[str, float]:
     subject = MODELS[name]()
     built = time.process_time()
     from opcost.analysis.costing import cost_graph
-    from opcost.core.collector import without_collector
+    from opcost.core.interrupts import garbage_collector_paused
     from opcost.frontends.options import CountOptions
     from opcost.frontends.torch.load import load
     from opcost.rules import default_rules
@@ -80,7 +80,7 @@ def parts(name: str) -> dict[str, float]:
     own_imports = time.process_time() - built
     memory = peak_kib()
     options = CountOptions(inputs=subject.args or None, kwargs=subject.kwargs)
-    with without_collector():
+    with garbage_collector_paused():
         before = time.process_time()
         graph = load(subject.model, options)
         recorded = time.process_time()

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from opcost.core.kinds import CONTRACTIONS, KINDS, Kind
 from opcost.rules import own_rules
-from opcost.rules.elementwise import FLOPS_PER_ELEMENT
-from opcost.rules.loss import LOSSES
-from opcost.rules.reduce import FLOPS_PER_INPUT, FLOPS_PER_OUTPUT
+from opcost.rules.elementwise import FLOPS_PER_ELEMENT, LOSSES, REDUCTIONS
 
 PAGE = Path(__file__).with_name("rules.md")
 
@@ -86,10 +84,7 @@ def _by_flops() -> dict[str, tuple[int, ...]]:
 
 _TABLES = {
     "elementwise": _table(("fn", "FLOPs per element"), _by_flops()),
-    "reduce": _table(
-        ("fn", "FLOPs per input", "FLOPs per output"),
-        {fn: (flops, FLOPS_PER_OUTPUT.get(fn, 0)) for fn, flops in FLOPS_PER_INPUT.items()},
-    ),
+    "reduce": _table(("fn", "FLOPs per input", "FLOPs per output"), REDUCTIONS),
     "loss": _table(("fn", "FLOPs per element", "FLOPs per element of the gradient"), LOSSES),
 }
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from opcost.analysis.query import query
     from opcost.api import count, load_report, profile, read_profile, recording, scan
     from opcost.comparing import check, compare
-    from opcost.core.cost import Cost
-    from opcost.core.graph import Graph, Op, TensorSpec
+    from opcost.core.graph import Cost, Graph, Op, TensorSpec
     from opcost.core.option import Step, Text
     from opcost.core.report import Report, Row, Stats
     from opcost.errors import OpcostError
@@ -36,7 +35,7 @@ _HOMES = {
     "measure": "opcost.recorders.measure",
     "Step": "opcost.core.option",
     "Text": "opcost.core.option",
-    "Cost": "opcost.core.cost",
+    "Cost": "opcost.core.graph",
     "Graph": "opcost.core.graph",
     "Op": "opcost.core.graph",
     "TensorSpec": "opcost.core.graph",

@@ -47,10 +47,10 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     kernels of that GPU need it. `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
     """
     from opcost.analysis.costing import cost_graph
-    from opcost.core.collector import without_collector
     from opcost.core.devices import autocasts_like
+    from opcost.core.files import keep_pipes
+    from opcost.core.interrupts import garbage_collector_paused
     from opcost.core.option import Sizes, Step, Text
-    from opcost.core.reading import pipes_kept
     from opcost.errors import InputError, UnknownName
     from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
     from opcost.frontends.options import CountOptions
@@ -90,7 +90,7 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
         convention=Convention(causal=given.causal),
         on=None if given.device is None else _on_device(given.device),
     )
-    with pipes_kept(), without_collector():
+    with keep_pipes(), garbage_collector_paused():
         found = resolve_source(source, given.set)
         check_saved(found, {**options, "inputs": inputs})
         return _count(source if found is None else found, asked, priced)
@@ -248,14 +248,14 @@ def scan(*paths: str | PathLike[str]) -> Scan:
     A path is a file (safetensors, GGUF, PyTorch, MXNet, numpy, Keras, ONNX, MegEngine), the index of a sharded checkpoint or a
     folder; several paths are files of one checkpoint. Quantized weights are counted as the model has them.
     """
-    from opcost.core.collector import without_collector
-    from opcost.core.reading import pipes_kept
+    from opcost.core.files import keep_pipes
+    from opcost.core.interrupts import garbage_collector_paused
     from opcost.errors import InputError
     from opcost.frontends.checkpoint.scan import scan_files
 
     if not paths:
         raise InputError("no checkpoint is named", hint="opcost.scan(path)")
-    with pipes_kept(), without_collector():
+    with keep_pipes(), garbage_collector_paused():
         return scan_files([Path(path) for path in paths])
 
 
@@ -340,7 +340,7 @@ def _moved(model: Any, device: str) -> Any:
 def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile:
     from opcost.analysis.join import with_costs
     from opcost.core.graph import Note
-    from opcost.core.plugin import answering_for
+    from opcost.core.plugin import faults_attributed
     from opcost.errors import OpcostError
     from opcost.frontends.options import check_understood
     from opcost.profiles import askable
@@ -365,7 +365,7 @@ def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile
         except OpcostError as exc:
             said = f"the rows have no cost, because the model could not be counted: {exc.message}"
             notes = (Note("not-counted", said),)
-    with answering_for(recorder, "running the model"):
+    with faults_attributed(recorder, "running the model"):
         found = recorder.record(source, options, report)
     if not recorder.wants_report:
         found = with_costs(found, default_rules())

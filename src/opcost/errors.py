@@ -1,31 +1,41 @@
-"""Every error that opcost raises on purpose.
+"""Every error that opcost raises on purpose, and how names are written in messages.
 
-    OpcostError                 the root: catch this one
-    ├── SourceError             the thing to read or count cannot be used
-    │   ├── UnknownSource       nobody here reads it
-    │   ├── AmbiguousSource     more than one front end claims it
-    │   └── Refused             it would fetch something, unpickle something, or run foreign code
-    ├── InputError              the inputs do not fit the model, or cannot be made
-    ├── ForwardError            the user's model raised while it ran
-    │   └── DataDependent       the model asks for a value that a count without data does not have
-    ├── StateError              the model changed something that cannot be put back
-    ├── MissingFramework        a framework or extra that the source needs is not installed
-    ├── BrokenPlugin            a plug-in that was asked for cannot be used
-    ├── RuleError               a cost rule is wrong, or registered twice
-    ├── GraphError              a graph contradicts itself
-    ├── WriteError              a file cannot be written; what stood there before is as it was
-    ├── BudgetExceeded          a model costs more than it may
-    └── UnknownName             a name typed by the user is not known; carries the nearest ones
-
-A message says what was being done, to what, what was seen and what to do next. A plug-in that is broken and was not asked for
-is a `PluginWarning`.
+Catch `OpcostError`, the root. A message says what was being done, to what, what was seen and what to do next. A plug-in that is
+broken and was not requested is a `PluginWarning`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from opcost.wording import shortened
+LONG = 200
+"""Characters of a name or a value that is quoted; a path is rarely longer."""
+MANY = 8
+"""Entries of one list that are named; the others are only counted."""
+
+
+def shortened(text: str, limit: int = LONG) -> str:
+    """The text itself, or its beginning and its end with the number of characters between them."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{text[:head]}… ({len(text) - head - tail:,} characters more) …{text[-tail:]}"
+
+
+def some(words: Sequence[str], limit: int = MANY, *, kind: str = "") -> list[str]:
+    """The words, or the first of them and `and 99,990 more`: no more than `limit` entries in all."""
+    if len(words) <= limit:
+        return list(words)
+    more = f"{len(words) - limit + 1:,} more"
+    return [*words[: limit - 1], f"and {more} {kind}".rstrip()]
+
+
+def counted(number: int, word: str, plural: str = "") -> str:
+    """`1 kernel`, `1,707 kernels`."""
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 class OpcostError(Exception):
@@ -55,7 +65,7 @@ class AmbiguousSource(SourceError):
 
 
 class Refused(SourceError, FileNotFoundError):
-    """The source asks for something that opcost never fetches, unpickles or runs.
+    """The source needs something that opcost never fetches, unpickles or runs.
 
     It is a missing file too: a library that knows how to do without one goes on.
     """
@@ -90,7 +100,7 @@ class MissingFramework(OpcostError):
 
 
 class BrokenPlugin(OpcostError):
-    """A plug-in cannot be imported, lacks what its group demands, or failed at its task."""
+    """A plug-in cannot be imported, lacks an attribute that its group requires, or failed at its task."""
 
 
 class PluginWarning(UserWarning):
@@ -106,11 +116,11 @@ class GraphError(OpcostError):
 
 
 class WriteError(OpcostError):
-    """A file cannot be written; what stood there before is as it was."""
+    """A file cannot be written; the old file is untouched."""
 
 
 class BudgetExceeded(OpcostError, AssertionError):
-    """A model costs more than it may. It is an assertion too: a test that holds a budget has failed, and is not broken."""
+    """A model exceeds its budget. It is an assertion too: a test that checks a budget has failed, and is not broken."""
 
     exit_code = 1
 
@@ -123,7 +133,7 @@ class UnknownName(OpcostError):
         near = nearest(name, known)
         meant = " or ".join(shortened(repr(known)) for known in near)
         listed = f"did you mean {meant}?" if near else f"known: {_listed(known)}"
-        if near and what == "column" and not hint:  # one who looks for a column looks for what there is
+        if near and what == "column" and not hint:  # every column may be the one that is wanted
             hint = f"columns: {_listed(known)}"
         super().__init__(f"unknown {what} {shortened(repr(name))}; {listed}", hint=hint)
         self.name = name
@@ -131,7 +141,7 @@ class UnknownName(OpcostError):
 
 
 def _listed(names: list[str]) -> str:
-    """Names for one who has to choose: all of them, unless there are too many to be read."""
+    """All names, unless there are too many to read."""
     if len(names) <= 100:
         return ", ".join(map(shortened, names)) or "none"
     return f"{', '.join(map(shortened, names[:20]))} and {len(names) - 20:,} more"

@@ -46,7 +46,7 @@ class Prediction(Profile):
     fits: bool | None = None
     """Whether the memory of the device is enough; None where that is not known."""
 
-    def _said(self) -> list[str]:
+    def _summary(self) -> list[str]:
         low, high = map(format_time, self.band_ns)
         return [
             f"{format_time(self.latency_ns)} on {self.meta['device']}",
@@ -386,7 +386,7 @@ def calibrate(
 
     from opcost.core.devices import HOST
     from opcost.core.devices import device as find_device
-    from opcost.core.writing import check_writable, write_text
+    from opcost.core.files import check_writable, write_text
     from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
     from opcost.errors import InputError
     from opcost.recorders.calibration.run import device_of, machine, run

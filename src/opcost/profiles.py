@@ -87,9 +87,9 @@ class Profile(measured.Profile):
 
         Whatever goes wrong, the old file is as it was.
         """
+        from opcost.core.files import is_stream, write_text
         from opcost.core.plugin import view_for_suffix
         from opcost.core.profile_schema import dumps
-        from opcost.core.writing import is_stream, write_text
 
         view = None if is_stream(path) else view_for_suffix(path, "profile")
         if view is None or view.suffix == ".json":

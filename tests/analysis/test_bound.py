@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from opcost.analysis.breakdown import gains_of
 from opcost.analysis.query import query
 from opcost.core.answer import Busy
-from opcost.core.cost import Cost
 from opcost.core.devices import Device
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 
 # A FLOP and a byte take a nanosecond each at the peak.

@@ -8,8 +8,7 @@ from work import calls
 
 from opcost.analysis.costing import cost_graph
 from opcost.analysis.memory import memory, storage_bytes
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Attrs, Graph, Module, Op, Phase, TensorSpec, Value
+from opcost.core.graph import ZERO, Attrs, Cost, Graph, Module, Op, Phase, TensorSpec, Value
 from opcost.core.report import Report, Stats, cost_of
 from opcost.core.schema import dumps, loads
 from opcost.rules import default_rules

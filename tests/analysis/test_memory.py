@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from opcost.analysis.memory import memory, storage_bytes
 from opcost.core.graph import NO_ATTRS, Graph, Module, Op, TensorSpec, Value
-from opcost.core.memory import Holder, Lifetimes
+from opcost.core.memory import Lifetimes, PeakHolder
 
 KB = TensorSpec((256,))
 SIZE = 4 * 256
@@ -121,6 +121,6 @@ def test_the_peak_is_made_of_parts_that_modules_hold() -> None:
     }  # fmt: skip
     assert sum(found.parts.values()) == found.peak_bytes
     assert found.holders == (
-        Holder(module="a", bytes=2 * SIZE, tensors=2),
-        Holder(module="b", bytes=2 * SIZE, tensors=2),
+        PeakHolder(module="a", bytes=2 * SIZE, tensors=2),
+        PeakHolder(module="b", bytes=2 * SIZE, tensors=2),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from opcost.analysis import memory as analysis
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
-from opcost.core.devices import LIBRARIES, PROCESS
+from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
 from opcost.core.graph import NO_ATTRS, Graph, Module, Op, TensorSpec, Value
 from opcost.core.memory import Lifetimes, Memory
 from opcost.core.report import Row
@@ -146,16 +146,16 @@ def test_a_device_hands_out_blocks_and_operators_take_workspaces() -> None:
     """Elements of a megabyte: 4 MiB each in blocks of their own; beside them stand the libraries."""
     found = on_device(run(factor=MIB), {0: 0, 1: 4 * 2300 * MIB, 2: 0, 3: 0, 4: 0})
     assert [size // (4 * MIB) for size in found.curve] == [15, 26 + 2300, 39, 45, 57]
-    assert (found.device, found.fixed_bytes, found.base_bytes) == ("gpu", PROCESS, 4 * 8 * MIB)
+    assert (found.device, found.fixed_bytes, found.base_bytes) == ("gpu", PROCESS_BYTES, 4 * 8 * MIB)
     lives = found.lives
     assert lives is not None
-    assert list(lives.lasting) == [LIBRARIES, 4 * 5 * MIB]
+    assert list(lives.lasting) == [LIBRARY_BYTES, 4 * 5 * MIB]
     assert list(lives.inputs) == [4 * 3 * MIB]
     assert [size // (4 * MIB) for size in lives.sizes] == [7, 11, 13, 17, 19]
     assert (list(lives.births), list(lives.deaths)) == ([0, 1, 2, 3, 4], [4, 3, 5, 5, 5])
     assert list(lives.workspaces) == [0, 4 * 2300 * MIB, 0, 0, 0]
     # where the workspace was there is room for all that comes after it
-    assert found.reserved_bytes == LIBRARIES + 4 * (5 + 3 + 7 + 11 + 2300) * MIB
+    assert found.reserved_bytes == LIBRARY_BYTES + 4 * (5 + 3 + 7 + 11 + 2300) * MIB
 
 
 def test_small_tensors_take_whole_blocks_and_an_operator_that_is_never_run_takes_none() -> None:
@@ -176,7 +176,7 @@ def test_what_goes_before_it_is_read_and_what_is_empty_is_asked_for_as_such() ->
     found = on_device(replace(graph, values=tuple(values)), {})
     lives = found.lives
     assert lives is not None
-    assert (list(lives.lasting), list(lives.inputs)) == ([LIBRARIES], [12])
+    assert (list(lives.lasting), list(lives.inputs)) == ([LIBRARY_BYTES], [12])
     assert (list(lives.births), list(lives.deaths), list(lives.sizes)) == ([0, 1, 3, 4], [1, 3, 5, 5], [28, 44, 68, 76])
     assert [size // 512 for size in found.curve] == [1 + 1 + 1, 1 + 1 + 1, 1 + 1 + 1, 1 + 1 + 1, 1 + 2 + 1]
     assert all(size % 512 == 0 for size in found.curve)

@@ -5,9 +5,8 @@ import pytest
 from opcost.analysis.prediction.predict import GAP_NS, predict_report
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.analysis.prediction.work import work_of
-from opcost.core.cost import Cost
 from opcost.core.devices import device
-from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
+from opcost.core.graph import Cost, Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import Report
 from opcost.devices.calibration import Calibration, Measured
 from opcost.rules import default_rules

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcost.analysis.costing import cost_graph
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, Op, TensorSpec, Value
+from opcost.core.graph import NO_ATTRS, ZERO, Attrs, Cost, Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import Report, Uncounted
 from opcost.errors import GraphError, RuleError
 from opcost.rules import default_rules

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.core.collective_names import algorithm_of, bus_factor, collective_kind, element_bytes
+from opcost.core.names import algorithm_of, bus_factor, collective_kind, element_bytes
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.profiles import askable

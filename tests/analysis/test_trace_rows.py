@@ -17,14 +17,12 @@ from opcost.analysis.part import Part
 from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops, tokens_of
 from opcost.core.answer import Busy
-from opcost.core.cost import Cost
 from opcost.core.devices import device
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.memory import Memory
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Kernel, Profile, ProfileRow, RankWait
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.core.sheet import Sheet
-from opcost.core.told import Waited
 from opcost.errors import InputError
 
 
@@ -285,8 +283,8 @@ def test_ten_regions_are_shown_the_longest_first() -> None:
 # -- potential savings ----------------------------------------------------------------------------------------------------
 
 
-def waited(rank: int, wait: int, held_up: int) -> Waited:
-    return Waited(rank=rank, collective_ns=1000, wait_ns=wait, held_up_ns=held_up, last=1)
+def waited(rank: int, wait: int, held_up: int) -> RankWait:
+    return RankWait(rank=rank, collective_ns=1000, wait_ns=wait, held_up_ns=held_up, last=1)
 
 
 def test_what_waits_for_another_rank_is_not_communication_that_could_be_hidden() -> None:

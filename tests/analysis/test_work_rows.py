@@ -13,9 +13,8 @@ import pytest
 from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.speeds import Speeds, _base_ns, _ratio, _spread, fit_laws
 from opcost.analysis.prediction.work import Work, families, work_of
-from opcost.core.cost import Cost
 from opcost.core.devices import HOST, device
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Measured
 from opcost.devices.laws import Law, Near

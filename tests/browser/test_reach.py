@@ -12,7 +12,7 @@ import pytest
 from page_subjects import checkpoint, comparison, many, page_of, profile, report, sweep
 
 from opcost.analysis.query import query
-from opcost.core.timeline import Span, drawn, lanes_told
+from opcost.core.timeline import Span, lanes_as_columns, thinned_lanes
 from opcost.views.html import HTML, write_page
 
 Show = Callable[..., Any]
@@ -125,7 +125,7 @@ def test_a_million_events_are_drawn_and_zoomed(show: Show) -> None:
     asked = profile()
     spans = [[Span(lane + 100 * n, 60 + n % 7, f"kernel {n % 40}") for n in range(250_000)] for lane in range(4)]
     begun = time.monotonic()
-    told = lanes_told(drawn({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
+    told = lanes_as_columns(thinned_lanes({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
     binned = time.monotonic() - begun
     text = write_page(HTML.data(query(asked), profile=asked) | {"timeline": told})
     page = show(text)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.core.devices import DEVICES, OUTSIDE
+from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.errors import BudgetExceeded, ForwardError, InputError, UnknownName
 
 INS, OUTS = 100, 40
@@ -231,7 +231,7 @@ def test_what_is_not_understood(linear: nn.Linear, asked: Any, error: type[Excep
 
 def test_a_device_is_a_limit_of_its_own(linear: nn.Linear) -> None:
     found = opcost.fit(linear, shapes=(3, INS), device="NVIDIA T4", advise=False)
-    assert found.limit_bytes == 15360 * MIB - OUTSIDE
+    assert found.limit_bytes == 15360 * MIB - UNUSABLE_BYTES
     assert found.device == "t4"
     assert found.reserved_bytes is not None
     assert found.next_reserved_bytes is not None
@@ -246,7 +246,7 @@ def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
 ) -> None:
     """Two tensors of 9 MiB share a segment of 20: as tensors they are below the limit, and the segment is above it."""
     limit = 2 * MIB + 34 * MIB + 2 * 9 * MIB  # the weight's segment, what a library keeps, input and output
-    small = replace(DEVICES["t4"], memory=OUTSIDE + limit)
+    small = replace(DEVICES["t4"], memory=UNUSABLE_BYTES + limit)
     monkeypatch.setattr("opcost.core.devices.device", lambda _: small)
     with pytest.raises(BudgetExceeded) as caught:
         opcost.fit(

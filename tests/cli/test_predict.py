@@ -10,7 +10,7 @@ import torch
 
 import opcost
 from opcost.cli.main import run
-from opcost.core.devices import DEVICES, OUTSIDE
+from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured, dumps
 
@@ -81,7 +81,7 @@ def test_what_does_not_fit_writes_no_tokens_per_second(monkeypatch: pytest.Monke
     found = opcost.predict(source, **asked)
     assert found.fits
     assert "tokens/s" in str(found)
-    small = replace(DEVICES["h200"], memory=OUTSIDE + (1 << 20))
+    small = replace(DEVICES["h200"], memory=UNUSABLE_BYTES + (1 << 20))
     monkeypatch.setattr("opcost.core.devices.device", lambda _: small)
     over = opcost.predict(source, **asked)
     assert over.fits is False

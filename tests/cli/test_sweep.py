@@ -165,7 +165,7 @@ def test_the_plot_is_as_long_as_what_it_shows(opcost_command: Command, source: s
 def test_a_terminal_without_the_characters_gets_others(
     opcost_command: Command, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opcost.core.spelling.shows_unicode", lambda stream: False)
+    monkeypatch.setattr("opcost.core.escaping.shows_unicode", lambda stream: False)
     for further in ((), ("--vary", "input=1=2..8")):
         out = opcost_command("sweep", source, "-i", f"1x3x{INS}", "--vary", "batch=1..8", *further).out
         assert out.isascii()

@@ -15,7 +15,7 @@ import pytest
 import opcost
 from opcost.cli.main import COMMANDS, run
 from opcost.cli.printing import escape_unknown, use_color
-from opcost.core.spelling import ASCII, shows_unicode
+from opcost.core.escaping import ASCII, shows_unicode
 
 ENCODINGS = ["cp1252", "latin-1", "cp932", "ascii"]
 OURS = {chr(code) for code in ASCII}

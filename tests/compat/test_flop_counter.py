@@ -18,7 +18,7 @@ from opcost.compat import calflops, deepspeed, ptflops, thop, torchinfo
 from opcost.compat.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from opcost.compat.lightning import measure_flops
 from opcost.compat.torchprofile import profile_macs
-from opcost.core.cost import Cost
+from opcost.core.graph import Cost
 from opcost.errors import RuleError
 
 

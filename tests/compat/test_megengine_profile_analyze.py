@@ -14,8 +14,7 @@ import pytest
 
 from opcost.compat.megengine.profile_analyze import main
 from opcost.compat.megengine.profile_records import pairwise_sum
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "megengine"

@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.files import UNFINISHED
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.report import Report
-from opcost.core.writing import UNFINISHED
 from opcost.errors import WriteError
 from opcost.profiles import Profile
 

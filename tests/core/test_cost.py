@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.cost import ZERO, Cost
+from opcost.core.graph import ZERO, Cost
 
 NUMBER = st.integers(0, 10**30)
 COSTS = st.builds(Cost, NUMBER, NUMBER, NUMBER, NUMBER)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.dtype import BITS, COMPLEX, INTEGER, bits, nbytes
-from opcost.core.graph import TensorSpec, UnknownExtent
+from opcost.core.graph import BITS, COMPLEX, INTEGER, TensorSpec, UnknownExtent, bits, nbytes
 from opcost.errors import OpcostError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.core.kernel_names import is_collective, short
+from opcost.core.names import is_collective, short_kernel_name
 from opcost.views.cell import cut
 
 _ELEMENTWISE = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
@@ -38,7 +38,7 @@ _IF = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, vo
     ],
 )  # fmt: skip
 def test_of_a_long_name_what_it_computes_remains(name: str, told: str) -> None:
-    assert short(name) == told
+    assert short_kernel_name(name) == told
 
 
 def test_a_name_that_has_room_is_not_touched() -> None:

@@ -51,7 +51,7 @@ BROKEN = {
 
 
 def forget() -> None:
-    for function in (plugin._scan, plugin._imported, plugin._tell, default_rules):
+    for function in (plugin._scan, plugin._imported, plugin._warn, default_rules):
         function.cache_clear()  # type: ignore[attr-defined]
 
 

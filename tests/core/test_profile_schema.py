@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opcost.core.cost import Cost
-from opcost.core.graph import Note, TensorSpec
+from opcost.core.graph import Cost, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.profile_schema import dumps, from_dict, load, loads, to_dict
 from opcost.errors import SourceError

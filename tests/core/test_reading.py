@@ -16,8 +16,8 @@ import pytest
 
 import opcost
 from opcost.cli.main import run
-from opcost.core import reading
-from opcost.core.reading import head_of, length_of, opened, pipes_kept, whole
+from opcost.core import files
+from opcost.core.files import head_of, keep_pipes, length_of, opened, read_whole
 from opcost.errors import SourceError, UnknownSource
 
 DATA = Path(__file__).parents[1] / "data"
@@ -109,7 +109,7 @@ def test_more_than_is_believed_is_not_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(SourceError, match="more than 1 MiB, which no report has"):
-        whole(path, 1 << 20, "report")
+        read_whole(path, 1 << 20, "report")
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def pipe() -> Iterator[Callable[[bytes, float], str]]:
 
 def test_a_pipe_is_read_as_often_as_needed(pipe: Callable[..., str]) -> None:
     name = pipe(b"x" * 300_000 + b"end", after=0.8)
-    with pipes_kept():
+    with keep_pipes():
         assert head_of(name, 3) == b"xxx"
         with opened(name) as outer, opened(name) as inner:
             assert inner.read(5) == b"xxxxx"
@@ -163,7 +163,7 @@ def test_of_a_pipe_that_is_not_understood_no_more_than_its_beginning_is_taken(tm
 
 
 def test_a_pipe_that_does_not_end_is_given_up(pipe: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LARGEST_PIPE", 1 << 17)
+    monkeypatch.setattr(files, "LARGEST_PIPE", 1 << 17)
     with pytest.raises(SourceError, match="come through /dev/fd"), opened(pipe(bytes(1 << 19))) as file:
         file.read()
 
@@ -174,7 +174,7 @@ def test_a_named_pipe_is_read_when_somebody_writes_and_anew_each_time(tmp_path: 
     for content in (b"first", b"second"):
         writer = threading.Thread(target=path.write_bytes, args=(content,))
         writer.start()
-        with pipes_kept():
+        with keep_pipes():
             assert head_of(path, 100) == content
         writer.join()
 

@@ -105,7 +105,7 @@ def test_a_file_from_before_a_framework_had_a_place_for_its_own_parameters_is_re
     data = json.loads(dumps(small_report()))
     data["operators"][0]["attrs"]["mode"] = "CROSS"
     op = from_dict(data).rows[0].op
-    assert (op.attrs, op.native, op.told) == ({"depth": 3, "mode": "CROSS"}, {}, {"depth": 3, "mode": "CROSS"})
+    assert (op.attrs, op.native, op.all_attrs) == ({"depth": 3, "mode": "CROSS"}, {}, {"depth": 3, "mode": "CROSS"})
 
 
 def test_a_row_that_repeats_an_operator_takes_only_its_own_numbers() -> None:

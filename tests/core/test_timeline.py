@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.timeline import DEEPEST, Drawn, Ordered, Span, drawn, lanes_checked, lanes_told, nested
+from opcost.core.timeline import (
+    DEEPEST,
+    LaneColumns,
+    Span,
+    TimelineEvent,
+    checked_lanes,
+    lanes_as_columns,
+    nested,
+    thinned_lanes,
+)
 from opcost.errors import SourceError
 
 SPANS = st.lists(st.builds(Span, st.integers(0, 10_000), st.integers(0, 500), st.sampled_from("abc")), max_size=200)
@@ -15,28 +24,28 @@ SPANS = st.lists(st.builds(Span, st.integers(0, 10_000), st.integers(0, 500), st
 def test_short_neighbours_become_one_and_long_events_stay() -> None:
     short = [Span(10 * number, 5, "x" if number != 3 else "y") for number in range(100)]
     long = Span(100_000, 50_000, "long")
-    (found,) = drawn({"lane": [*short, long]}, most=10).values()
+    (found,) = thinned_lanes({"lane": [*short, long]}, most=10).values()
     # Three tenths of 150,000 ns is what is short; a hundred of 5 ns from 0 to 995, called like the first of the longest.
-    assert found == [Drawn(0, 995, "x", 100, 500), Drawn(100_000, 50_000, "long", 1, 50_000)]
+    assert found == [TimelineEvent(0, 995, "x", 100, 500), TimelineEvent(100_000, 50_000, "long", 1, 50_000)]
 
 
 def test_a_long_row_of_short_events_is_cut_where_it_is_full() -> None:
-    (found,) = drawn({"lane": [Span(10 * number, 10, "x") for number in range(1000)]}, most=30).values()
+    (found,) = thinned_lanes({"lane": [Span(10 * number, 10, "x") for number in range(1000)]}, most=30).values()
     # 10,000 ns in pieces of at least 3 * 10,000 // 30 + 1 ns.
     assert {event.duration_ns for event in found[:-1]} == {1010}
     assert len(found) == 10
 
 
 def test_few_events_are_drawn_as_they_are() -> None:
-    assert drawn({"a": [Span(5, 2, "x"), Span(1, 2, "y")], "b": []}) == {
-        "a": [Drawn(1, 2, "y", 1, 2), Drawn(5, 2, "x", 1, 2)],
+    assert thinned_lanes({"a": [Span(5, 2, "x"), Span(1, 2, "y")], "b": []}) == {
+        "a": [TimelineEvent(1, 2, "y", 1, 2), TimelineEvent(5, 2, "x", 1, 2)],
         "b": [],
     }
 
 
 @given(st.dictionaries(st.sampled_from("pqr"), SPANS, min_size=1), st.integers(1, 50))
 def test_counts_and_times_are_kept_and_the_limit_too(lanes: dict[str, list[Span]], most: int) -> None:
-    found = drawn(lanes, most)
+    found = thinned_lanes(lanes, most)
     assert sum(map(len, found.values())) <= 2 * max(most, len(lanes)), (
         "one more for each lane, where its share is small"
     )
@@ -59,21 +68,25 @@ def test_what_is_called_too_deep_has_no_lane() -> None:
 def test_columns_are_drawn_as_their_events_are(spans: list[Span], most: int) -> None:
     ordered = sorted(spans)
     names = sorted({span.name for span in spans})
-    columns = Ordered(
+    columns = LaneColumns(
         [span.start_ns for span in ordered], [span.duration_ns for span in ordered],
         [names.index(span.name) for span in ordered], names,
     )  # fmt: skip
-    assert drawn({"lane": columns}, most) == drawn({"lane": spans}, most)
+    assert thinned_lanes({"lane": columns}, most) == thinned_lanes({"lane": spans}, most)
 
 
 def test_starts_are_told_as_steps_and_names_once() -> None:
-    lanes = {"a": [Drawn(10, 5, "x", 1, 5), Drawn(30, 5, "y", 2, 4)], "b": [Drawn(20, 1, "x", 1, 1)], "c": []}
-    told = lanes_told(lanes, {"x": "conv"})
+    lanes = {
+        "a": [TimelineEvent(10, 5, "x", 1, 5), TimelineEvent(30, 5, "y", 2, 4)],
+        "b": [TimelineEvent(20, 1, "x", 1, 1)],
+        "c": [],
+    }
+    told = lanes_as_columns(lanes, {"x": "conv"})
     assert told["words"] == ["x", "y"]
     assert told["sorts"] == ["conv", ""]
     assert [lane["step"] for lane in told["lanes"]] == [[0, 20], [10], []]
     assert [lane.get("count") for lane in told["lanes"]] == [[1, 2], None, None]
-    assert lanes_checked(told) == told
+    assert checked_lanes(told) == told
 
 
 @pytest.mark.parametrize(
@@ -87,6 +100,6 @@ def test_starts_are_told_as_steps_and_names_once() -> None:
     ],
 )  # fmt: skip
 def test_a_timeline_of_a_file_that_is_not_of_this_form_is_refused(change: dict[str, object]) -> None:
-    told = lanes_told({"a": [Drawn(10, 5, "x", 1, 5), Drawn(20, 5, "y", 1, 5)]}, {})
+    told = lanes_as_columns({"a": [TimelineEvent(10, 5, "x", 1, 5), TimelineEvent(20, 5, "y", 1, 5)]}, {})
     with pytest.raises(SourceError, match="timeline is damaged"):
-        lanes_checked({**told, **change})
+        checked_lanes({**told, **change})

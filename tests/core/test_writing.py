@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from opcost.core import writing
-from opcost.core.writing import UNFINISHED, check_writable, write_bytes, write_text
+from opcost.core import files
+from opcost.core.files import UNFINISHED, check_writable, write_bytes, write_text
 from opcost.errors import WriteError
 
 OLD = "the old file\n"
@@ -64,7 +64,7 @@ def failing(code: int) -> Callable[..., Any]:
 
 
 def run(code: str, *arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-c", f"from opcost.core.writing import write_text; import sys; {code}"]
+    words = [sys.executable, "-c", f"from opcost.core.files import write_text; import sys; {code}"]
     return subprocess.Popen([*words, *map(str, arguments)], **options)
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_at_any_line_leaves_the_old_file_or_the_new_one_and_nothing_else(
 
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal seen
-            if frame.f_code.co_filename != writing.__file__:
+            if frame.f_code.co_filename != files.__file__:
                 return None
             if event == "line":
                 seen += 1
@@ -346,7 +346,7 @@ def test_standard_output_gets_the_text_in_its_place(tmp_path: Path, name: str) -
 
 
 def test_a_shell_can_pass_the_file_on(tmp_path: Path) -> None:
-    code = "from opcost.core.writing import write_text; import sys; write_text(sys.argv[1], 'x' * 200_000)"
+    code = "from opcost.core.files import write_text; import sys; write_text(sys.argv[1], 'x' * 200_000)"
     done = subprocess.run(
         ["bash", "-c", f'"$0" -c "$1" >(wc -c > {tmp_path}/counted); wait $!', sys.executable, code], check=True
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opcost.core.memory import Lives
-from opcost.devices.allocator import handed_out, least_capacity, reserved
+from opcost.devices.allocator import allocated_blocks, least_capacity, reserved
 
 MIB = 1 << 20
 
@@ -94,7 +94,7 @@ def test_requests_as_a_gpu_had_them_take_as_much_as_there(name: str) -> None:
     real = RECORDED[name]
     sizes, gone = real["sizes"], real["gone"]
     asked = zip(range(len(sizes)), gone, sizes, strict=True)
-    handed = handed_out(lives(*asked, steps=len(sizes)))
+    handed = allocated_blocks(lives(*asked, steps=len(sizes)))
     changes = [0] * (len(sizes) + 1)
     for born, (block, death) in enumerate(zip(handed.sizes, gone, strict=True)):
         changes[born] += block

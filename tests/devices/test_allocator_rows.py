@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcost.core.memory import Lives
-from opcost.devices.allocator import Allocator, OutOfMemory, handed_out, least_capacity, reserved
+from opcost.devices.allocator import Allocator, OutOfMemory, allocated_blocks, least_capacity, reserved
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -29,10 +29,10 @@ def passing(*tensors: tuple[int, int, int], steps: int = 4, lasting: tuple[int, 
 )  # fmt: skip
 def test_a_tensor_gets_a_block_of_this_size(wanted: int, block: int) -> None:
     assert Allocator().take(wanted).size == block
-    assert handed_out(passing((0, 4, wanted))).sizes == [block]
-    assert handed_out(Lives((wanted,), (), (), (), (), [])).lasting == [block]
-    assert handed_out(Lives((), (wanted,), (), (), (), [])).inputs == [block]
-    assert handed_out(Lives((), (), (), (), (), [wanted])).workspaces == [block]
+    assert allocated_blocks(passing((0, 4, wanted))).sizes == [block]
+    assert allocated_blocks(Lives((wanted,), (), (), (), (), [])).lasting == [block]
+    assert allocated_blocks(Lives((), (wanted,), (), (), (), [])).inputs == [block]
+    assert allocated_blocks(Lives((), (), (), (), (), [wanted])).workspaces == [block]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_tensor_is_gone_before_the_operator_of_its_end_makes_its_own() -> None
 
 
 def test_a_workspace_is_taken_beside_what_lives_and_counts_by_its_block() -> None:
-    found = handed_out(Lives((), (), (0,), (1,), (30 * MIB,), [40 * MIB + 1, 0, 513]))
+    found = allocated_blocks(Lives((), (), (0,), (1,), (30 * MIB,), [40 * MIB + 1, 0, 513]))
     assert (found.workspaces, found.reserved) == ([40 * MIB + 512, 0, 1024], (30 + 42 + 2) * MIB)
 
 
@@ -133,13 +133,13 @@ def test_the_second_pass_finds_what_the_first_left() -> None:
     lasting = passing((0, 1, 40 * MIB), (1, 9, 30 * MIB))
     assert reserved(lasting) == 40 * MIB
     grown = passing((0, 2, 11 * MIB), (1, 9, 40 * MIB), (2, 9, 12 * MIB))
-    assert handed_out(grown).sizes == [12 * MIB, 40 * MIB, 12 * MIB]
+    assert allocated_blocks(grown).sizes == [12 * MIB, 40 * MIB, 12 * MIB]
 
 
 def test_a_rest_of_exactly_one_mebibyte_stays_with_its_block() -> None:
     whole, split = passing((0, 1, 40 * MIB), (1, 9, 39 * MIB)), passing((0, 1, 40 * MIB), (1, 9, 39 * MIB - 512))
-    assert handed_out(whole).sizes == [40 * MIB, 40 * MIB]
-    assert handed_out(split).sizes == [40 * MIB, 39 * MIB - 512]
+    assert allocated_blocks(whole).sizes == [40 * MIB, 40 * MIB]
+    assert allocated_blocks(split).sizes == [40 * MIB, 39 * MIB - 512]
 
 
 PINNED = passing((0, 1, 50 * MIB), (1, 4, 12 * MIB), (2, 4, 60 * MIB))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.dtype import BITS
+from opcost.core.graph import BITS
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.inputs import ALIASES, InputSpec, parse_dtype, parse_input
 

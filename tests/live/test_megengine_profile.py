@@ -19,8 +19,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.recorders.layout_megengine import dumps
 

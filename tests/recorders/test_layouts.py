@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.recorders import layout_chrome, layout_megengine
 

@@ -5,8 +5,7 @@ from typing import Protocol, TypeAlias
 
 import pytest
 
-from opcost.core.cost import Cost
-from opcost.core.graph import Attr, Attrs, TensorSpec
+from opcost.core.graph import Attr, Attrs, Cost, TensorSpec
 from opcost.core.kinds import KINDS, check_operator
 from opcost.rules import default_rules
 from opcost.rules.registry import DEFAULT, Convention, OpView

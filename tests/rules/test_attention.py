@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opcost.core.graph import TensorSpec
-from opcost.rules.attention import attention
+from opcost.rules.contractions import attention
 from opcost.rules.registry import Convention, OpView
 
 HALF = Convention(causal="half")

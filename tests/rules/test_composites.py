@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opcost.core.graph import TensorSpec
-from opcost.core.kinds.functions import ELEMENTARY
+from opcost.core.kinds import ELEMENTARY
 
 STEPS = {
     "fma": "mul add",

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
-from opcost.rules.conv import conv
+from opcost.core.graph import Cost, TensorSpec
+from opcost.rules.contractions import conv
 from opcost.rules.registry import OpView
 
 SIZE = st.integers(1, 6)

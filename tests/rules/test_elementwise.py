@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.rules.elementwise import COMPLEX_FLOPS_PER_ELEMENT, COMPLEX_TO_REAL, FLOPS_PER_ELEMENT
 
 # Each composite function written out in elementary ones, or in composite ones that stand above it.

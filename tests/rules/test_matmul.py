@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.errors import RuleError
-from opcost.rules.einsum import einsum
-from opcost.rules.matmul import matmul
+from opcost.rules.contractions import einsum, matmul
 from opcost.rules.registry import OpView
 
 SIZE = st.integers(1, 9)
@@ -137,7 +135,7 @@ class TestEinsum:
             cost("einsum", [(2, 3), (3, 4)], [(2, 4)], equation=equation)
 
     def test_extents_that_contradict_each_other_are_an_error(self, cost: Any) -> None:
-        with pytest.raises(RuleError, match="'j' stands for 3 and for 5"):
+        with pytest.raises(RuleError, match="'j' has the extents 3 and 5"):
             cost("einsum", [(2, 3), (5, 4)], [(2, 4)], equation="ij,jk->ik")
 
     @given(b=SIZE, m=SIZE, k=SIZE, n=SIZE)

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import TensorSpec
-from opcost.rules.move import copy
+from opcost.core.graph import ZERO, Cost, TensorSpec
+from opcost.rules.movement import copy
 from opcost.rules.registry import OpView
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from opcost.core.cost import Cost
+from opcost.core.graph import Cost
 
 MEAN, VARIANCE = 1, 3  # add; subtract, square, add
 CENTRE, SCALE, WEIGHT, BIAS = 1, 1, 1, 1

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
-from opcost.rules.loss import LOSSES
+from opcost.core.graph import Cost, TensorSpec
+from opcost.rules.elementwise import LOSSES
 
 LERP = 2 + 1  # two products, one addition
 

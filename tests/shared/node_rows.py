@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from opcost.analysis.costing import cost_graph
-from opcost.core.dtype import bits
-from opcost.core.graph import Module
+from opcost.core.graph import Module, bits
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.nodes.meaning import Operand, OperatorTable

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.analysis.query import query
-from opcost.core.cost import Cost
-from opcost.core.graph import Note, Op, TensorSpec
-from opcost.core.memory import Holder, Memory
+from opcost.core.graph import Cost, Note, Op, TensorSpec
+from opcost.core.memory import Memory, PeakHolder
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
@@ -68,7 +67,7 @@ def report(blocks: int = 4, ops: int = 6, *, word: str = "", uncounted: bool = F
         memory=Memory(
             peak_bytes=max(curve), base_bytes=1000, at=curve.index(max(curve)), how="lifetimes", curve=curve,
             parts={"weights": 1000, "temporary": max(curve) - 1000},
-            holders=(Holder(module=leaves[0], bytes=max(curve) - 1000, tensors=2),),
+            holders=(PeakHolder(module=leaves[0], bytes=max(curve) - 1000, tensors=2),),
         ),
         coverage=Coverage(len(rows) - len(missed), missed), inputs=((f"x{word}", spec),), outputs=(spec,),
         notes=(Note("n", f"a note{word}", f"here{word}"),) if word else (),

@@ -16,7 +16,7 @@ from peak_memory import needs_peak
 
 import opcost
 from opcost.analysis.query import query
-from opcost.core.parsing import mended, parse
+from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError, SourceError
 from opcost.traces import file
@@ -155,7 +155,7 @@ def test_whatever_is_wrong_with_json_is_a_value_error(text: str) -> None:
 
 def test_half_a_character_becomes_one_that_can_be_shown() -> None:
     written = r'["\ud800", "\ud83d\ude00", "\\ud800", "\udc00x", "é"]'
-    assert parse(mended(written)) == ["\ufffd", "\U0001f600", r"\ud800", "\ufffdx", "é"]
+    assert parse(replace_lone_surrogates(written)) == ["\ufffd", "\U0001f600", r"\ud800", "\ufffdx", "é"]
 
 
 def answered(content: Any, folder: Path) -> Profile | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import opcost
-from opcost.core.timeline import lanes_checked
+from opcost.core.timeline import checked_lanes
 from opcost.profiles import Profile
 from opcost.views.html.profiles import timeline_of
 
@@ -48,7 +48,7 @@ def test_streams_and_the_host_have_every_event_where_rows_have_it(monkeypatch: p
 def test_threads_have_lanes_of_their_own_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     path = KINETO / "cpu_resnet18_fwdbwd_stack.json.gz"
     rows = opcost.read_profile(path).rows
-    told = lanes_checked(grouped(path, monkeypatch, timeline=True).extra["timeline"])
+    told = checked_lanes(grouped(path, monkeypatch, timeline=True).extra["timeline"])
     assert sum(len(lane["step"]) for lane in told["lanes"]) == len(rows)
     assert sum(sum(lane["length"]) for lane in told["lanes"]) == sum(row.host_ns or 0 for row in rows)
 

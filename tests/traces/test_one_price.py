@@ -18,8 +18,7 @@ from torch_samples import Ran, calls, samples
 
 import opcost
 from opcost.analysis.join import with_costs
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Profile, ProfileRow
 from opcost.frontends.torch.operators.translate import translate
 from opcost.rules import default_rules

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from opcost.analysis.join import with_costs
-from opcost.core.cost import Cost
+from opcost.core.graph import Cost
 from opcost.core.profile import Profile, ProfileRow
 from opcost.rules import default_rules
 from opcost.traces.kineto.meaning import meaning

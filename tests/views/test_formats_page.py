@@ -13,11 +13,20 @@ import pytest
 from opcost.analysis.query import query
 from opcost.core.answer import OWN_LABELS, Busy, Gain
 from opcost.core.plugin import OWN, VIEWS, load, load_view
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import (
+    AllocationHolder,
+    AllocatorMemory,
+    AllocatorMemoryOverTime,
+    CollectiveSummary,
+    CopySummary,
+    Kernel,
+    Profile,
+    ProfileRow,
+    RankWait,
+)
 from opcost.core.report import STATS, Report
 from opcost.core.results import Advice, Counted, Fit, Point, Sweep
 from opcost.core.schema import SCHEMA
-from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder, Waited
 from opcost.profiles import askable
 from opcost.views.report import EVERY_BY, columns_of
 
@@ -74,12 +83,15 @@ def test_every_field_of_an_answer_is_described() -> None:
 
 
 def test_every_field_of_a_sheet_is_described() -> None:
-    copied = Copied("gpu:0", 0, "Memcpy", 1, 1)
-    exchanged = Exchanged("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
+    copied = CopySummary("gpu:0", 0, "Memcpy", 1, 1)
+    exchanged = CollectiveSummary("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
     use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1)
-    told = {"devices": [use], "copies": [copied], "collectives": [exchanged], "ranks": [Waited(0, 1, 1, 1, 1)]}
-    told |= {"memory": [Held("gpu:0", 0, 1, 1, 1, 1, 1, 1, 1)], "holders": [Holder("gpu:0", 0, "a", "b", 1, 1)]}
-    told |= {"memory_over_time": [HeldOver("gpu:0", 0, "1/10", 1, 1, 1)]}
+    told = {"devices": [use], "copies": [copied], "collectives": [exchanged], "ranks": [RankWait(0, 1, 1, 1, 1)]}
+    told |= {
+        "memory": [AllocatorMemory("gpu:0", 0, 1, 1, 1, 1, 1, 1, 1)],
+        "holders": [AllocationHolder("gpu:0", 0, "a", "b", 1, 1)],
+    }
+    told |= {"memory_over_time": [AllocatorMemoryOverTime("gpu:0", 0, "1/10", 1, 1, 1)]}
     extra = {name: [entry._asdict() for entry in entries] for name, entries in told.items()}
     profile = askable(Profile(meta={}, rows=(), extra=extra))
     for sheet in (profile.breakdown(), profile.communication(), profile.allocations()):

@@ -10,7 +10,7 @@ from html_page import HtmlPage, column
 
 from opcost.analysis.query import query
 from opcost.core.answer import Gain
-from opcost.core.cost import Cost
+from opcost.core.graph import Cost
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.profiles import askable
 from opcost.views.html import HTML

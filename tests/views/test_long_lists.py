@@ -14,8 +14,7 @@ from torch import nn
 import opcost
 from opcost.core.graph import Note
 from opcost.core.report import Coverage, Report, Uncounted
-from opcost.errors import UnknownName
-from opcost.wording import shortened, some
+from opcost.errors import UnknownName, shortened, some
 
 MANY = 3000
 FOR_PEOPLE = ("table", "text", "arch", "md")

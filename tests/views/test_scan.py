@@ -13,7 +13,7 @@ import pytest
 from checkpoint_making import write_safetensors
 
 import opcost
-from opcost.core.patterns import patterns_of
+from opcost.core.names import patterns_of
 from opcost.core.plugin import views_of
 from opcost.core.scan import Scan
 from opcost.errors import OpcostError, UnknownName

@@ -8,8 +8,8 @@ from opcost.core.graph import Note, TensorSpec
 from opcost.core.report import Coverage, Parameter, Report, Uncounted
 from opcost.core.sheet import Section
 from opcost.core.units import format_count
+from opcost.errors import MANY
 from opcost.views.summary import summarize
-from opcost.wording import MANY
 
 
 def section(report: Report, title: str) -> Section:

@@ -78,8 +78,8 @@ def test_a_node_tells_its_shapes_type_and_cost(plain: Report, tmp_path: Path) ->
         assert attr["flops"].i == row.cost.flops
         assert attr["macs"].i == row.cost.macs
         assert attr["kind"].s.decode() == row.op.kind
-        if row.op.told:
-            assert attr["params"].s.decode() == ", ".join(f"{name}={value}" for name, value in row.op.told.items())
+        if row.op.all_attrs:
+            assert attr["params"].s.decode() == ", ".join(f"{name}={value}" for name, value in row.op.all_attrs.items())
     weight = found["head/weight"].attr
     parameter = next(p for p in plain.parameters if p.name == "head.weight")
     assert weight["params"].i == parameter.spec.numel

@@ -10,11 +10,10 @@ from opcost.analysis.join import product_share, runs_tf32
 from opcost.analysis.part import LABELS, Part
 from opcost.core.answer import SECOND_NS, Busy
 from opcost.core.devices import Device
-from opcost.core.kernel_names import is_collective, is_copy, is_transfer
 from opcost.core.kinds import CONTRACTIONS
-from opcost.core.profile import Kernel, Profile
-from opcost.core.spans import long_gaps
-from opcost.core.told import told
+from opcost.core.names import is_collective, is_copy, is_transfer
+from opcost.core.profile import Kernel, Profile, extra_entries
+from opcost.core.timeline import long_gaps
 
 
 def devices(profile: Profile) -> tuple[Busy, ...]:
@@ -24,7 +23,7 @@ def devices(profile: Profile) -> tuple[Busy, ...]:
     `extra["devices"]`, a list of the fields of `Busy`, and without that nothing is claimed.
     """
     if "devices" in profile.extra:
-        return tuple(told(profile.extra, "devices", Busy))
+        return tuple(extra_entries(profile.extra, "devices", Busy))
     found: dict[tuple[int, str], list[Kernel]] = {}
     launching: dict[tuple[int, str], set[int]] = {}
     for place, row in enumerate(profile.rows):
@@ -48,7 +47,7 @@ def devices(profile: Profile) -> tuple[Busy, ...]:
 
 def in_steps(profile: Profile) -> tuple[Busy, ...]:
     """The same in the marked steps but for the first, as readers that know them say in `extra["steps"]`; else of the whole."""
-    return tuple(told(profile.extra, "steps", Busy)) or devices(profile)
+    return tuple(extra_entries(profile.extra, "steps", Busy)) or devices(profile)
 
 
 def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:

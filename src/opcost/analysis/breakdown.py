@@ -10,10 +10,17 @@ from opcost.analysis.bounds import NEAR, computes
 from opcost.analysis.part import Part
 from opcost.core.answer import IDLE_IN_CALL, SECOND_NS, Busy, Gain
 from opcost.core.graph import Note
-from opcost.core.profile import Profile
+from opcost.core.profile import (
+    AllocationHolder,
+    AllocatorMemory,
+    AllocatorMemoryOverTime,
+    CopySummary,
+    Profile,
+    RankWait,
+    extra_entries,
+)
 from opcost.core.sheet import Cell, Field, Sheet, Table
-from opcost.core.spans import LONG_GAP
-from opcost.core.told import Copied, Held, HeldOver, Holder, Waited, told
+from opcost.core.timeline import LONG_GAP
 from opcost.core.units import format_bytes
 
 WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
@@ -27,7 +34,11 @@ def breakdown(profile: Profile) -> Sheet:
     return Sheet(
         name="breakdown",
         meta=profile.meta,
-        tables=(_times(uses, bounds.in_steps(profile)), _beside(uses), _copies(told(profile.extra, "copies", Copied))),
+        tables=(
+            _times(uses, bounds.in_steps(profile)),
+            _beside(uses),
+            _copies(extra_entries(profile.extra, "copies", CopySummary)),
+        ),
         notes=profile.notes,
     )
 
@@ -102,7 +113,7 @@ def _hidden(use: Busy) -> Iterator[tuple[str, int, int]]:
     yield "kernels side by side", use.overlap_ns, use.work_ns
 
 
-def _copies(found: Sequence[Copied]) -> Table:
+def _copies(found: Sequence[CopySummary]) -> Table:
     lines = tuple(
         (
             each.rank,
@@ -134,17 +145,17 @@ _NOTHING = "the profile has no memory events: record with profile_memory=True, a
 
 def memory(profile: Profile) -> Sheet:
     """What allocators reported while the trace was recorded: peaks, who held them, and how they went over time."""
-    peaks = told(profile.extra, "memory", Held)
+    peaks = extra_entries(profile.extra, "memory", AllocatorMemory)
     missing = () if peaks else (Note("memory", _NOTHING),)
     tables = (
         _peaks(peaks),
-        _holders(told(profile.extra, "holders", Holder), peaks),
-        _over(told(profile.extra, "memory_over_time", HeldOver)),
+        _holders(extra_entries(profile.extra, "holders", AllocationHolder), peaks),
+        _over(extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)),
     )
     return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
 
 
-def _peaks(found: list[Held]) -> Table:
+def _peaks(found: list[AllocatorMemory]) -> Table:
     fields = (
         *WHOSE,
         Field("peak", "bytes"),
@@ -166,7 +177,7 @@ def _peaks(found: list[Held]) -> Table:
     return Table.of(title=PEAK, fields=fields, lines=map(attrgetter(*names), found), remarks=remarks)
 
 
-def _holders(found: list[Holder], peaks: list[Held]) -> Table:
+def _holders(found: list[AllocationHolder], peaks: list[AllocatorMemory]) -> Table:
     whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
     fields = (
         *WHOSE,
@@ -184,7 +195,7 @@ def _holders(found: list[Holder], peaks: list[Held]) -> Table:
     return Table.of(title=HELD, fields=fields, lines=lines)
 
 
-def _over(found: list[HeldOver]) -> Table:
+def _over(found: list[AllocatorMemoryOverTime]) -> Table:
     sizes = (Field("peak", "bytes"), Field("last", "bytes"), Field("reserved", "bytes", dull=True))
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
     return Table.of(title=OVER, fields=(*WHOSE, Field("part", "text"), *sizes), lines=map(read, found))
@@ -214,7 +225,7 @@ _OVER_TIME = {
 
 
 def gains_of(
-    uses: Sequence[Busy], parts: Sequence[Part], waited: Sequence[Waited] = (), whole: Sequence[Busy] = ()
+    uses: Sequence[Busy], parts: Sequence[Part], waited: Sequence[RankWait] = (), whole: Sequence[Busy] = ()
 ) -> tuple[Gain, ...]:
     """The largest of them, over all devices whose use is known in full; `whole` is their use outside of steps too."""
     waits = {each.rank: each.wait_ns or 0 for each in waited}

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from opcost.core.answer import SECOND_NS
-from opcost.core.collective_names import bus_factor, collective_kind
 from opcost.core.graph import Note
-from opcost.core.profile import Profile
+from opcost.core.names import bus_factor, collective_kind
+from opcost.core.profile import CollectiveSummary, Profile, RankWait, extra_entries
 from opcost.core.sheet import Cell, Field, Sheet, Table
-from opcost.core.told import Exchanged, Waited, told
 from opcost.core.units import format_time
 
 COLLECTIVES, RANKS = "collectives", "ranks"
@@ -18,8 +17,8 @@ COLLECTIVES, RANKS = "collectives", "ranks"
 
 def communication(profile: Profile) -> Sheet:
     """What was exchanged, how quickly, and who kept whom waiting."""
-    found = told(profile.extra, "collectives", Exchanged)
-    waited = told(profile.extra, "ranks", Waited)
+    found = extra_entries(profile.extra, "collectives", CollectiveSummary)
+    waited = extra_entries(profile.extra, "ranks", RankWait)
     return Sheet(
         name="communication",
         meta=profile.meta,
@@ -28,13 +27,13 @@ def communication(profile: Profile) -> Sheet:
     )
 
 
-def _none(found: Sequence[Exchanged]) -> tuple[Note, ...]:
+def _none(found: Sequence[CollectiveSummary]) -> tuple[Note, ...]:
     return () if found else (Note("collectives", "the profile has no collectives"),)
 
 
-def _collectives(found: Sequence[Exchanged]) -> Table:
+def _collectives(found: Sequence[CollectiveSummary]) -> Table:
     """Those of all ranks together: each took part in the same."""
-    groups: dict[tuple[str, str, int | None, int | None, str, str], list[Exchanged]] = {}
+    groups: dict[tuple[str, str, int | None, int | None, str, str], list[CollectiveSummary]] = {}
     for each in found:
         kind = collective_kind(each.name) or each.name
         groups.setdefault((kind, each.group, each.ranks, each.bytes, each.dtype, each.algorithm), []).append(each)
@@ -59,7 +58,13 @@ def _collectives(found: Sequence[Exchanged]) -> Table:
 
 
 def _line(
-    kind: str, group: str, ranks: int | None, moved: int | None, dtype: str, algorithm: str, same: Sequence[Exchanged]
+    kind: str,
+    group: str,
+    ranks: int | None,
+    moved: int | None,
+    dtype: str,
+    algorithm: str,
+    same: Sequence[CollectiveSummary],
 ) -> dict[str, Cell]:
     """One sort and size, with the rates of the algorithm and of the busiest link at the shortest of all times."""
     least = min(each.least_ns for each in same)
@@ -80,7 +85,7 @@ def _line(
     }
 
 
-def _ranks(waited: Sequence[Waited]) -> Table:
+def _ranks(waited: Sequence[RankWait]) -> Table:
     lines = tuple(
         (each.rank, each.collective_ns, each.wait_ns, each.held_up_ns, each.last)
         for each in sorted(waited, key=lambda each: (-each.held_up_ns, each.rank))
@@ -95,7 +100,7 @@ def _ranks(waited: Sequence[Waited]) -> Table:
     return Table.of(title=RANKS, fields=fields, lines=lines, remarks=_straggler(waited))
 
 
-def _straggler(waited: Sequence[Waited]) -> tuple[str, ...]:
+def _straggler(waited: Sequence[RankWait]) -> tuple[str, ...]:
     """The rank that others waited for most, and how much of all waiting that was."""
     whole = sum(each.held_up_ns for each in waited)
     if not whole:

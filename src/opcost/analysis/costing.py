@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import Priced, walk
-from opcost.core.collector import without_collector
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import ASSUMED, UNSEEN, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
-from opcost.core.interrupts import is_delivered
+from opcost.core.graph import ASSUMED, UNSEEN, ZERO, Cost, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.interrupts import garbage_collector_paused, is_delivered
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Memory
 from opcost.core.report import (
@@ -30,14 +28,13 @@ from opcost.core.report import (
     stats_of,
 )
 from opcost.core.steps import PatternedOps, PatternedValues
-from opcost.errors import RuleError
+from opcost.errors import RuleError, shortened
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
-from opcost.wording import shortened
 
 
 def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
     """The cost of every operator of a graph, rolled up; memory as a device allocates it, where one is named."""
-    with without_collector():
+    with garbage_collector_paused():
         return _cost_graph(graph, rules, convention, on)
 
 
@@ -200,7 +197,7 @@ def _view(
     """What the rule of an operator sees of it."""
     check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
     # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
-    attrs = op.told if op.raw in rules or op.kind == "unknown" else op.attrs
+    attrs = op.all_attrs if op.raw in rules or op.kind == "unknown" else op.attrs
     return OpView(op.kind, op.raw, ins, outs, attrs, convention, reads)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from opcost.analysis.bounds import devices
-from opcost.core.kernel_names import is_collective, is_copy
+from opcost.core.names import is_collective, is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.sheet import Cell, Field, Sheet, Table
 from opcost.core.units import format_time

@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import accumulate, islice
 from typing import NamedTuple
 
-from opcost.core.devices import LIBRARIES, PROCESS
+from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
 from opcost.core.graph import Graph, Op
-from opcost.core.memory import PARTS, Holder, Lives, Memory, Part, packed
+from opcost.core.memory import PARTS, Lives, Memory, MemoryPart, PeakHolder, packed
 from opcost.core.report import Row
-from opcost.devices.allocator import handed_out
+from opcost.devices.allocator import allocated_blocks
 
 LONG_RUN = 100_000
 """Operators of a run above which its parts are told at the peak alone."""
@@ -65,11 +65,11 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
     if on is None:
         return follow(graph, sizes, held, born, gone)
     lives, storages = _lives(graph, sizes, born, gone, [on.workspace(row) if row.op.repeat else 0 for row in rows])
-    handed = handed_out(lives)
+    handed = allocated_blocks(lives)
     blocks = dict.fromkeys(sizes, 0)
     blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
     found = follow(graph, blocks, held, born, gone, handed.workspaces)
-    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS, lives=lives)
+    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
 
 
 def _lives(
@@ -85,7 +85,7 @@ def _lives(
         if (step != NEVER or storage in graph.released) and sizes[storage]
     )
     lives = Lives(
-        lasting=[LIBRARIES, *(sizes[storage] for storage in lasting)],
+        lasting=[LIBRARY_BYTES, *(sizes[storage] for storage in lasting)],
         inputs=[sizes[storage] for storage in inputs],
         births=[step for step, _ in made],
         deaths=[max(gone[storage], step + 1) for step, storage in made],
@@ -167,7 +167,7 @@ def _parts(
     born: Sequence[int],
     gone: Sequence[int],
     workspace: int,
-) -> dict[Part, int]:
+) -> dict[MemoryPart, int]:
     """What is held at the peak, by what it is."""
     lifetimes = graph.lifetimes
     inputs = {graph.values[i].storage for i in graph.inputs}
@@ -176,7 +176,7 @@ def _parts(
     found["workspace"] = workspace
     state = lifetimes.state if lifetimes else frozenset[int]()
     for storage in state.union(held):
-        standing: Part = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
+        standing: MemoryPart = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
         found["optimizer" if storage in state else standing] += sizes[storage]
     part_of = _passing(graph, born, gone)
     for storage in alive:
@@ -184,7 +184,7 @@ def _parts(
     return {part: size for part, size in found.items() if size}
 
 
-def _passing(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], Part]:
+def _passing(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
     """What a storage is that some operator made."""
     ops, lifetimes = graph.ops, graph.lifetimes
     outputs = {graph.values[i].storage for i in graph.outputs}
@@ -192,7 +192,7 @@ def _passing(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable
     trains = len(ops) > 0 and ops[-1].phase != "forward"
     forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
 
-    def part_of(storage: int) -> Part:
+    def part_of(storage: int) -> MemoryPart:
         if storage in gradients:
             return "gradients"
         if storage in outputs:
@@ -204,11 +204,11 @@ def _passing(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable
 
 def _layers(
     graph: Graph, sizes: Mapping[int, int] | Sequence[int], born: Sequence[int], gone: Sequence[int], most: int
-) -> dict[Part, Sequence[int]]:
+) -> dict[MemoryPart, Sequence[int]]:
     """The curve of each part that comes and goes, and of gradients that stay."""
     steps = len(graph.ops)
     part_of = _passing(graph, born, gone)
-    changes: dict[Part, array[int] | list[int]] = {}
+    changes: dict[MemoryPart, array[int] | list[int]] = {}
     for storage, step in enumerate(born):
         if step != NEVER and sizes[storage]:
             part = part_of(storage)
@@ -231,11 +231,11 @@ def _layers(
 
 def _holders(
     ops: Sequence[Op], sizes: Mapping[int, int] | Sequence[int], alive: Iterable[int], born: Sequence[int]
-) -> tuple[Holder, ...]:
+) -> tuple[PeakHolder, ...]:
     """Whose results are alive, the largest sum first."""
     found: dict[str, list[int]] = {}
     for storage in alive:
         if size := sizes[storage]:
             found.setdefault(ops[born[storage]].module, []).append(size)
-    holders = [Holder(module=module, bytes=sum(held), tensors=len(held)) for module, held in found.items()]
+    holders = [PeakHolder(module=module, bytes=sum(held), tensors=len(held)) for module, held in found.items()]
     return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opcost.analysis.where import Field
 from opcost.core.answer import SECOND_NS, AnswerLine
 from opcost.core.graph import TensorSpec
-from opcost.core.kernel_names import is_copy
+from opcost.core.names import is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.options import Measure, Side
 

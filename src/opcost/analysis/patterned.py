@@ -13,8 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from opcost.analysis.memory import NEVER, follow
-from opcost.core.cost import Cost
-from opcost.core.graph import Graph, Op, TensorSpec
+from opcost.core.graph import Cost, Graph, Op, TensorSpec
 from opcost.core.memory import Memory
 from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Joined, Pattern, PatternedOps, PatternedValues, Single

@@ -30,8 +30,7 @@ from opcost.core.devices import device as find_device
 from opcost.core.graph import Note
 from opcost.core.kinds import KINDS
 from opcost.core.option import takes
-from opcost.core.profile import Profile
-from opcost.core.told import Waited, told
+from opcost.core.profile import Profile, RankWait, extra_entries
 from opcost.errors import OpcostError, UnknownName, nearest
 from opcost.options import Causal, Measure, Querying, Side
 from opcost.rules.registry import Convention
@@ -137,7 +136,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     if side == "device" and question.measure == "time":
         judge = Judge(question.device, devices, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
-    waited = tuple(told(profile.extra, "ranks", Waited))
+    waited = tuple(extra_entries(profile.extra, "ranks", RankWait))
     gains = () if question.filters or side == "host" else gains_of(bounds.in_steps(profile), parts, waited, devices)
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
@@ -175,7 +174,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         devices=devices,
         waited=waited,
         gains=gains,
-        peak=device.told if device else "",
+        peak=device.description if device else "",
         notes=(
             *profile.notes,
             *_convention(profile, question),
@@ -337,8 +336,8 @@ def _share(time: float | None, total: float | None) -> float | None:
 def _convention(profile: Profile, question: Question) -> Iterator[Note]:
     """How causal attention counts, where there is any."""
     if any(map(is_causal, profile.rows)):
-        told = "in full; --causal half counts what the mask lets through" if question.causal == "full" else "by half"
-        yield Note("causal", f"causal attention counted {told}")
+        how = "in full; --causal half counts what the mask lets through" if question.causal == "full" else "by half"
+        yield Note("causal", f"causal attention counted {how}")
 
 
 def _absent(profile: Profile, question: Question) -> Iterator[Note]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import Device
+from opcost.core.graph import FLOPS_PER_MAC
 from opcost.core.report import Report
 from opcost.errors import InputError, UnknownName
 

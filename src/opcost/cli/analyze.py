@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from opcost.cli.flags import SOURCE, flags, parameter, split
 from opcost.cli.models import report_of
 from opcost.cli.printing import put, warn
+from opcost.core.escaping import printable
+from opcost.core.files import check_writable, is_stream, write_bytes, write_text
 from opcost.core.graph import note_texts
-from opcost.core.harmless import printable
 from opcost.core.option import Option, declared
 from opcost.core.progress import working
-from opcost.core.writing import check_writable, is_stream, write_bytes, write_text
-from opcost.errors import OpcostError, UnknownName
+from opcost.errors import OpcostError, UnknownName, some
 from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
 from opcost.profiles import more_for
-from opcost.wording import some
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question

@@ -14,14 +14,12 @@ from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
 from opcost.comparing import Place, check_place, results_of, with_latency
+from opcost.core.files import check_writable, read_whole
 from opcost.core.limits import Limit, parse_condition, parse_limit
 from opcost.core.option import declared
 from opcost.core.quantity import LIMITED
-from opcost.core.reading import whole
-from opcost.core.writing import check_writable
-from opcost.errors import OpcostError, SourceError, UnknownName
+from opcost.errors import OpcostError, SourceError, UnknownName, shortened
 from opcost.options import BUDGET, Checking, Comparing, Pairs, Showing
-from opcost.wording import shortened
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -310,7 +308,7 @@ def find_budgets(path: Path | None) -> BudgetFile | None:
 
 def _read(path: Path) -> BudgetFile | None:
     try:
-        data: dict[str, Any] = tomllib.loads(whole(path, LARGEST, "budget").decode("utf-8"))
+        data: dict[str, Any] = tomllib.loads(read_whole(path, LARGEST, "budget").decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SourceError(f"{path} is not TOML: {shortened(str(exc) or 'it is nested too deeply')}") from exc
     place = ""

@@ -12,9 +12,8 @@ import cyclopts
 
 from opcost import options as declarations
 from opcost.core.option import INPUTS, Option, declared, usual_mode
-from opcost.errors import InputError, PluginWarning
+from opcost.errors import InputError, PluginWarning, shortened
 from opcost.options import Checking, Comparing, Fitting, Predicting, Profiling, Showing, Sweeping
-from opcost.wording import shortened
 
 if TYPE_CHECKING:
     from opcost.frontends.options import Option as OwnOption

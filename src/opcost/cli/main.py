@@ -21,9 +21,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from opcost.cli.printing import escape_unknown, say, warn
-from opcost.core.progress import Teller, stopped, stopping
-from opcost.core.reading import STDIN, pipes_kept
-from opcost.core.spelling import spelled_for
+from opcost.core.escaping import encodable_text
+from opcost.core.files import STDIN, keep_pipes
+from opcost.core.progress import ProgressThread, stopped, stopping
 from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
 
@@ -75,7 +75,7 @@ class Interrupts:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        Teller(target=self._wait, args=(reader,), name="opcost-interrupts", daemon=True).start()
+        ProgressThread(target=self._wait, args=(reader,), name="opcost-interrupts", daemon=True).start()
 
     def _wait(self, reader: int) -> None:
         while found := os.read(reader, 1):
@@ -89,7 +89,7 @@ class Interrupts:
             return
         stopping.set()
         wipe = WIPE if sys.stderr.isatty() else ""
-        sys.stderr.write(f"{wipe}opcost: {spelled_for(sys.stderr, f'interrupted: {words}')}\n")
+        sys.stderr.write(f"{wipe}opcost: {encodable_text(sys.stderr, f'interrupted: {words}')}\n")
         sys.stderr.flush()
 
 
@@ -130,7 +130,7 @@ def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
     interrupts = interrupts or Interrupts(" ".join(words[:1]))
     TYPED.set(words)
     try:
-        with _plugin_warnings(), pipes_kept():
+        with _plugin_warnings(), keep_pipes():
             code = _dispatch(words)
         sys.stdout.flush()
     except OpcostError as exc:

@@ -167,7 +167,7 @@ def mfu(
         rate, peak = format_count(work.flops / seconds / devices), format_count(work.peak)
         say(f"{name:13}{used:7.1%}  {rate}FLOP/s of {peak}FLOP/s, {format_count(work.flops)}FLOPs a step")
         say(f"{'':22}{meaning}")
-    say(known.told)
+    say(known.description)
     return 0
 
 

@@ -9,15 +9,14 @@ from typing import Any
 
 from opcost.cli.flags import depth_of
 from opcost.cli.printing import put, use_color, warn
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
+from opcost.core.files import check_writable, write_text
 from opcost.core.option import declared
-from opcost.core.plugin import answering_for, load_view, view_for_suffix
+from opcost.core.plugin import faults_attributed, load_view, view_for_suffix
 from opcost.core.report import Report
-from opcost.core.writing import check_writable, write_text
-from opcost.errors import InputError
+from opcost.errors import InputError, shortened, some
 from opcost.options import Showing
 from opcost.views.view import check_options, option_names
-from opcost.wording import shortened, some
 
 LISTS_UNCOUNTED = ("table", "text", "md")
 """Views that list the uncounted operators themselves; with any other, stderr does."""
@@ -46,7 +45,7 @@ class Output:
         self._options = given
         self._view = load_view(self._name, kind)
         if kind == "report":
-            with answering_for(self._view, "choosing its options"):
+            with faults_attributed(self._view, "choosing its options"):
                 check_options(self._view, kind, given)
         for path in self._files:
             check_file(path, kind)
@@ -64,7 +63,7 @@ class Output:
         for path in self._files:
             view = view_for_suffix(str(path), self._kind)
             options = self._known(view, {**self._options, "top": None} if self._kind != "report" else self._options)
-            with answering_for(view, "writing the result"):
+            with faults_attributed(view, "writing the result"):
                 if hasattr(result, "save"):
                     result.save(path, **options)
                 else:
@@ -73,7 +72,7 @@ class Output:
             options = self._known(self._view, self._options)
             if "color" in option_names(self._view, self._kind) and use_color(sys.stdout):
                 options["color"] = True
-            with answering_for(self._view, "showing the result"):
+            with faults_attributed(self._view, "showing the result"):
                 put(str(self._view.render(result, **options)), self._name)
         if isinstance(result, Report) and not (self.printed and self._name in LISTS_UNCOUNTED):
             _warn_of_uncounted(result)

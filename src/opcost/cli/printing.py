@@ -11,9 +11,8 @@ import sys
 from io import TextIOWrapper
 from typing import Any
 
-from opcost.core.harmless import printable
-from opcost.core.spelling import spelled_for
-from opcost.wording import shortened
+from opcost.core.escaping import encodable_text, printable
+from opcost.errors import shortened
 
 LONG_LINE = 2000
 """Characters of one line of a message; what is quoted in it may be a whole file."""
@@ -23,20 +22,20 @@ FOR_PROGRAMS = ("json", "csv", "columns")
 
 def say(line: str) -> None:
     """Print one line."""
-    print(spelled_for(sys.stdout, printable(line)))
+    print(encodable_text(sys.stdout, printable(line)))
 
 
 def put(text: str, view: str = "table") -> None:
     """Print a rendered view, in characters that the terminal has."""
     whole = text if text.endswith("\n") else f"{text}\n"
-    sys.stdout.write(whole if view in FOR_PROGRAMS else spelled_for(sys.stdout, whole))
+    sys.stdout.write(whole if view in FOR_PROGRAMS else encodable_text(sys.stdout, whole))
 
 
 def warn(text: str) -> None:
     """Print a message on stderr; its lines stay lines, and none fills the terminal."""
     short = "\n".join(shortened(line, LONG_LINE) for line in text.split("\n"))
     try:
-        print(spelled_for(sys.stderr, printable(f"opcost: {short}", keep="\n")), file=sys.stderr, flush=True)
+        print(encodable_text(sys.stderr, printable(f"opcost: {short}", keep="\n")), file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
     except OSError:  # a full disk: the exit code still tells, and Python must not fail to flush at its end

@@ -11,10 +11,10 @@ from opcost.cli.flags import SOURCE, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
 from opcost.cli.models import counting
 from opcost.cli.printing import put, say
+from opcost.core.files import check_writable, is_stream, write_text
 from opcost.core.plugin import view_for_suffix
 from opcost.core.progress import working
 from opcost.core.units import format_time
-from opcost.core.writing import check_writable, is_stream, write_text
 from opcost.errors import InputError
 from opcost.options import SHOWING, Profiling, Showing
 from opcost.predicting import calibrate as time_operators

@@ -20,8 +20,8 @@ from opcost.cli.models import counting, report_of
 from opcost.cli.output import check_file
 from opcost.cli.printing import say, warn
 from opcost.comparing import compare, results_of, source_or_scan
+from opcost.core.files import write_text
 from opcost.core.plugin import load_view
-from opcost.core.writing import write_text
 from opcost.errors import InputError, OpcostError
 from opcost.options import Counting, Showing
 from opcost.profiles import find_trace, more_for

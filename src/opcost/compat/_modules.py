@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.frontends.torch.models.unwrap import unwrap
 
 _IDLE = (nn.Module, nn.ModuleList, nn.ModuleDict, nn.Identity)

@@ -16,15 +16,14 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opcost.api import count
-from opcost.core.interrupts import let_through
+from opcost.core.interrupts import allow_signals
 from opcost.core.option import Mode
 from opcost.core.report import Report
-from opcost.errors import ForwardError, InputError
+from opcost.errors import ForwardError, InputError, some
 from opcost.frontends.torch.models.lazy import is_waiting
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.tree import map_tensors
 from opcost.frontends.torch.unchanged.runs import real_runs
-from opcost.wording import some
 
 
 def count_a_run(
@@ -102,7 +101,7 @@ def real_run(model: nn.Module, called: Callable[..., Any] | None = None) -> Iter
             with next(contexts, nullcontext()):
                 return copy_context().run(called or model, *args, **kwargs)  # with context variables of its own
 
-        with let_through():
+        with allow_signals():
             yield run
 
 

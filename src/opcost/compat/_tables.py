@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 
 _HEADER_ROOM = 2
 """A column of `tabulate` is at least this much wider than its header."""

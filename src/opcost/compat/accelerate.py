@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.errors import UnknownSource
 from opcost.frontends.torch.models.unwrap import unwrap
 

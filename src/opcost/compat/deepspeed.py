@@ -22,8 +22,8 @@ from opcost.api import Recording, recording
 from opcost.compat._modules import Names, parameter_elements, repr_with, with_below
 from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, OperatorRecorder, trace, with_rows
 from opcost.compat._recording import Clock, current_recorder, seconds_by_module, warn_uncounted
-from opcost.core.harmless import printable
-from opcost.core.writing import write_text
+from opcost.core.escaping import printable
+from opcost.core.files import write_text
 from opcost.errors import InputError, UnknownName
 
 __all__ = ["FlopsProfiler", "get_model_profile"]

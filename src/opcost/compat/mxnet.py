@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.report import Row
 from opcost.core.shapes import complete, known
 from opcost.errors import InputError

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.compat._tables import simple_table
-from opcost.errors import InputError, SourceError, UnknownName
-from opcost.wording import some
+from opcost.errors import InputError, SourceError, UnknownName, some
 
 __all__ = ["Graph", "Model", "NoMacsOps", "loadmodel", "model_profile"]
 
@@ -138,7 +137,7 @@ class Graph:
         if f is None:
             print(text)
             return
-        from opcost.core.writing import write_text
+        from opcost.core.files import write_text
 
         lines = [",".join(cells) for cells in (headers, *table)]
         write_text(f, "\n".join(lines) + "\n" if exact else text)
@@ -240,9 +239,9 @@ def _content(m: Any) -> tuple[str, bytes]:
     """The name and the bytes of a model in memory or of a file."""
     if hasattr(m, "SerializeToString"):
         return "the model", m.SerializeToString()
-    from opcost.core.reading import whole
+    from opcost.core.files import read_whole
 
-    return fspath(m), whole(Path(m), 1 << 31, "ONNX model")
+    return fspath(m), read_whole(Path(m), 1 << 31, "ONNX model")
 
 
 def _amounts(node: Node) -> Amounts:

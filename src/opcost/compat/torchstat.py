@@ -25,7 +25,7 @@ from opcost.compat._layers import LayerCall, Layers, count_layers, take_new
 from opcost.compat._modules import joined
 from opcost.compat._recording import seconds_by_module
 from opcost.compat._tables import float_cells, frame
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.report import Row
 
 __all__ = ["ModelStat", "StatNode", "StatTree", "report_format", "stat"]

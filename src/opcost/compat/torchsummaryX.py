@@ -11,7 +11,7 @@ from torch import nn
 from opcost.compat import add_submodules
 from opcost.compat._layers import count_layers, inputs_first, listed_layers, total_and_trainable
 from opcost.compat._tables import float_cells, frame
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 
 __all__ = ["summary"]
 add_submodules(__name__, "torchsummaryX")

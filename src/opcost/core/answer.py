@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note, TensorSpec
+from opcost.core.profile import RankWait
 from opcost.core.rendering import Listed, Rendered, brief, brief_record
-from opcost.core.told import Waited
 from opcost.core.units import format_count, format_time
 
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
@@ -254,7 +254,7 @@ class Answer(Rendered):
     is_per_run: bool = False
     """Whether everything but times of single executions is that of one of these runs, and not of all."""
     devices: tuple[Busy, ...] = ()
-    waited: tuple[Waited, ...] = ()
+    waited: tuple[RankWait, ...] = ()
     """Of many ranks, what each waited for the others and they for it."""
     gains: tuple[Gain, ...] = ()
     """The largest potential savings of the whole profile; empty where something was filtered away."""

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from opcost.core import document
-from opcost.core.harmless import json_text
+from opcost.core.escaping import json_text
+from opcost.core.files import head_of, write_text
 from opcost.core.quantity import LATENCY, QUANTITIES, amounts_of
-from opcost.core.reading import head_of
 from opcost.core.schema import load as load_report
-from opcost.core.writing import write_text
 
 SCHEMA = "opcost.baseline/1"
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from opcost.core.resources import table
+from opcost.core.parsing import packaged_table
 from opcost.errors import UnknownName
 
 TERA = 10**12
 GIGA = 10**9
-OUTSIDE = 1316 << 20
-"""Bytes of a device's memory that no tensor gets: what its driver keeps, and a process' context and libraries (H200, CUDA 13)."""
-PROCESS = 740 << 20
-"""What of that a process takes once it multiplied and convolved something; it grows by some MiB with every kernel that is new."""
-LIBRARIES = 34 << 20
-"""Bytes that a library of products takes from PyTorch's allocator for itself and keeps (H200, CUDA 13)."""
+UNUSABLE_BYTES = 1316 << 20
+"""Bytes of a device's memory that no tensor gets: driver, context and libraries of a process (H200, CUDA 13)."""
+PROCESS_BYTES = 740 << 20
+"""The process' share once it has run products and convolutions; it grows by some MiB with every new kernel."""
+LIBRARY_BYTES = 34 << 20
+"""Bytes that cuBLAS takes from PyTorch's allocator as its workspace and keeps (H200, CUDA 13)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +37,16 @@ class Device:
     url: str = ""
     """Its address, or that of a page that repeats its figures."""
     driver: str = ""
-    """What its driver calls it, as a regular expression; empty where a driver tells only a part of it, as of two dies."""
+    """The driver's name for it, as a regular expression; empty where a driver reports only a part of it, as one of two dies."""
     memory: int | None = None
-    """Bytes of its memory as its driver tells them; None where it is sold with several sizes, or is two devices to a program."""
+    """Bytes of its memory as its driver reports them; None where there are several sizes, or it is two devices to a program."""
     halved: bool = False
     """The document prints rates of matrix units with sparsity, twice those here."""
 
     @property
     def usable(self) -> int | None:
         """Bytes of its memory that tensors may get."""
-        return None if self.memory is None else self.memory - OUTSIDE
+        return None if self.memory is None else self.memory - UNUSABLE_BYTES
 
     def peak_flops(self, dtype: str, *, tf32: bool = False) -> int | None:
         """The peak for products of elements of this type; None where the maker prints none."""
@@ -55,8 +56,8 @@ class Device:
         return self.flops.get(name)
 
     @property
-    def told(self) -> str:
-        """What the peaks are held against, in one line."""
+    def description(self) -> str:
+        """The source of the peaks, in one line."""
         return f"{self.name}: {self.source}{', halved for dense matrices' if self.halved else ''}"
 
 
@@ -74,56 +75,36 @@ _SAME_UNITS = {
 """Types that run at the rate of another one on every device of the table."""
 
 
-def _read(
-    *,
-    name: str,
-    bandwidth: float,
-    source: str,
-    url: str,
-    tera: dict[str, float],
-    mebibytes: int | None = None,
-    driver: str = "",
-    halved: bool = False,
-    bfloat16: bool = True,
-) -> Device:
-    """Gigabytes per second of memory, and operations per second in tera; most devices run bfloat16 at the rate of float16."""
-    if bfloat16 and "float16" in tera:
+def _read(entry: dict[str, Any]) -> Device:
+    """From gigabytes per second of memory and TFLOP/s; most devices run bfloat16 at the rate of float16."""
+    tera = entry.pop("tera")
+    if entry.pop("bfloat16", True) and "float16" in tera:
         tera["bfloat16"] = tera["float16"]
-    flops = {dtype: round(peak * TERA) for dtype, peak in tera.items()}
+    mebibytes = entry.pop("mebibytes", None)
     return Device(
-        name=name,
-        flops=flops,
-        bandwidth=round(bandwidth * GIGA),
-        source=source,
-        url=url,
-        driver=driver,
+        flops={dtype: round(peak * TERA) for dtype, peak in tera.items()},
+        bandwidth=round(entry.pop("bandwidth") * GIGA),
         memory=None if mebibytes is None else mebibytes << 20,
-        halved=halved,
+        **entry,
     )
 
 
-DEVICES: Mapping[str, Device] = {entry["name"]: _read(**entry) for entry in table(__package__, "devices.json")}
+DEVICES: Mapping[str, Device] = {entry["name"]: _read(entry) for entry in packaged_table(__package__, "devices.json")}
 
 _MAKERS = ("nvidia", "amd", "instinct", "geforce", "tesla")
 
 
 def device(name: str) -> Device:
     """The device of this name, in any capitals, with or without its maker, blanks and dashes."""
-    words = [word for word in re.split(r"[ _]", name.casefold()) if word not in _MAKERS]
-    wanted = "".join(words)
+    wanted = "".join(word for word in re.split(r"[ _]", name.casefold()) if word not in _MAKERS)
     for known, found in DEVICES.items():
         if wanted in (known, known.replace("-", "")):
             return found
-    raise UnknownName(
-        "device",
-        name,
-        DEVICES,
-        hint=f"known devices: {', '.join(DEVICES)}",
-    )
+    raise UnknownName("device", name, DEVICES, hint=f"known devices: {', '.join(DEVICES)}")
 
 
 HOST = "cpu"
-"""What a processor is called; each is another, and only its own calibration tells of it."""
+"""The name of the processor; there are no published peaks for it, only its own calibration."""
 
 
 def autocasts_like(name: str | None) -> str | None:
@@ -132,7 +113,7 @@ def autocasts_like(name: str | None) -> str | None:
 
 
 def named_by_driver(name: str) -> Device | None:
-    """The device that a driver calls so, such as `NVIDIA H100 80GB HBM3`; None where that is none of the table's, or unsure."""
+    """The device with this driver name, such as `NVIDIA H100 80GB HBM3`; None where the table has none, or it is unsure."""
     for found in DEVICES.values():
         if found.driver and re.search(rf"(?<!\w){found.driver}(?!\w)", name):
             return found

@@ -17,12 +17,11 @@ import msgspec
 from msgspec.structs import astuple
 
 from opcost.core.checked import LARGEST, Bad, short
-from opcost.core.collector import without_collector
-from opcost.core.cost import Cost
-from opcost.core.graph import Attr, Attrs, Phase, TensorSpec
-from opcost.core.harmless import json_text
-from opcost.core.parsing import check_unfolded, parse
-from opcost.core.reading import pipes_kept, whole
+from opcost.core.escaping import json_text
+from opcost.core.files import keep_pipes, read_whole
+from opcost.core.graph import Attr, Attrs, Cost, Phase, TensorSpec
+from opcost.core.interrupts import garbage_collector_paused
+from opcost.core.parsing import check_containers, parse
 from opcost.errors import SourceError
 
 T = TypeVar("T")
@@ -178,8 +177,8 @@ class Document(Generic[T]):
     def load(self, path: str | PathLike[str]) -> T:
         """What is saved in this file."""
         try:
-            with pipes_kept():
-                text = whole(path, LARGEST_FILE, f"saved {self.noun}").decode("utf-8")
+            with keep_pipes():
+                text = read_whole(path, LARGEST_FILE, f"saved {self.noun}").decode("utf-8")
         except UnicodeDecodeError as exc:
             raise SourceError(f"the {self.noun} {fspath(path)!r} cannot be read: {exc}") from exc
         try:
@@ -189,9 +188,9 @@ class Document(Generic[T]):
 
     def loads(self, text: str) -> T:
         """What is saved in this text; anything else raises `SourceError`."""
-        with without_collector():
+        with garbage_collector_paused():
             try:
-                check_unfolded(text)
+                check_containers(text)
                 # A half of a character that takes two may be part of a name, and msgspec reads none.
                 halves = r"\ud" in text or r"\uD" in text
                 decode = partial(msgspec.convert, parse(text)) if halves else partial(msgspec.json.decode, text)

@@ -1,4 +1,4 @@
-"""Columns as data frames of other libraries, which are imported when somebody asks for one of theirs."""
+"""Columns as data frames of pandas and polars, which are imported only when one is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from opcost.errors import MissingFramework
 
 LARGEST = 1 << 63
-"""What the whole numbers of a data frame stay below; larger ones become fractions."""
+"""The integers of a data frame are below this; a column with larger ones becomes floats."""
 
 
 def pandas_frame(columns: dict[str, list[Any]]) -> Any:

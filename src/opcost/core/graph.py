@@ -1,4 +1,4 @@
-"""What a front end hands over: tensors, operators in execution order, and modules. Plain data.
+"""What a front end hands over: tensors, operators in execution order, and modules; and what an operator costs. Plain data.
 
 `Value` and `Op` are named tuples and not dataclasses for one reason: a 70-billion-parameter model makes
 tens of thousands of them, and a frozen dataclass costs ten times as much to create.
@@ -11,11 +11,78 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.core.dtype import nbytes
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Lifetimes
 from opcost.core.rendering import Listed, brief, brief_record
 from opcost.errors import GraphError, OpcostError
+
+BITS: dict[str, int] = {
+    "bool": 8,
+    "uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint5": 5, "uint6": 6, "uint7": 7,
+    "int1": 1, "int2": 2, "int3": 3, "int4": 4, "int5": 5, "int6": 6, "int7": 7,
+    "bits8": 8, "bits16": 16, "bits32": 32, "bits64": 64, "bits128": 128,  # of which only the size is known
+    "uint8": 8, "int8": 8, "uint16": 16, "int16": 16, "uint32": 32, "int32": 32, "uint64": 64, "int64": 64,
+    "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+    "float4_e2m1fn_x2": 8,  # torch packs two values into one element; the element is what is counted
+    "float8_e4m3fn": 8, "float8_e5m2": 8, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8,
+    "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64,
+    "complex32": 32, "complex64": 64, "complex128": 128,
+    "qint8": 8, "quint8": 8, "qint32": 32, "quint4x2": 4, "quint2x4": 2,
+    "qint1": 1, "qint4": 4, "quint4": 4, "qint16": 16,
+}  # fmt: skip
+"""Bits of one element. A type that is not listed is an error, never a silent four bytes."""
+
+INTEGER = frozenset(name for name in BITS if name.lstrip("q").startswith(("uint", "int", "bool")))
+COMPLEX = frozenset(name for name in BITS if name.startswith("complex"))
+
+
+def bits(dtype: str) -> int:
+    """Bits of one element of this type."""
+    try:
+        return BITS[dtype]
+    except KeyError:
+        raise OpcostError(f"element type {dtype!r} is not known, so its bytes cannot be counted") from None
+
+
+def nbytes(numel: int, dtype: str) -> int:
+    """Bytes of `numel` elements; types smaller than a byte are packed, the last byte rounded up."""
+    return (numel * bits(dtype) + 7) // 8
+
+
+# -- costs -------------------------------------------------------------------------------------------------------------
+
+FLOPS_PER_MAC = 2
+"""One multiply-accumulate is two FLOPs everywhere; reports carry `macs` beside `flops`."""
+
+FLOPS_PER_COMPLEX_MAC = 8
+"""Four real multiplications and four real additions; it is still one MAC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Multiply-accumulates, floating-point operations, and the bytes that must move without fusion."""
+
+    macs: int = 0
+    flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.macs + other.macs,
+            self.flops + other.flops,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+        )
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.macs * times, self.flops * times, self.bytes_read * times, self.bytes_written * times)
+
+
+ZERO = Cost()
+
+
+# -- tensors, operators, modules ---------------------------------------------------------------------------------------
 
 Role: TypeAlias = Literal["input", "param", "buffer", "const", "activation"]
 Phase: TypeAlias = Literal["forward", "backward", "update", "recompute"]
@@ -27,12 +94,12 @@ NO_ATTRS: Attrs = {}
 
 
 class UnknownExtent(OpcostError):
-    """A count was asked of a tensor whose shape depends on data."""
+    """A count was requested of a tensor whose shape depends on data."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Shape and element type. `None` stands for an extent (or a whole shape) that depends on data."""
+    """Shape and element type. `None` is an extent (or a whole shape) that depends on data."""
 
     shape: tuple[int | None, ...] | None
     dtype: str = "float32"
@@ -89,11 +156,11 @@ class Op(NamedTuple):
     repeat: int = 1
     phase: Phase = "forward"
     native: Attrs = NO_ATTRS
-    """The framework's own parameters, in its words: shown, and seen by a rule for this very operator, by no other."""
+    """The framework's own parameters, in its words: displayed, and visible only to a rule for this very operator."""
 
     @property
-    def told(self) -> Attrs:
-        """All that is told of the operator: the framework's own parameters, and our attributes."""
+    def all_attrs(self) -> Attrs:
+        """The framework's own parameters, and our attributes."""
         return {**self.native, **self.attrs} if self.native else self.attrs
 
     def __repr__(self) -> str:
@@ -113,7 +180,7 @@ class Module:
     extra: str = ""
     """The constructor's own words, for the architecture view."""
     same_as: str | None = None
-    """The first path of the same object, where one module stands under several names."""
+    """The first path of the same object, where one module has several names."""
     inputs: tuple[TensorSpec, ...] = ()
     """What the first call received."""
     outputs: tuple[TensorSpec, ...] = ()
@@ -157,14 +224,14 @@ def note_texts(notes: Iterable[Note], *, places: bool = False) -> list[str]:
     found: dict[str, list[str]] = {}
     for note in notes:
         found.setdefault(note.text, []).append(note.where if places else "")
-    return [_note_text(text, where) for text, where in found.items()]
-
-
-def _note_text(text: str, where: list[str]) -> str:
-    first = next(filter(None, where), "")
-    if len(where) > 1:
-        return f"{text} ({len(where):,} times{', first in ' + first if first else ''})"
-    return f"{text} ({first})" if first else text
+    texts = []
+    for text, where in found.items():
+        first = next(filter(None, where), "")
+        if len(where) > 1:
+            texts.append(f"{text} ({len(where):,} times{', first in ' + first if first else ''})")
+        else:
+            texts.append(f"{text} ({first})" if first else text)
+    return texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,18 +247,18 @@ class Graph:
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     choices: tuple[tuple[tuple[int, int], ...], ...] = ()
-    """Branches of which one is taken, as the operators from one index up to another; what lies inside comes before."""
+    """Branches of which one is taken, as the operators from one index up to another; inner branches come first."""
     lifetimes: Lifetimes | None = None
-    """When a run let its memory go; None of a model that did not run, where the last reader of a tensor frees it."""
+    """When a run freed its memory; None of a model that did not run, where the last reader of a tensor frees it."""
     released: frozenset[int] = frozenset()
-    """Storages of inputs that the run freed: a cache puts a longer tensor in the place of the one that it was given."""
+    """Storages of inputs that the run freed: a cache replaces the tensor that it was given by a longer one."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("values", "ops", "modules", "calls"):
             found = getattr(self, name)
-            if isinstance(found, tuple):  # of a long run they are made when they are asked for
+            if isinstance(found, tuple):  # those of a long run are made on demand
                 object.__setattr__(self, name, Listed(found))
 
     def __repr__(self) -> str:

@@ -1,27 +1,29 @@
-"""Ctrl-C, and what other handlers of signals raise, at the right moment: not while something is half done.
+"""Ctrl-C and other signals, delivered at the right moment: not while something is half done.
 
-    with held_back():           # from here on a signal is only remembered
+    with defer_signals():       # from here on a signal is only remembered
         ...                     # turn switches, replace functions
-        with let_through():     # here it strikes as always, once
+        with allow_signals():   # here it is delivered as always, once
             ...                 # the long part, the user's own code
-        ...                     # put everything back
+        ...                     # restore everything
                                 # and here the remembered one is delivered
 
-A `finally` alone is not enough: an exception that strikes between two lines of it leaves the rest undone. Python runs handlers of
+A `finally` alone is not enough: an exception between two lines of it leaves the rest undone. Python runs handlers of
 signals in the main thread only; in other threads both blocks do nothing.
 
 Python discards what a handler raises while `__del__` or the callback of a weak reference runs, and others may catch it. So a
 signal is remembered in the former, and an interrupt that has not ended the block is raised again: at the next operator
-(`strike`), or at the end of the block.
+(`raise_pending`), or at the end of the block.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import gc
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Literal
 
@@ -32,30 +34,30 @@ SIGNALS = tuple(map(int, signal.valid_signals()))
 _DISCARDING = ("weakref.py", "_weakrefset.py")
 """Files whose functions Python calls when something dies, and whose exceptions it discards."""
 
-struck: dict[int, BaseException | None] = {}
-"""Signals that have struck and ended nothing so far, with what their handlers raised; None: not yet called."""
+pending: dict[int, BaseException | None] = {}
+"""Signals that have ended nothing so far, with what their handlers raised; None: handler not yet called."""
 
 
 def handlers() -> dict[int, Any]:
-    """Who is called at each signal."""
+    """The handler of each signal."""
     return {number: _signal.getsignal(number) for number in SIGNALS}
 
 
 class _Gate:
-    """The handler that stands before the user's own."""
+    """The handler that is called before the user's own."""
 
     __slots__ = ("behind", "raised", "state")
 
     def __init__(self, behind: dict[int, _Handler]) -> None:
         self.behind = behind
         self.state: Literal["closed", "open", "ended"] = "closed"
-        """`ended`: a handler has raised, so what runs now puts things back, and a second signal must not disturb that."""
+        """`ended`: a handler has raised, so what runs now restores things, and a second signal must not disturb that."""
         self.raised = 0
         """The identity of what a handler raised last; itself it would keep tensors alive."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.state != "open" or _discards(frame):
-            struck.setdefault(number, None)
+            pending.setdefault(number, None)
         else:
             self.call(number, frame)
 
@@ -67,23 +69,23 @@ class _Gate:
         except BaseException as exc:
             self.raised = id(exc)
             if not isinstance(exc, Exception):  # an exception that a model may catch is raised once
-                struck[number] = exc
+                pending[number] = exc
             raise
         self.state = was  # a handler that returns has ended nothing
 
     def deliver(self) -> None:
-        """Let strike what came while the gate was closed, and once more what was discarded."""
-        while struck:
-            number, raised = list(struck.items())[0]  # noqa: RUF015 - whole at once: a signal may add one meanwhile
+        """Deliver what came while the gate was closed, and once more what was discarded."""
+        while pending:
+            number, raised = list(pending.items())[0]  # noqa: RUF015 - whole at once: a signal may add one meanwhile
             if raised is not None:
                 raise raised
-            del struck[number]
+            del pending[number]
             self.call(number)
 
     def deliver_at_last(self) -> None:
-        """The same when the gate is gone; what one handler raises does not keep another from being called."""
-        while struck:
-            number, raised = struck.popitem()
+        """The same when the gate is removed; what one handler raises does not keep another from being called."""
+        while pending:
+            number, raised = pending.popitem()
             try:
                 if raised is not None:
                     raise raised
@@ -93,11 +95,11 @@ class _Gate:
 
 
 _gates: list[_Gate] = []
-"""The gate, where it stands."""
+"""The gate, where it is installed."""
 
 
 def _gate() -> _Gate | None:
-    """The gate, where it stands and this is the thread that signals strike."""
+    """The gate, where it is installed and this is the thread that receives signals."""
     return _gates[0] if _gates and threading.current_thread() is threading.main_thread() else None
 
 
@@ -110,8 +112,8 @@ def _discards(frame: FrameType | None) -> bool:
     return False
 
 
-def strike() -> None:
-    """Raise what has struck and was discarded, unless it is being handled right now; called where `struck` is not empty."""
+def raise_pending() -> None:
+    """Raise what was discarded, unless it is being handled right now; called where `pending` is not empty."""
     gate = _gate()
     if gate is None or gate.state == "closed":
         return
@@ -125,19 +127,19 @@ def strike() -> None:
 
 
 def is_delivered(exc: BaseException) -> bool:
-    """Whether an exception is that of a signal handler, and not the fault of what it has ended."""
+    """Whether an exception is that of a signal handler, not of the code that it interrupted."""
     return bool(_gates) and _gates[0].raised == id(exc)
 
 
 def _forget(exc: BaseException | None) -> None:
     """What ends the block need not be raised again."""
-    for number, raised in list(struck.items()):  # whole at once: a signal may add one meanwhile
+    for number, raised in list(pending.items()):  # whole at once: a signal may add one meanwhile
         if raised is not None and raised is exc:
-            del struck[number]
+            del pending[number]
 
 
-class held_back:  # noqa: N801 - used as a word, like the context managers of contextlib
-    """Remember signals instead of letting them strike; they are delivered when the outermost of these blocks has been left."""
+class defer_signals:  # noqa: N801 - used as a word, like the context managers of contextlib
+    """Remember signals instead of delivering them; they are delivered when the outermost of these blocks has been left."""
 
     __slots__ = ("_gate", "_outermost", "_was")
 
@@ -151,7 +153,7 @@ class held_back:  # noqa: N801 - used as a word, like the context managers of co
             found = handlers()
             self._gate = _Gate({number: handler for number, handler in found.items() if callable(handler)})
             self._outermost = True
-            struck.clear()
+            pending.clear()
             try:
                 _gates.append(self._gate)
                 for number in self._gate.behind:
@@ -175,12 +177,12 @@ class held_back:  # noqa: N801 - used as a word, like the context managers of co
 
     def _remove(self) -> None:
         try:
-            self._put_back()
-        except BaseException:  # of a handler that is back already
-            self._put_back()
+            self._restore_handlers()
+        except BaseException:  # of a handler that is restored already
+            self._restore_handlers()
             raise
 
-    def _put_back(self) -> None:
+    def _restore_handlers(self) -> None:
         assert self._gate is not None
         _gates.clear()
         for number, handler in self._gate.behind.items():
@@ -188,8 +190,8 @@ class held_back:  # noqa: N801 - used as a word, like the context managers of co
                 _signal.signal(number, handler)
 
 
-class let_through:  # noqa: N801 - as above
-    """Let signals strike again inside a block that holds them back."""
+class allow_signals:  # noqa: N801 - as above
+    """Deliver signals again inside a block that defers them."""
 
     __slots__ = ("_gate",)
 
@@ -205,6 +207,21 @@ class let_through:  # noqa: N801 - as above
             return
         gate.state = "closed"
         _forget(exc)
-        if exc is None or any(raised is not None for raised in list(struck.values())):
+        if exc is None or any(raised is not None for raised in list(pending.values())):
             gate.deliver()
             gate.state = "closed"
+
+
+@contextmanager
+def garbage_collector_paused() -> Iterator[None]:
+    """No collection while many objects are made that all stay: it would walk them again and again and free nothing."""
+    if not gc.isenabled():
+        yield
+        return
+    with defer_signals():
+        gc.disable()
+        try:
+            with allow_signals():
+                yield
+        finally:
+            gc.enable()

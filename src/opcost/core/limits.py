@@ -12,8 +12,7 @@ from typing import Literal, TypeAlias
 
 from opcost.core.quantity import QUANTITIES, Quantity, find_quantity
 from opcost.core.units import parse_bytes, parse_count, parse_time
-from opcost.errors import InputError, OpcostError
-from opcost.wording import shortened
+from opcost.errors import InputError, OpcostError, shortened
 
 Scale: TypeAlias = Literal["amount", "change", "percent"]
 

@@ -1,4 +1,4 @@
-"""Who holds memory, and when: what a run tells of it, and what follows."""
+"""What occupies memory and when: recorded by a run, and the peak that follows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Literal, TypeAlias
 from opcost.core.rendering import brief, brief_record
 from opcost.core.units import format_bytes
 
-Part: TypeAlias = Literal["weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"]
+MemoryPart: TypeAlias = Literal[
+    "weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"
+]
 How: TypeAlias = Literal["lifetimes", "last reader"]
-PARTS: dict[Part, str] = {
+PARTS: dict[MemoryPart, str] = {
     "weights": "parameters, buffers and constants",
     "inputs": "what the model is given",
     "optimizer": "what the optimizer remembers",
@@ -22,24 +24,24 @@ PARTS: dict[Part, str] = {
     "temporary": "results that are let go again",
     "workspace": "what a kernel needs for itself",
 }
-"""What memory is made of."""
+"""The categories of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """When a run let its memory go: each storage, and the index of the operator before which it was gone, in that order.
+    """When a run freed its memory: each storage, and the index of the operator before which it was gone, in that order.
 
-    What is not named was held to the end.
+    What is not listed was kept to the end.
     """
 
     storages: Sequence[int]
     times: Sequence[int]
     gradients: frozenset[int] = frozenset()
-    """Storages that hold the gradients of parameters and inputs."""
+    """Storages of the gradients of parameters and inputs."""
     state: frozenset[int] = frozenset()
     """Storages that an optimizer keeps for its next step."""
     carried: frozenset[int] = frozenset()
-    """Storages that are there when the run begins, and not before the step to which it belongs: gradients of passes before."""
+    """Storages that exist when the run begins, but not before its step: gradients of earlier passes."""
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -47,10 +49,10 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Tensors that come and go in a pass or step, in the order in which they come, and what is there beside them."""
+    """Tensors that are created and freed in a pass or step, in order of creation, and what exists beside them."""
 
     lasting: Sequence[int]
-    """Bytes of each that is there throughout, but for inputs."""
+    """Bytes of each tensor that exists throughout, without inputs."""
     inputs: Sequence[int]
     births: Sequence[int]
     """The operator that makes each."""
@@ -58,15 +60,15 @@ class Lives:
     """The operator before which it is gone."""
     sizes: Sequence[int]
     workspaces: Sequence[int]
-    """What each operator takes for itself."""
+    """Bytes of each operator's workspace."""
 
     def __repr__(self) -> str:
         return f"Lives({len(self.sizes):,} tensors, {len(self.workspaces):,} operators)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """What a module holds at the peak, by what its own operators made."""
+class PeakHolder:
+    """The memory at the peak that a module's own operators allocated."""
 
     module: str
     bytes: int
@@ -78,29 +80,29 @@ class Memory:
     """The memory of a run over its operators, and its peak."""
 
     peak_bytes: int
-    """The highest sum of what is held at once."""
+    """The highest sum of memory in use at once."""
     base_bytes: int
-    """What is there before the pass or step: weights, buffers, inputs, the optimizer's state, gradients that are kept."""
+    """In use before the pass or step: weights, buffers, inputs, the optimizer's state, gradients that are kept."""
     at: int
     """The index of the operator, among the rows, during which the peak is reached."""
     how: How
-    """Whether a tensor dies when the run lets go of it, or after the last operator that reads it."""
+    """Whether a tensor is freed when the run frees it, or after the last operator that reads it."""
     device: str = ""
-    """The device as whose allocator and kernels memory is told; empty: tensors alone, to the byte."""
+    """The device whose allocator and kernels are simulated; empty: tensors alone, to the byte."""
     reserved_bytes: int | None = None
-    """Of a device: what its allocator takes of it, with blocks that are kept to be used again and workspaces of libraries."""
+    """Of a device: reserved by its allocator, with cached blocks and workspaces of libraries."""
     fixed_bytes: int | None = None
-    """Of a device: what a process takes of it beside that, whatever runs: the context, code of kernels and libraries."""
-    parts: Mapping[Part, int] = field(default_factory=dict)
-    """What the peak is made of."""
-    holders: tuple[Holder, ...] = ()
-    """The modules whose results are held at the peak, the largest first."""
+    """Of a device: what a process uses beside that: the context, code of kernels and libraries."""
+    parts: Mapping[MemoryPart, int] = field(default_factory=dict)
+    """The peak by category."""
+    holders: tuple[PeakHolder, ...] = ()
+    """The modules whose results are in memory at the peak, the largest first."""
     curve: Sequence[int] = field(default=(), repr=False)
-    """What is held during each operator."""
-    layers: Mapping[Part, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
-    """What of the curve is of parts that come and go; only where the run is at hand and not long. A file does not keep it."""
+    """Bytes in use during each operator."""
+    layers: Mapping[MemoryPart, Sequence[int]] = field(default_factory=dict, repr=False, compare=False)
+    """The curve by category, of tensors that are created and freed; only right after a short run, not saved."""
     lives: Lives | None = field(default=None, repr=False, compare=False)
-    """Of a device, and not saved: what its allocator is asked for."""
+    """Of a device, and not saved: the requests to its allocator."""
 
     def __repr__(self) -> str:
         on = f"as on {self.device}" if self.device else ""
@@ -117,5 +119,5 @@ class Memory:
 
 
 def packed(numbers: Iterable[int], most: int) -> array[int] | list[int]:
-    """Numbers of which none is above `most`, in little memory where a machine's own hold that."""
+    """Numbers of at most `most`, as 64-bit integers where they fit."""
     return array("q", numbers) if most < 1 << 63 else list(numbers)

@@ -1,14 +1,28 @@
-"""JSON from anywhere: parsed only where what it unfolds into stays in proportion to its text."""
+"""JSON and zip archives, checked before they are believed, and the tables that are part of the package."""
 
 from __future__ import annotations
 
 import json
+import lzma
 import re
-from collections.abc import Callable
-from typing import Any
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, BinaryIO, cast
+
+
+def packaged_table(package: str, name: str) -> Any:
+    """The JSON file of this name in a package, which may be a folder or in an archive."""
+    return json.loads((files(package) / name).read_text(encoding="utf-8"))
+
+
+# -- JSON of unknown origin --------------------------------------------------------------------------------------------
 
 SMALL_TEXT = 8 << 20
-"""Whatever stands in so few bytes, it unfolds into less than 300 MB."""
+"""A text of this many bytes takes less than 300 MB when parsed, whatever is in it."""
 BYTES_PER_CONTAINER = 12
 """A list or an object takes some twenty times the three bytes of `[],`. In real files there is one in thirty bytes."""
 
@@ -16,16 +30,16 @@ _HALVES = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA
 
 
 def parse(text: str, *, parse_constant: Callable[[str], Any] | None = None, **hooks: Any) -> Any:
-    """What stands in a text; whatever is wrong with it is a ValueError. NaN and Infinity are none of JSON's numbers."""
-    check_unfolded(text)
+    """The value of a text; any fault is a ValueError. NaN and Infinity are not JSON."""
+    check_containers(text)
     try:
         return json.loads(text, parse_constant=parse_constant or _no_constant, **hooks)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def check_unfolded(text: str | bytes) -> None:
-    """Raise for a large text that is made of almost nothing but brackets."""
+def check_containers(text: str | bytes) -> None:
+    """Raise ValueError for a large text of almost nothing but brackets, which would take too much memory."""
     if len(text) <= SMALL_TEXT:
         return
     marks: Any = ("[", "{") if isinstance(text, str) else (b"[", b"{")
@@ -34,8 +48,8 @@ def check_unfolded(text: str | bytes) -> None:
         raise ValueError(f"its {len(text)} bytes hold {containers} lists and objects, which is not plausible")
 
 
-def mended(text: str) -> str:
-    """JSON in which a half of a character that takes two stands for a character that cannot be shown."""
+def replace_lone_surrogates(text: str) -> str:
+    """JSON in which half of a surrogate pair is replaced by U+FFFD."""
     if r"\ud" not in text and r"\uD" not in text:
         return text
     return _HALVES.sub(lambda found: r"\ufffd" if len(found[0]) == 6 else found[0], text)
@@ -43,3 +57,51 @@ def mended(text: str) -> str:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+# -- zip archives ------------------------------------------------------------------------------------------------------
+
+LARGEST_DIRECTORY = 8 << 20
+"""Bytes of an archive's list of members: a hundred thousand of them."""
+
+_ARCHIVE_FAULTS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError, RuntimeError, EOFError, ValueError,
+)  # fmt: skip
+"""Raised by a damaged archive while it is opened or a member is read; OSError comes from the disk."""
+
+
+class BadArchive(Exception):
+    """Not an archive, or a damaged one; the text says why."""
+
+
+@contextmanager
+def archive_in(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
+    """The archive in an open file.
+
+    Its members must be stored or deflated: no program whose files are read here uses another compression, and some of those
+    need gigabytes to unpack.
+    """
+    checked = _CheckedFile(file)
+    try:
+        with zipfile.ZipFile(cast("BinaryIO", checked)) as archive:
+            checked.listed = True
+            for member in archive.infolist():
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise BadArchive(f"its member {member.filename[:80]!r} is packed in an unusual way")
+            yield archive
+    except _ARCHIVE_FAULTS as exc:
+        raise BadArchive(str(exc) or type(exc).__name__) from exc
+
+
+class _CheckedFile:
+    """A file whose list of members, which is read at once, is refused if it is implausibly long."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self._file = file
+        self.listed = False
+
+    def read(self, size: int = -1) -> bytes:
+        if size > LARGEST_DIRECTORY and not self.listed:
+            raise BadArchive(f"its list of members is said to have {size} bytes")
+        return self._file.read(size)

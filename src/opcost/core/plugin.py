@@ -1,8 +1,7 @@
-"""The parts that there are of each kind: the project's own, named here, and those of other packages, by their entry points.
+"""Plug-ins of each group: the project's own parts, named here, and those of other packages, by their entry points.
 
-Entry points are read once, when first asked for, and each part is imported only when it is used. One that is broken, in
-whatever way, is told and left out: it costs itself and nothing else. Asked for by its name, it is an error that says why.
-What a part must have is written in `opcost.plugins`.
+Entry points are read once, on first use, and each part is imported only when it is used. A broken one is left out with a
+warning; requested by its name, it is an error that says why. The protocols of parts are in `opcost.plugins`.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from os import PathLike
 from pathlib import PurePath
 from typing import Any
 
-from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName
-from opcost.wording import shortened
+from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
 
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
@@ -84,7 +82,7 @@ _WANTED: dict[str, tuple[str, ...]] = {
     RECORDERS: ("name", "framework", "suffixes", "wants_report", "owns", "record"),
     CHECKPOINTS: ("name", "suffixes", "ordered", "sniff", "read"),
 }
-"""What a part of each group must have; what is not described below as data is called."""
+"""The attributes that a part of each group must have; those not in `_DATA` must be callable."""
 _DATA: dict[str, Callable[[Any], bool]] = {
     "name": lambda value: isinstance(value, str),
     "framework": lambda value: isinstance(value, str),
@@ -121,16 +119,16 @@ def load(group: str, name: str) -> Any:
 
 
 def usable(group: str) -> dict[str, Any]:
-    """All parts of a group that can be imported, by name; a warning tells of each that cannot."""
+    """All parts of a group that can be imported, by name, with a warning for each that cannot."""
     found: dict[str, Any] = {}
     for clash in clashes(group).values():
-        _tell(clash.message)
+        _warn(clash.message)
     for name in find(group):
         part, fault = _imported(group, name)
         if fault is None:
             found[name] = part
         else:
-            _tell(fault.message)
+            _warn(fault.message)
     return found
 
 
@@ -165,7 +163,7 @@ def view_for_suffix(path: str | PathLike[str], kind: str = "report") -> Any:
 
 
 def checked(entry: EntryPoint) -> Any:
-    """Import a part and look whether it has what its group demands; whatever is wrong is a `BrokenPlugin`."""
+    """Import a part and check that it has what its group requires; any fault is a `BrokenPlugin`."""
     try:
         part = entry.load()
         lack = _lack(entry.group, part)
@@ -178,15 +176,15 @@ def checked(entry: EntryPoint) -> Any:
     return part
 
 
-def tell_fault(group: str, part: object, doing: str, exc: BaseException) -> None:
+def warn_of_fault(group: str, part: object, doing: str, exc: BaseException) -> None:
     """Warn that a part failed at something that the others can do without it."""
     name = next(name for name, other in usable(group).items() if other is part)
-    _tell(f"{_described(find(group)[name])} failed when {doing}: {_reason(exc)}")
+    _warn(f"{_described(find(group)[name])} failed when {doing}: {_reason(exc)}")
 
 
 @contextmanager
-def answering_for(part: object, doing: str) -> Iterator[None]:
-    """What a foreign part raises while it does what it was asked for is its fault, not ours; files and users have theirs."""
+def faults_attributed(part: object, doing: str) -> Iterator[None]:
+    """Errors of a third-party part are reported as its own; those about files and from the user pass through."""
     try:
         yield
     except (OpcostError, OSError, KeyboardInterrupt):
@@ -203,7 +201,7 @@ def answering_for(part: object, doing: str) -> Iterator[None]:
 
 @cache
 def _scan(group: str) -> tuple[dict[str, EntryPoint], dict[str, BrokenPlugin]]:
-    """The usable names, and those of which there are two."""
+    """The usable names, and those that two packages claim."""
     found: dict[str, EntryPoint] = {}
     twice: dict[str, BrokenPlugin] = {}
     own = [EntryPoint(name, value, group) for name, value in OWN[group].items()]
@@ -228,7 +226,7 @@ def _entries(group: str) -> Iterable[EntryPoint]:
             try:
                 found += package.entry_points.select(group=group)
             except Exception as exc:  # noqa: BLE001 - as above
-                _tell(f"the plug-ins of the package {_name_of(package)} cannot be listed: {_reason(exc)}")
+                _warn(f"the plug-ins of the package {_name_of(package)} cannot be listed: {_reason(exc)}")
         return found
 
 
@@ -251,7 +249,7 @@ def _lack(group: str, part: Any) -> str | None:
 
 
 @cache
-def _tell(text: str) -> None:
+def _warn(text: str) -> None:
     warnings.warn(PluginWarning(text), stacklevel=2)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-from opcost.core.cost import Cost
-from opcost.core.graph import NO_ATTRS, Attrs, Note, Phase, TensorSpec
+from opcost.core.graph import NO_ATTRS, Attrs, Cost, Note, Phase, TensorSpec
 from opcost.core.rendering import Listed, brief, brief_record
 from opcost.core.units import format_time
+from opcost.errors import SourceError
 
 
 class Spread(NamedTuple):
-    """Of a row that stands for many executions the times of each, in their order."""
+    """The times of each execution, in their order, of a row that sums many."""
 
     host_self_ns: Sequence[int]
     device_ns: Sequence[int]
@@ -31,15 +32,15 @@ class Kernel(NamedTuple):
     start_ns: int
     duration_ns: int
     launched_ns: int | None = None
-    """When the host began to launch it; of one replayed with a captured graph nobody did."""
+    """When the host began to launch it; None of one that a captured graph replayed."""
     why: str = ""
-    """Why no operator has it: "graph", a captured graph replayed it, or "outside", its launch is not in the trace."""
+    """Why it has no operator: "graph", a captured graph replayed it, or "outside", its launch is not in the trace."""
     count: int = 1  # type: ignore[assignment]  # a tuple has a method of this name
-    """Executions that this stands for, with the sum of their durations."""
+    """Number of executions; the duration is their sum."""
     rank: int | None = None
-    """Of work without an operator in a profile of many ranks; the other work is of its operator's rank."""
+    """Only of work without an operator, in a profile of many ranks; other work has its operator's rank."""
     spread: Sequence[int] = ()
-    """Of work that stands for many executions the duration of each, where it is known."""
+    """The duration of each execution where there are many, and it is known."""
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -54,7 +55,7 @@ class ProfileRow(NamedTuple):
     type: str
     """The framework's word for what it is (`aten::conv2d`, `ConvolutionForward`, `Conv`)."""
     kind: str = ""
-    """Our word (see `core.kinds`), empty where nobody translated it."""
+    """Our word (see `core.kinds`), empty where it was not translated."""
     module: str = ""
     phase: Phase = "forward"
     device: str = ""
@@ -76,7 +77,7 @@ class ProfileRow(NamedTuple):
     attrs: Attrs = NO_ATTRS
     cost: Cost | None = None
     count: int = 1  # type: ignore[assignment]  # a tuple has a method of this name
-    """Executions that this row stands for."""
+    """Number of executions that this row sums."""
     spread: Spread | None = None
 
     def __repr__(self) -> str:
@@ -85,13 +86,13 @@ class ProfileRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What was measured, in the order of execution. Users hold one that answers questions: `opcost.profiles.Profile`."""
+    """What was measured, in the order of execution. The public class with queries is `opcost.profiles.Profile`."""
 
     meta: Mapping[str, str]
     """Source, format, versions, device names, threads, precision switches, clocks, ..."""
     rows: tuple[ProfileRow, ...]
     unattributed: tuple[Kernel, ...] = ()
-    """Device work that no operator in the trace launched; always shown, never dropped."""
+    """Device work that no operator in the trace launched; always reported, never dropped."""
     wall_ns: int | None = None
     timed_ns: tuple[int, ...] = ()
     """Durations of runs that were timed without a profiler, if any."""
@@ -104,23 +105,22 @@ class Profile:
         object.__setattr__(self, "unattributed", Listed(self.unattributed))
 
     def __repr__(self) -> str:
-        return brief(self, self._said(), self.meta.get("source", ""))
+        return brief(self, self._summary(), self.meta.get("source", ""))
 
-    def _said(self) -> list[str]:
-        """What a prompt tells of it."""
+    def _summary(self) -> list[str]:
         wall = "" if self.wall_ns is None else f"{format_time(self.wall_ns)} wall time"
         runs = f"{self.runs} runs" if self.runs > 1 else ""
         return [self.meta.get("format", ""), f"{len(self.rows):,} operators", runs, wall]
 
     @property
     def runs(self) -> int:
-        """Runs of one model that opcost recorded; steps of another's trace may each be something else, and are one."""
+        """Runs of one model that opcost recorded; steps of other tools' traces may differ, so such a trace is one run."""
         steps = {row.step for row in self.rows} - {None} if self.meta.get("format") == "opcost" else ()
         return len(steps) or 1
 
     @property
     def usual_keys(self) -> tuple[str, ...]:
-        """What lines are added up by if nobody says.
+        """The default grouping of lines.
 
         Several runs of one model that opcost recorded, or of a compiled program, are one line per operator, and executions
         without a name of their own, as in most traces, one line per type. Where no operator launched a kernel, kernels are
@@ -131,3 +131,123 @@ class Profile:
         if self.runs > 1 or self.meta.get("format") == "xla":
             return ("name", "type")
         return ("type",) if len(self.rows) > 1 and all(row.name == row.type for row in self.rows) else ()
+
+
+# -- tables about a whole run, beside its rows: in `Profile.extra`, checked when they are read -------------------------
+
+Entry = TypeVar("Entry", bound=NamedTuple)
+
+
+class CopySummary(NamedTuple):
+    """Copies of one type on one device; in `extra["copies"]`."""
+
+    device: str
+    rank: int
+    name: str
+    """As the profiler writes it: `Memcpy HtoD (Pinned -> Device)`."""
+    number: int
+    time_ns: int
+    bytes: int | None = None
+    """None where the trace does not have it."""
+
+
+class CollectiveSummary(NamedTuple):
+    """Collectives of one type and size on one device; in `extra["collectives"]`."""
+
+    device: str
+    rank: int
+    name: str
+    """As the framework or the library calls it."""
+    group: str
+    """The process group; empty where the trace does not have it, and so on below."""
+    ranks: int | None
+    """Members of the group."""
+    bytes: int | None
+    """Of one of them: the larger of what goes in and what comes out on a rank, as nccl-tests take it."""
+    dtype: str
+    algorithm: str
+    """From the kernel's name: `RING_LL`."""
+    number: int
+    time_ns: int
+    least_ns: int
+    median_ns: float
+
+
+class RankWait(NamedTuple):
+    """How long one rank waited for others in collectives, and they for it; in `extra["ranks"]`."""
+
+    rank: int
+    collective_ns: int
+    wait_ns: int | None
+    """None where it is not compared with the others."""
+    held_up_ns: int
+    """How long the others waited for this one, which came last."""
+    last: int
+    """In how many collectives it was the one that others waited for."""
+
+
+class AllocatorMemory(NamedTuple):
+    """Memory of one device as its allocator reported it; in `extra["memory"]`."""
+
+    device: str
+    rank: int
+    changes: int
+    first_bytes: int
+    """Allocated before the first change that the trace has."""
+    last_bytes: int
+    peak_bytes: int
+    peak_at_ns: int
+    """When the most was allocated, from the first change on."""
+    reserved_bytes: int | None
+    """The most that was reserved; None where the trace does not have it."""
+    growth_bytes: float | None
+    """From the end of one step to that of the next, the median but for the first; None without three steps."""
+
+
+class AllocationHolder(NamedTuple):
+    """What one operator in one module had allocated of what was there at the peak; in `extra["holders"]`."""
+
+    device: str
+    rank: int
+    type: str
+    module: str
+    number: int
+    bytes: int
+
+
+class AllocatorMemoryOverTime(NamedTuple):
+    """Memory in one step, or in a tenth of the time where there are none; in `extra["memory_over_time"]`."""
+
+    device: str
+    rank: int
+    part: str
+    peak_bytes: int
+    last_bytes: int
+    reserved_bytes: int | None
+
+
+def extra_entries(extra: Mapping[str, object], key: str, shape: type[Entry]) -> list[Entry]:
+    """The entries under a name; one that is not of this shape is an error."""
+    entries = extra.get(key, [])
+    if not isinstance(entries, (list, tuple)) or not all(_fits(entry, shape) for entry in entries):
+        raise SourceError(f"what the profile says about its {key} is damaged", hint="record the profile again")
+    made: Callable[..., Entry] = shape
+    return [made(**entry) for entry in entries]
+
+
+def _fits(entry: Any, shape: type[NamedTuple]) -> bool:
+    hints = _hints(shape)
+    needed = set(hints) - set(shape._field_defaults)
+    if not isinstance(entry, Mapping) or not needed <= set(entry) <= set(hints):
+        return False
+    for name, value in entry.items():
+        if hints[name] is str:
+            fitting = isinstance(value, str)
+        else:
+            fitting = type(value) in (int, float) or (value is None and hints[name] is not int)
+        if not fitting:
+            return False
+    return True
+
+
+_hints = cache(get_type_hints)  # evaluating annotations takes long

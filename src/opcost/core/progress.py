@@ -1,4 +1,4 @@
-"""A sign of life on stderr for work that takes more than a moment."""
+"""A progress line on stderr for work that takes more than a moment."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 
 PATIENCE_S = 2.0
 """Work that is done sooner says nothing."""
 
 What = str | Callable[[], str]
-"""What is being done: in words, or asked again each time it is shown."""
+"""What is being done: a text, or a function that is called at each update."""
 Share = Callable[[], "tuple[float, float] | None"]
-"""How much of it is done, and of how much; None where that is not known. It is asked only when it is shown."""
+"""How much of it is done, and of how much; None where that is not known. It is called at each update."""
 
 
 class _Work(NamedTuple):
     what: What | None
-    """None is as the work around it."""
+    """None: the same as the enclosing work."""
     share: Share | None
     began: float
 
 
 class _Line:
-    """What the one line says now: of work inside work the innermost words, and how much of the whole is done."""
+    """The progress line: the text of the innermost work, and how much of the whole is done."""
 
     def __init__(self, what: What, share: Share | None) -> None:
         self.works = [_Work(what, share, time.monotonic())]
@@ -48,11 +48,11 @@ class _Line:
         return printable(what if isinstance(what, str) else what())
 
     def stopped(self) -> str:
-        """What ends now, in words."""
+        """What is interrupted now, in words."""
         return f"{self.words()} was stopped after {_rough(time.monotonic() - self.works[0].began)}"
 
     def _done(self) -> tuple[float, float]:
-        """The share of the outermost work that knows one, to which those inside add, and when that began."""
+        """The share of the outermost work that has one, to which inner ones add, and when it began."""
         done = began = 0.0
         for work in reversed(self.works):
             try:
@@ -68,25 +68,25 @@ def _rough(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-class Teller(threading.Thread):
-    """A thread that tells people something, and changes nothing."""
+class ProgressThread(threading.Thread):
+    """A thread that only writes progress, and changes nothing."""
 
 
-def alone() -> bool:
-    """Whether nobody else is at work in this process: no thread lives but this one and those that only tell something."""
-    tellers = sum(isinstance(thread, Teller) for thread in threading.enumerate())
-    return threading.active_count() - tellers == 1
+def is_only_thread() -> bool:
+    """Whether this is the only thread of the process, but for those that write progress."""
+    writers = sum(isinstance(thread, ProgressThread) for thread in threading.enumerate())
+    return threading.active_count() - writers == 1
 
 
 _line: ContextVar[_Line | None] = ContextVar("opcost-progress", default=None)
 _lines: list[_Line] = []
 """The same for other threads, the outermost first."""
 stopping = threading.Event()
-"""Somebody pressed Ctrl-C. Code of others may lose the exception, so work that begins or ends raises it again."""
+"""Set by Ctrl-C. Third-party code may lose the exception, so work that begins or ends raises it again."""
 
 
 def stopped() -> str | None:
-    """What Ctrl-C stops now, in words; the line that says how far it is, is not shown any more."""
+    """What Ctrl-C stops now, in words; the progress line ends."""
     stopping.set()
     return _lines[0].stopped() if _lines else None
 
@@ -98,9 +98,9 @@ def _go_on() -> None:
 
 @contextmanager
 def working(what: What, *, share: Share | None = None, quiet: bool = False) -> Iterator[None]:
-    """Show `what`, the share that is done and an estimate of the rest, once it takes long and somebody is looking.
+    """Show `what`, the share that is done and an estimate of the rest, once it takes long and stderr is a terminal.
 
-    Work inside other work says what it is in the same line, and is as quiet as that. An interrupt says what it stopped.
+    Work inside other work uses the same line, and is as quiet as that. An interrupt says what it stopped.
     """
     outer = _line.get()
     if outer is not None:
@@ -112,12 +112,8 @@ def working(what: What, *, share: Share | None = None, quiet: bool = False) -> I
     token = _line.set(line)
     _lines.append(line)
     try:
-        with _shown(line, quiet=quiet):
+        with _stoppable(line), _shown(line, quiet=quiet):
             yield
-        _go_on()
-    except KeyboardInterrupt as exc:
-        exc.args = exc.args or (line.stopped(),)
-        raise
     finally:
         _lines.remove(line)
         _line.reset(token)
@@ -125,7 +121,7 @@ def working(what: What, *, share: Share | None = None, quiet: bool = False) -> I
 
 @contextmanager
 def sharing(share: Share) -> Iterator[None]:
-    """Tell how much is done of whatever is being done; nothing where nobody shows it."""
+    """Give the share that is done of the current work; without a progress line this does nothing."""
     line = _line.get()
     if line is None:
         yield
@@ -135,14 +131,11 @@ def sharing(share: Share) -> Iterator[None]:
 
 
 class Rounds:
-    """The share of work in rounds of which each takes about so many steps; its own count of them is `step` and `next`.
-
-    A round that takes more stays within its last step.
-    """
+    """The share of work in rounds of about `usual` steps, counted by `step` and `next`; a longer round stays at its last step."""
 
     def __init__(self, usual: int) -> None:
         self.rounds: int | None = None
-        """How many there are; None as long as that is unknown, and then there is no share."""
+        """How many there are; None while unknown, and then there is no share."""
         self._usual = usual
         self._over = self._steps = 0
 
@@ -155,10 +148,21 @@ class Rounds:
         self._over, self._steps = self._over + 1, 0
 
     def share(self) -> tuple[float, float]:
-        """As `working` and `sharing` ask for it."""
+        """For `working` and `sharing`."""
         if self.rounds is None:
             return 0, inf
         return self._over * self._usual + min(self._steps, self._usual - 1), self.rounds * self._usual
+
+
+@contextmanager
+def _stoppable(line: _Line) -> Iterator[None]:
+    """Raise a Ctrl-C that was lost inside, and say what it stopped."""
+    try:
+        yield
+        _go_on()
+    except KeyboardInterrupt as exc:
+        exc.args = exc.args or (line.stopped(),)
+        raise
 
 
 @contextmanager
@@ -166,11 +170,8 @@ def _inside(line: _Line, what: What | None, share: Share | None) -> Iterator[Non
     _go_on()
     line.works.append(_Work(what, share, time.monotonic()))
     try:
-        yield
-        _go_on()
-    except KeyboardInterrupt as exc:
-        exc.args = exc.args or (line.stopped(),)
-        raise
+        with _stoppable(line):
+            yield
     finally:
         line.works.pop()
 
@@ -182,7 +183,7 @@ def _shown(line: _Line, *, quiet: bool) -> Iterator[None]:
         return
     done = threading.Event()
 
-    def tell() -> None:
+    def update() -> None:
         pause = PATIENCE_S
         while not done.wait(pause):
             pause = 0.5
@@ -194,10 +195,10 @@ def _shown(line: _Line, *, quiet: bool) -> Iterator[None]:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
-    teller = Teller(target=tell, name="opcost-progress", daemon=True)
-    teller.start()
+    writer = ProgressThread(target=update, name="opcost-progress", daemon=True)
+    writer.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        writer.join()

@@ -9,8 +9,7 @@ from itertools import islice
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
 
-from opcost.core.harmless import printable
-from opcost.core.spelling import shows_unicode
+from opcost.core.escaping import printable, shows_unicode
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -144,7 +143,7 @@ class Rendered:
 
 def write_view(path: str | PathLike[str], view: Any, result: object, options: Mapping[str, Any]) -> None:
     """Write a result to a file as a view shows it: as text, or as the bytes that the view makes."""
-    from opcost.core.writing import write_bytes, write_text
+    from opcost.core.files import write_bytes, write_text
 
     if hasattr(view, "packed"):
         write_bytes(path, view.packed(result, **options))

@@ -1,19 +1,17 @@
-"""What a model costs: rows, a tree of modules, totals, coverage. Plain data, and the questions asked of it."""
+"""What a model costs: rows, a tree of modules, totals, coverage, and queries on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Call, Note, Op, Phase, TensorSpec
+from opcost.core.graph import Call, Cost, Note, Op, Phase, TensorSpec
 from opcost.core.memory import Memory
 from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.units import format_count
-from opcost.errors import OpcostError, UnknownName
-from opcost.wording import counted, some
+from opcost.errors import OpcostError, UnknownName, counted, some
 
 NO_MEMORY = "no-memory"
 """The code of the note that says why the memory of a report is unknown."""
@@ -22,7 +20,7 @@ FEW_INPUTS = 5
 
 
 class Row(NamedTuple):
-    """One operator and its price; `cost` is None where no rule knows the operator."""
+    """One operator and its cost; `cost` is None where no rule knows the operator."""
 
     op: Op
     ins: tuple[TensorSpec, ...]
@@ -34,9 +32,9 @@ class Row(NamedTuple):
     activation_bytes: int = 0
 
     def __repr__(self) -> str:
-        price = ["no price"] if self.cost is None else costs_said(self.cost.macs, self.cost.flops)
+        costs = ["no cost"] if self.cost is None else cost_texts(self.cost.macs, self.cost.flops)
         shapes = " ".join(map(str, self.outs))
-        return brief(self, [*price, f"in {self.op.module}" if self.op.module else "", shapes], self.op.raw)
+        return brief(self, [*costs, f"in {self.op.module}" if self.op.module else "", shapes], self.op.raw)
 
 
 class Stats(NamedTuple):
@@ -56,7 +54,7 @@ class Stats(NamedTuple):
     activation_bytes: int = 0
     ops: int = 0
     uncounted: int = 0
-    """Operators among `ops` without a price."""
+    """Operators among `ops` without a cost."""
 
     def __add__(self, other: Stats) -> Stats:  # type: ignore[override]
         return Stats._make(map(int.__add__, self, other))
@@ -78,14 +76,14 @@ class ModuleCost:
     calls: int
     own: Stats
     total: Stats
-    """`own` plus the totals of all children; a shared parameter belongs to the first module that holds it."""
+    """`own` plus the totals of all children; a shared parameter belongs to the first module that has it."""
     extra: str = ""
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     same_as: str | None = None
-    """The first path of the same object, where one module stands under several names."""
+    """The first path of the same object, where one module has several names."""
     parameters: tuple[str, ...] = ()
-    """Full names of the parameters that stand in this module, shared ones included."""
+    """Full names of the parameters of this module, shared ones included."""
 
     @property
     def name(self) -> str:
@@ -96,7 +94,7 @@ class ModuleCost:
         return self.path.rpartition(".")[0] if self.path else None
 
     def __repr__(self) -> str:
-        return brief(self, [self.type, *stats_said(self.total)], self.path)
+        return brief(self, [self.type, *stats_texts(self.total)], self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,7 @@ DATA = "its shape depends on data"
 
 @dataclass(frozen=True, slots=True)
 class Uncounted:
-    """An operator that has no price: how often it ran, where, and why there is no price."""
+    """An operator without a cost: how often it ran, where, and why it has none."""
 
     raw: str
     count: int
@@ -138,7 +136,7 @@ class Uncounted:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of the model is priced: `counted + sum of uncounted == all rows`."""
+    """How much of the model is counted: `counted + sum of uncounted == all rows`."""
 
     counted: int
     uncounted: tuple[Uncounted, ...] = ()
@@ -151,8 +149,8 @@ class Coverage:
 
     def __repr__(self) -> str:
         missed = sum(entry.count for entry in self.uncounted)
-        said = [f"{self.counted:,} operators counted", f"{missed:,} not" if missed else ""]
-        return brief(self, [*said, "" if self.exact else "not exact"])
+        not_counted = f"{missed:,} not" if missed else ""
+        return brief(self, [f"{self.counted:,} operators counted", not_counted, "" if self.exact else "not exact"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +162,12 @@ class Group:
     count: int
 
     def __repr__(self) -> str:
-        return brief(self, [f"{self.count:,} times", *stats_said(self.stats)], self.key)
+        return brief(self, [f"{self.count:,} times", *stats_texts(self.stats)], self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Rendered):
-    """The cost of one model. Print it, save it, or ask it."""
+    """The cost of one model. Print it, save it, or query it."""
 
     kind: ClassVar[str] = "report"
 
@@ -181,9 +179,9 @@ class Report(Rendered):
     parameters: tuple[Parameter, ...]
     totals: Stats
     phases: Mapping[Phase, Cost]
-    """The cost of each phase; more than one only where backward or update was asked for."""
+    """The cost of each phase; more than one only with backward or update."""
     memory: Memory | None
-    """What is held over the execution, and the peak; None where a note says why it is unknown."""
+    """Memory over the execution, and the peak; None where a note says why it is unknown."""
     coverage: Coverage
     inputs: tuple[tuple[str, TensorSpec], ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
@@ -198,15 +196,15 @@ class Report(Rendered):
     def __post_init__(self) -> None:
         for name in ("rows", "modules", "parameters", "calls"):
             found = getattr(self, name)
-            if isinstance(found, tuple):  # of a long run rows are made when they are asked for
+            if isinstance(found, tuple):  # rows of a long run are made on demand
                 object.__setattr__(self, name, Listed(found))
 
     def __repr__(self) -> str:
         missed = self.totals.uncounted
         uncounted = f"{missed:,} operators not counted" if missed else ""
-        return brief(self, [*stats_said(self.totals), uncounted], self.meta.get("source", "") or self.modules[0].type)
+        return brief(self, [*stats_texts(self.totals), uncounted], self.meta.get("source", "") or self.modules[0].type)
 
-    # -- questions ---------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------
 
     def module(self, path: str) -> ModuleCost:
         """The module with this path."""
@@ -222,16 +220,14 @@ class Report(Rendered):
         return tuple(module for module in self.modules if module.parent == path)
 
     def by_module(self, depth: int | None = None) -> tuple[ModuleCost, ...]:
-        """The tree down to a depth; a cut module keeps, in `own`, all that lies below it."""
+        """The tree down to a depth; a cut module has, in `own`, all that is below it."""
         if depth is None:
             return self.modules
-        kept = []
-        for module in self.modules:
-            if module.depth < depth:
-                kept.append(module)
-            elif module.depth == depth:
-                kept.append(_replace_own(module))
-        return tuple(kept)
+        return tuple(
+            replace(module, own=module.total) if module.depth == depth else module
+            for module in self.modules
+            if module.depth <= depth
+        )
 
     def by_kind(self) -> tuple[Group, ...]:
         """Cost per operator kind, the costliest first."""
@@ -243,43 +239,39 @@ class Report(Rendered):
 
     def by_type(self) -> tuple[Group, ...]:
         """Cost and parameters per module class: what each module's own operators cost, the costliest first."""
-        sums: dict[str, Stats] = {}
-        counts: dict[str, int] = {}
+        found: dict[str, list[Stats]] = {}
         for module in self.modules:
-            if module.own == _NOTHING and module.same_as is not None:
-                continue
-            sums[module.type] = sums.get(module.type, _NOTHING) + module.own
-            counts[module.type] = counts.get(module.type, 0) + 1
-        return _ranked(sums, counts)
+            if module.own != Stats() or module.same_as is None:
+                found.setdefault(module.type, []).append(module.own)
+        return _ranked([Group(name, sum(own, Stats()), len(own)) for name, own in found.items()])
 
     def group(self, key: Callable[[Row], str]) -> tuple[Group, ...]:
         """Rows added up by any key, the costliest first."""
-        counts: dict[str, int] = {}
         found: dict[str, list[Row]] = {}
         for row in self.rows:
-            name = key(row)
-            counts[name] = counts.get(name, 0) + 1
-            found.setdefault(name, []).append(row)
-        return _ranked({name: stats_of(rows) for name, rows in found.items()}, counts)
+            found.setdefault(key(row), []).append(row)
+        return _ranked([Group(name, stats_of(rows), len(rows)) for name, rows in found.items()])
 
     @property
     def run_on(self) -> str:
-        """The inputs, how many tokens those are, and of training the loss, in words."""
-        said = ", ".join(some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)) or "no inputs"
+        """The inputs, their number of tokens, and of training the loss, in words."""
+        words = (
+            ", ".join(some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)) or "no inputs"
+        )
         texts = [spec for name, spec in self.inputs if name in ("input_ids", "tokens") and spec.known]
         if texts:
-            said += f" ({counted(texts[0].numel, 'token')})"
+            words += f" ({counted(texts[0].numel, 'token')})"
         if "backward" in self.phases:
-            said += f"; loss: {self.meta.get('loss', 'none, gradients begin at every output')}"
-        return said
+            words += f"; loss: {self.meta.get('loss', 'none, gradients begin at every output')}"
+        return words
 
     @property
     def peak_bytes(self) -> int | None:
-        """The highest sum of memory that is held at once; None where memory is unknown."""
+        """The highest sum of memory in use at once; None where memory is unknown."""
         return None if self.memory is None else self.memory.peak_bytes
 
     def known_memory(self) -> Memory:
-        """The memory, for what cannot do without; where it is unknown, an error that says why."""
+        """The memory; where it is unknown, an error that says why."""
         if self.memory is None:
             raise OpcostError(next((note.text for note in self.notes if note.code == NO_MEMORY), "memory is unknown"))
         return self.memory
@@ -297,7 +289,7 @@ class Report(Rendered):
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
-    # -- pictures: every view is a plug-in, found by name or suffix ---------------------------------------------
+    # -- views: each is a plug-in, found by name or suffix ------------------------------------------------------
 
     def arch(self, **options: Any) -> str:
         """The module tree as its author wrote it, with params, FLOPs and activations beside each module."""
@@ -312,9 +304,6 @@ class Report(Rendered):
         from opcost.core.plugin import load_view
 
         return str(load_view("tensorboard", self.kind).save(self, log_dir, **options))
-
-
-_NOTHING = Stats()
 
 
 def stats_of(rows: Iterable[Row]) -> Stats:
@@ -350,34 +339,18 @@ def cost_of(stats: Stats) -> Cost:
     return Cost(stats.macs, stats.flops, stats.bytes_read, stats.bytes_written)
 
 
-def stats_said(stats: Stats) -> list[str]:
+def stats_texts(stats: Stats) -> list[str]:
     """The sums that a reader looks for first."""
     params = f"{format_count(stats.params)} params" if stats.params else ""
-    return [params, *costs_said(stats.macs, stats.flops, bound=">=" if stats.uncounted else "")]
+    return [params, *cost_texts(stats.macs, stats.flops, bound=">=" if stats.uncounted else "")]
 
 
-def costs_said(macs: int, flops: int, bound: str = "") -> list[str]:
+def cost_texts(macs: int, flops: int, bound: str = "") -> list[str]:
     """Multiply-accumulates and operations with their units."""
-    return [f"{bound}{format_count(macs)} MACs", f"{bound}{_joined(format_count(flops))}FLOPs"]
+    number = format_count(flops)
+    space = "" if number[-1].isalpha() else " "  # `8.21 GFLOPs`, but `12 FLOPs`
+    return [f"{bound}{format_count(macs)} MACs", f"{bound}{number}{space}FLOPs"]
 
 
-def _joined(number: str) -> str:
-    """`8.21 G` as it stands before a unit, and `12 ` where there is no thousandfold."""
-    return number if number[-1].isalpha() else f"{number} "
-
-
-def _ranked(sums: dict[str, Stats], counts: dict[str, int]) -> tuple[Group, ...]:
-    groups = [Group(key, stats, counts[key]) for key, stats in sums.items()]
+def _ranked(groups: Iterable[Group]) -> tuple[Group, ...]:
     return Listed(sorted(groups, key=lambda g: (-g.stats.macs, -g.stats.flops, -g.stats.bytes_read, g.key)))
-
-
-def _replace_own(module: ModuleCost) -> ModuleCost:
-    from dataclasses import replace
-
-    return replace(module, own=module.total)
-
-
-__all__ = [
-    "STATS", "ZERO", "Cost", "Coverage", "Group", "ModuleCost", "Parameter", "Report", "Row", "Stats", "Uncounted",
-    "cost_of", "stats_of",
-]  # fmt: skip

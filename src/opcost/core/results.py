@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.limits import Limit
-from opcost.core.memory import Part
+from opcost.core.memory import MemoryPart
 from opcost.core.quantity import Quantity, find_quantity
 from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.report import Uncounted
@@ -156,7 +156,7 @@ class Fit(Rendered):
     """The device whose allocator and kernels the memory is that of; empty: tensors alone, to the byte."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What was counted: backward, optimizer, and other options that were given."""
-    parts: Mapping[Part, int] = field(default_factory=dict)
+    parts: Mapping[MemoryPart, int] = field(default_factory=dict)
     """What the peak at the largest size is made of."""
     counted: tuple[Counted, ...] = ()
     """The sizes that were really counted, rising."""

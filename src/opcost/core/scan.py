@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note
-from opcost.core.patterns import natural, patterns_of
+from opcost.core.names import natural_order, patterns_of
 from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.units import format_bytes, format_count
 
@@ -141,7 +141,7 @@ class Scan(Rendered):
         )
 
     def _in_order(self, groups: Iterable[Group]) -> tuple[Group, ...]:
-        return Listed(groups if self.ordered else sorted(groups, key=lambda group: natural(group.name)))
+        return Listed(groups if self.ordered else sorted(groups, key=lambda group: natural_order(group.name)))
 
     def by_layer(self, depth: int = 1) -> tuple[Group, ...]:
         """Layers that differ by their number on one line: `model.layers.{0..79}.mlp.*`, cut `depth` words after it."""

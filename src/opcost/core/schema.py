@@ -16,7 +16,7 @@ from opcost.core import document
 from opcost.core.checked import Bad
 from opcost.core.document import Number, entries, entry
 from opcost.core.graph import NO_ATTRS, Attrs, Call, Note, Op, Phase, TensorSpec
-from opcost.core.memory import Holder, How, Memory, Part, packed
+from opcost.core.memory import How, Memory, MemoryPart, PeakHolder, packed
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
 
@@ -28,7 +28,7 @@ _SomeStats: Any = msgspec.defstruct("SomeStats", [], bases=(_AllStats,), omit_de
 """Only what is not zero: most modules have few quantities, and there are many modules."""
 
 
-# -- what stands in the file -------------------------------------------------------------------------------------------
+# -- what is in the file -----------------------------------------------------------------------------------------------
 
 
 class _NamedSpec(msgspec.Struct):
@@ -93,8 +93,8 @@ class _Memory(msgspec.Struct):
     base_bytes: Number
     at: Number
     how: How
-    parts: dict[Part, Number]
-    holders: tuple[Holder, ...]
+    parts: dict[MemoryPart, Number]
+    holders: tuple[PeakHolder, ...]
     curve: list[Number]
     device: str
     reserved_bytes: Number | None = None
@@ -120,7 +120,7 @@ class _Report(msgspec.Struct):
     operators: list[_Operator]
     specs: list[document.SpecRecord]
     memory: _Memory | None = None
-    """None where it is unknown, and in files that were written before there was more to say of it than the peak."""
+    """None where it is unknown, and in older files, which have only the peak."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -167,10 +167,6 @@ def to_dict(report: Report) -> dict[str, Any]:
         )
         for m in report.modules
     ]  # fmt: skip
-    parameters = [
-        _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
-    ]
-    memory = report.memory
     return document.builtins_of(
         _Report(
             schema=SCHEMA,
@@ -184,27 +180,23 @@ def to_dict(report: Report) -> dict[str, Any]:
             outputs=specs.all_of(report.outputs),
             input_values=report.input_values,
             output_values=report.output_values,
-            parameters=parameters,
+            parameters=[
+                _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values)
+                for p in report.parameters
+            ],
             modules=modules,
             rows=rows,
             calls=calls,
             operators=operators.entries,
             specs=specs.entries,
-            memory=None
-            if memory is None
-            else _Memory(
-                memory.base_bytes,
-                memory.at,
-                memory.how,
-                dict(memory.parts),
-                memory.holders,
-                list(memory.curve),
-                memory.device,
-                memory.reserved_bytes,
-                memory.fixed_bytes,
-            ),
+            memory=None if report.memory is None else _memory_record(report.memory),
         )
     )
+
+
+def _memory_record(memory: Memory) -> _Memory:
+    fields = {name: getattr(memory, name) for name in _Memory.__struct_fields__}
+    return _Memory(**fields | {"parts": dict(memory.parts), "curve": list(memory.curve)})
 
 
 class _Operators(document.Table[_Operator]):
@@ -279,22 +271,12 @@ def _memory(data: _Memory | None, peak_bytes: int | None) -> Memory | None:
         return Memory(peak_bytes=peak_bytes, base_bytes=0, at=0, how="last reader")
     outside = (data.reserved_bytes or 0, data.fixed_bytes or 0)
     document.believe("memory", [data.base_bytes, *outside, *data.parts.values(), *data.curve])
-    return Memory(
-        peak_bytes=peak_bytes,
-        base_bytes=data.base_bytes,
-        at=data.at,
-        how=data.how,
-        device=data.device,
-        reserved_bytes=data.reserved_bytes,
-        fixed_bytes=data.fixed_bytes,
-        parts=data.parts,
-        holders=data.holders,
-        curve=packed(data.curve, max(data.curve, default=0)),
-    )
+    curve = packed(data.curve, max(data.curve, default=0))
+    return Memory(peak_bytes=peak_bytes, **asdict(data) | {"curve": curve})
 
 
 def _check_tree(report: Report) -> None:
-    """A view walks the tree and trusts its sums, so neither may be broken."""
+    """Check the tree and its sums, on which views rely."""
     modules = report.modules
     if not modules or modules[0].path:
         raise Bad("the first module is not the root")
@@ -322,8 +304,8 @@ def _rows(data: _Report, specs: list[TensorSpec], paths: list[str]) -> tuple[Row
     phases = entries(document.PHASES, rows.phase, "rows.phase")
     columns = zip(rows.id, ran, rows.inputs, rows.outputs, modules, rows.repeat, phases, strict=True)
     return tuple(
-        Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase, native), *priced)
-        for number, (kind, raw, attrs, native, priced), inputs, outputs, module, repeat, phase in columns
+        Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase, native), *counted)
+        for number, (kind, raw, attrs, native, counted), inputs, outputs, module, repeat, phase in columns
     )
 
 
@@ -333,9 +315,9 @@ def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Att
     ins, outs = entries(specs, record.ins, where), entries(specs, record.outs, where)
     cost = None if record.cost is None else document.read_cost(record.cost, where)
     document.believe(where, (record.activations, record.activation_bytes))
-    priced = (ins, outs, cost, record.rule, record.activations, record.activation_bytes)
+    counted = (ins, outs, cost, record.rule, record.activations, record.activation_bytes)
     native = NO_ATTRS if record.native is msgspec.UNSET else document.read_attrs(record.native)
-    return record.kind, record.raw, document.read_attrs(record.attrs), native, priced
+    return record.kind, record.raw, document.read_attrs(record.attrs), native, counted
 
 
 def _calls(data: _Calls, specs: list[TensorSpec], paths: list[str]) -> tuple[Call, ...]:

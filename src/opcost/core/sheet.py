@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from opcost.core.cost import Cost
-from opcost.core.graph import Note, TensorSpec
+from opcost.core.graph import Cost, Note, TensorSpec
 from opcost.core.rendering import Rendered, brief
 from opcost.core.units import format_bytes, format_count
-from opcost.errors import OpcostError, UnknownName
-from opcost.wording import counted
+from opcost.errors import OpcostError, UnknownName, counted
 
 Unit: TypeAlias = Literal[
     "name", "text", "shapes", "number", "count", "bytes", "share", "time", "flop/s", "bytes/s", "ratio"

@@ -1,16 +1,66 @@
-"""Events of a run on lanes over time, few enough to be drawn: where there are too many, short neighbours become one."""
+"""Spans of time: gaps between them, and lanes of events few enough to be drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, NamedTuple
 
-from opcost.core.harmless import printable
-from opcost.core.kernel_names import is_collective, is_copy
+from opcost.core.escaping import printable
+from opcost.core.names import is_collective, is_copy
 from opcost.errors import SourceError
 
+LONG_GAP = 0.2
+"""A gap of more than this part of a device's time, without longer ones, is an event and no part of a rate."""
+PIECES = 5
+"""The least number of pieces of work for each event: with fewer, or gaps that recur, none is an exception."""
+
+
+def long_gaps(spans: Iterable[tuple[int, int]], begin: int, end: int, pieces: int, most: int) -> list[tuple[int, int]]:
+    """Beginning and end of the gaps in this time that are events, the longest first; spans are ordered by their starts.
+
+    Where more than `most` of them, or too many for the pieces of work, are as long as that, they are regular and no events.
+    """
+    most = min(most, pieces // PIECES)
+    longest = nlargest(most + 1, _gaps(spans, begin))
+    if len(longest) > most and longest[-1][0] > LONG_GAP * (end - begin):
+        return []
+    left, found = end - begin, []
+    for length, since in longest[:most]:
+        if length <= LONG_GAP * left:
+            break
+        left -= length
+        found.append((since, since + length))
+    return found
+
+
+def _gaps(spans: Iterable[tuple[int, int]], begin: int) -> Iterator[tuple[int, int]]:
+    """Length and beginning of each."""
+    reached = begin
+    for start, end in spans:
+        if start > reached:
+            yield start - reached, reached
+        reached = max(reached, end)
+
+
+def covered(spans: Iterable[tuple[int, int]]) -> int:
+    """Length of the time that at least one of these covers, which are ordered by their starts."""
+    total = 0
+    reached: int | None = None
+    for start, end in spans:
+        if reached is None or start >= reached:
+            total += end - start
+            reached = end
+        elif end > reached:
+            total += end - reached
+            reached = end
+    return total
+
+
+# -- events of a run on lanes over time: where there are too many to draw, short neighbours become one -----------------
+
 MOST_EVENTS = 120_000
-"""Events of a whole timeline; a browser draws so many at once without a pause."""
+"""Events of a whole timeline that a browser draws at once without a pause."""
 DEEPEST = 10
 """Levels of calls inside calls that have a lane of their own."""
 
@@ -23,7 +73,7 @@ class Span(NamedTuple):
     name: str
 
 
-class Drawn(NamedTuple):
+class TimelineEvent(NamedTuple):
     """One event, or several short ones that follow each other closely."""
 
     start_ns: int
@@ -35,7 +85,7 @@ class Drawn(NamedTuple):
     """The sum of their durations."""
 
 
-class Ordered:
+class LaneColumns:
     """Events of a lane by their starts as columns, for lanes of millions; names are numbers in a list."""
 
     def __init__(
@@ -53,7 +103,7 @@ class Ordered:
 
 
 def nested(spans: Sequence[Span]) -> list[list[Span]]:
-    """Levels of spans: one that begins while others last lies below them."""
+    """Levels of spans: one that begins while others last is below them."""
     levels: list[list[Span]] = []
     ends: list[int] = []
     for span in sorted(spans, key=lambda span: (span.start_ns, -span.duration_ns)):
@@ -67,20 +117,22 @@ def nested(spans: Sequence[Span]) -> list[list[Span]]:
     return levels
 
 
-def drawn(lanes: Mapping[str, Sequence[Span] | Ordered], most: int = MOST_EVENTS) -> dict[str, list[Drawn]]:
-    """The events of each lane by their starts, about so many in all: lanes with few keep theirs, the others share the rest."""
-    found: dict[str, list[Drawn]] = {}
+def thinned_lanes(
+    lanes: Mapping[str, Sequence[Span] | LaneColumns], most: int = MOST_EVENTS
+) -> dict[str, list[TimelineEvent]]:
+    """The events of each lane by their starts, about `most` in all: lanes with few keep theirs, the others share the rest."""
+    found: dict[str, list[TimelineEvent]] = {}
     left = most
     for done, (name, spans) in enumerate(sorted(lanes.items(), key=lambda item: len(item[1]))):
         share = max(1, left // (len(lanes) - done))
-        found[name] = _drawn(spans if isinstance(spans, Ordered) else sorted(spans), share)
+        found[name] = _drawn(spans if isinstance(spans, LaneColumns) else sorted(spans), share)
         left -= len(found[name])
     return {name: found[name] for name in lanes}
 
 
-def _drawn(spans: Sequence[Span] | Ordered, most: int) -> list[Drawn]:
+def _drawn(spans: Sequence[Span] | LaneColumns, most: int) -> list[TimelineEvent]:
     if len(spans) <= most:
-        return [Drawn(start, duration, name, 1, duration) for start, duration, name in spans]
+        return [TimelineEvent(start, duration, name, 1, duration) for start, duration, name in spans]
     first = next(iter(spans))[0]
     whole = max(start + duration for start, duration, _ in spans) - first
     least = 3 * whole // most + 1
@@ -89,21 +141,21 @@ def _drawn(spans: Sequence[Span] | Ordered, most: int) -> list[Drawn]:
     return merged
 
 
-def _merged(spans: Iterable[tuple[int, int, str]], least: int) -> list[Drawn]:
+def _merged(spans: Iterable[tuple[int, int, str]], least: int) -> list[TimelineEvent]:
     """Spans in their order, those shorter than `least` gathered until they fill that, or the next is as far away.
 
     Where none overlap, at most three for each `least` of the whole time are left: long ones, full ones, and those before a gap.
     """
-    found: list[Drawn] = []
+    found: list[TimelineEvent] = []
     begin = end = busy = count = longest = 0
     name = ""
     for start, duration, called in spans:
         is_long = duration >= least
         if count and (is_long or start - end >= least or end - begin >= least):
-            found.append(Drawn(begin, end - begin, name, count, busy))
+            found.append(TimelineEvent(begin, end - begin, name, count, busy))
             count = 0
         if is_long:
-            found.append(Drawn(start, duration, called, 1, duration))
+            found.append(TimelineEvent(start, duration, called, 1, duration))
             continue
         if not count:
             begin, end, busy, longest = start, start, 0, -1
@@ -113,28 +165,28 @@ def _merged(spans: Iterable[tuple[int, int, str]], least: int) -> list[Drawn]:
         busy += duration
         count += 1
     if count:
-        found.append(Drawn(begin, end - begin, name, count, busy))
+        found.append(TimelineEvent(begin, end - begin, name, count, busy))
     return found
 
 
 # -- as plain data -----------------------------------------------------------------------------------------------------
 
 
-def sort_of(kernel: str, sort: str) -> str:
-    """What a kernel is: collectives and copies are told by their names, others by the operators that launched them."""
+def kernel_sort(kernel: str, sort: str) -> str:
+    """What a kernel is: collectives and copies have it in their names, others get it from the operators that launched them."""
     return "collective" if is_collective(kernel) else "copy" if is_copy(kernel) else sort
 
 
 def lane_title(device: str, stream: str, kernels: Iterable[str]) -> str:
-    """Of a stream of a device; one that only exchanges is called so."""
+    """The title of a stream of a device, of collectives where it has nothing else."""
     return f"{device} {'collectives' if all(map(is_collective, kernels)) else 'stream'} {stream}"
 
 
-def lanes_told(lanes: Mapping[str, Sequence[Drawn]], sorts: Mapping[str, str]) -> dict[str, Any]:
-    """Lanes as columns: starts as steps from one to the next, names once each, and of each name what sort of event it is."""
+def lanes_as_columns(lanes: Mapping[str, Sequence[TimelineEvent]], sorts: Mapping[str, str]) -> dict[str, Any]:
+    """Lanes as columns: starts as differences from one to the next, names once each, and the sort of event of each name."""
     words: dict[str, int] = {}
     first = min(events[0].start_ns for events in lanes.values() if events)
-    told = []
+    columns = []
     for title, events in lanes.items():
         starts = [event.start_ns for event in events]
         lane: dict[str, Any] = {
@@ -145,17 +197,17 @@ def lanes_told(lanes: Mapping[str, Sequence[Drawn]], sorts: Mapping[str, str]) -
         }
         if any(event.count > 1 for event in events):
             lane |= {"count": [event.count for event in events], "busy": [event.busy_ns for event in events]}
-        told.append(lane)
+        columns.append(lane)
     named = list(words)
     return {
         "words": list(map(printable, named)),
         "sorts": [printable(sorts.get(word, "")) for word in named],
-        "lanes": told,
+        "lanes": columns,
     }
 
 
-def lanes_checked(found: object) -> dict[str, Any]:
-    """The same as it stands in a file, which nobody has vetted."""
+def checked_lanes(found: object) -> dict[str, Any]:
+    """The same from a file, checked."""
     if not isinstance(found, dict) or set(found) != {"words", "sorts", "lanes"}:
         raise _DAMAGED
     words, sorts, lanes = found["words"], found["sorts"], found["lanes"]

@@ -42,7 +42,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """`512 B`, `4 KiB`, `1.5GB`; a bare `G` is refused, for it may be either, and so is a number without a unit but zero."""
+    """`512 B`, `4 KiB`, `1.5GB`; a bare `G` is refused, for it may be either, and so is a number without a unit except zero."""
     size = _parse(text, text, {"": 1} | BINARY | DECIMAL, "size in bytes")
     number = text.strip()
     if size and not number[-1].isalpha():

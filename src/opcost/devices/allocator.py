@@ -1,16 +1,15 @@
-"""PyTorch's caching allocator on a GPU, without one: what it takes of the device to hold tensors that come and go.
+"""PyTorch's caching allocator, simulated without a GPU: what it reserves of the device for tensors that are created and freed.
 
-Memory is taken in segments: 2 MiB for tensors of at most 1 MiB, 20 MiB for those below 10 MiB, else as much as is wanted in
+Memory is reserved in segments: 2 MiB for tensors of at most 1 MiB, 20 MiB for those below 10 MiB, else the size in
 steps of 2 MiB. A tensor gets the smallest free block that is large enough, and what is left of that is split off; blocks side by
 side that are free become one again. A block keeps a rest of up to 1 MiB that is not worth splitting, so that more is allocated
-than tensors have. Segments go back only when the device has no more to give, and only those of which nothing is in use: so free
+than tensors have. Segments are released only when the device has no more memory, and only those without a block in use: so free
 memory in pieces is lost, and a model may fail far below the limit.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from opcost.core.memory import Lives, Memory
@@ -21,17 +20,17 @@ SMALL_SEGMENT = 2 << 20
 LARGE = 10 << 20
 LARGE_SEGMENT = 20 << 20
 PASSES = 3
-"""After so many passes or steps memory is as it stays."""
+"""Passes or steps after which memory no longer changes."""
 NARROWINGS = 7
-"""How often the range is halved in which the least capacity lies."""
+"""How often the range of the least capacity is halved."""
 
 
 class OutOfMemory(Exception):
-    """The device has no more to give."""
+    """The device has too little memory."""
 
 
 class _Block:
-    """A piece of a segment; those before and after it lie side by side with it."""
+    """A piece of a segment, linked with its neighbours."""
 
     __slots__ = ("address", "after", "before", "free", "size", "small")
 
@@ -45,7 +44,7 @@ class _Block:
 
 
 class Allocator:
-    """The state of the allocator of a device that has so many bytes; None: as many as are wanted."""
+    """The state of the allocator of a device with this capacity in bytes; None: unlimited."""
 
     def __init__(self, capacity: int | None = None) -> None:
         self.reserved = 0
@@ -73,7 +72,7 @@ class Allocator:
         return block
 
     def give(self, block: _Block) -> None:
-        """Let a block go; it becomes one with free ones beside it."""
+        """Free a block, and join it with free neighbours."""
         before, after = block.before, block.after
         if before is not None and before.free:
             self._pull(before)
@@ -122,8 +121,8 @@ def _is_segment(block: _Block) -> bool:
     return block.before is None and block.after is None
 
 
-class Handed(NamedTuple):
-    """What an allocator hands out for what it is asked for: the bytes of each block, and what it takes of the device."""
+class AllocatedBlocks(NamedTuple):
+    """The bytes of each block for the requests of `Lives`, and the bytes reserved of the device."""
 
     lasting: list[int]
     inputs: list[int]
@@ -132,37 +131,33 @@ class Handed(NamedTuple):
     reserved: int
 
 
-def handed_out(lives: Lives, capacity: int | None = None) -> Handed:
-    """The blocks that tensors get in a pass or step once memory is as it stays."""
+def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBlocks:
+    """The blocks of tensors in a pass or step once memory no longer changes."""
     allocator = Allocator(capacity)
-    found = Handed([block.size for block in _held(allocator, lives.lasting)], [], [], [], 0)
+    found = AllocatedBlocks([block.size for block in map(allocator.take, lives.lasting)], [], [], [], 0)
     for _ in range(PASSES):
         found = _run(allocator, lives, found)
     return found._replace(reserved=allocator.most_reserved)
 
 
 def reserved(lives: Lives, capacity: int | None = None) -> int | None:
-    """What is taken of the device at most, over some passes; None where it has too little."""
+    """The most that is reserved of the device; None where it has too little memory."""
     try:
-        return handed_out(lives, capacity).reserved
+        return allocated_blocks(lives, capacity).reserved
     except OutOfMemory:
         return None
 
 
 def fits(memory: Memory, limit: int) -> bool:
-    """Whether a device has enough memory; where its allocator was not followed, tensors alone tell."""
+    """Whether a device has enough memory; where its allocator was not simulated, by tensors alone."""
     if memory.lives is None or memory.peak_bytes > limit:
         return memory.peak_bytes <= limit
     return (memory.reserved_bytes or 0) <= limit or reserved(memory.lives, limit) is not None
 
 
-def _held(allocator: Allocator, sizes: Iterable[int]) -> list[_Block]:
-    return [allocator.take(size) for size in sizes]
-
-
-def _run(allocator: Allocator, lives: Lives, found: Handed) -> Handed:
-    """One pass or step; what is left at its end goes too."""
-    inputs = _held(allocator, lives.inputs)
+def _run(allocator: Allocator, lives: Lives, found: AllocatedBlocks) -> AllocatedBlocks:
+    """One pass or step; what is left at its end is freed too."""
+    inputs = [allocator.take(size) for size in lives.inputs]
     given = [block.size for block in inputs]
     blocks: dict[int, _Block] = {}
     sizes: list[int] = []
@@ -179,22 +174,18 @@ def _run(allocator: Allocator, lives: Lives, found: Handed) -> Handed:
             block = blocks[len(sizes)] = allocator.take(following[1])
             sizes.append(block.size)
             following = next(births, None)
-        workspaces.append(_passing(allocator, wanted) if wanted else 0)
+        workspaces.append(0)
+        if wanted:
+            workspace = allocator.take(wanted)
+            workspaces[step] = workspace.size
+            allocator.give(workspace)
     for block in (*blocks.values(), *inputs):
         allocator.give(block)
     return found._replace(inputs=given, sizes=sizes, workspaces=workspaces)
 
 
-def _passing(allocator: Allocator, wanted: int) -> int:
-    """The block for what an operator takes for itself, which it gives back."""
-    block = allocator.take(wanted)
-    size = block.size
-    allocator.give(block)
-    return size
-
-
 def least_capacity(lives: Lives, limit: int, peak: int) -> int:
-    """The least memory of a device with which it runs, nearly; on which side of the limit that lies is told exactly."""
+    """Nearly the least device memory with which it runs; whether that is below the limit is exact."""
     most = reserved(lives)
     assert most is not None
     if most <= limit:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcost.core import document
-from opcost.core.document import Number, entries, entry
+from opcost.core.document import Number, entries
 from opcost.core.graph import Attrs, TensorSpec
 from opcost.core.rendering import Listed, brief, brief_record
 
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
     host_ns: int = 0
     """What the host needs to start it."""
     workspace: int = 0
-    """Bytes taken while it runs, beyond what it hands back."""
+    """Bytes allocated while it runs, beyond its outputs."""
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -48,7 +48,7 @@ class Calibration:
     meta: Mapping[str, str]
     """The product, the day, versions, clocks, and switches such as whether products of float32 use TF32."""
     position: int
-    """How many cases of the plan are done: a calibration that was broken off goes on from here."""
+    """How many cases of the plan are done: an interrupted calibration resumes here."""
     rows: tuple[Measured, ...]
 
     def __post_init__(self) -> None:
@@ -81,20 +81,24 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 def dumps(calibration: Calibration) -> str:
-    """The text of the file: each distinct tensor, name and set of attributes stands in it once."""
+    """The text of the file: each distinct tensor, name and set of attributes is written once."""
     specs, texts, attrs = document.Specs(), document.Table[str](), document.Table[dict[str, Any]]()
-    columns: dict[str, list[Any]] = {name: [] for name in Measured._fields}
-    for row in calibration.rows:
+
+    def number_of_attrs(row: Measured) -> int:
         written = document.write_attrs(row.attrs)
-        told = {
-            "kind": texts.number(row.kind, row.kind.__str__),
-            "raw": texts.number(row.raw, row.raw.__str__),
-            "attrs": attrs.number(str(written), written.copy),
-            "ins": specs.all_of(row.ins),
-            "outs": specs.all_of(row.outs),
-        }
-        for name, column in columns.items():
-            column.append(told[name] if name in told else getattr(row, name))
+        return attrs.number(str(written), written.copy)
+
+    measured = calibration.rows
+    columns = _Rows(
+        kind=[texts.number(row.kind, row.kind.__str__) for row in measured],
+        raw=[texts.number(row.raw, row.raw.__str__) for row in measured],
+        attrs=[number_of_attrs(row) for row in measured],
+        ins=[specs.all_of(row.ins) for row in measured],
+        outs=[specs.all_of(row.outs) for row in measured],
+        device_ns=[row.device_ns for row in measured],
+        host_ns=[row.host_ns for row in measured],
+        workspace=[row.workspace for row in measured],
+    )
     made = _File(
         schema=SCHEMA,
         device=calibration.device,
@@ -103,7 +107,7 @@ def dumps(calibration: Calibration) -> str:
         texts=texts.entries,
         specs=[document.SpecRecord(spec.shape, spec.dtype) for spec in specs.entries],
         attrs=attrs.entries,
-        rows=_Rows(**columns),
+        rows=columns,
     )
     return document.dumps(document.builtins_of(made))
 
@@ -111,21 +115,17 @@ def dumps(calibration: Calibration) -> str:
 def _read(file: _File) -> Calibration:
     specs, attrs = document.read_specs(file.specs), [document.read_attrs(each) for each in file.attrs]
     columns = file.rows
-    rows = []
-    for place, kind in enumerate(columns.kind):
-        where = f"rows[{place}]"
-        rows.append(
-            Measured(
-                entry(file.texts, kind, where),
-                entry(file.texts, columns.raw[place], where),
-                entry(attrs, columns.attrs[place], where),
-                entries(specs, columns.ins[place], where),
-                entries(specs, columns.outs[place], where),
-                columns.device_ns[place],
-                columns.host_ns[place],
-                columns.workspace[place],
-            )
-        )
+    rows = map(
+        Measured,
+        entries(file.texts, columns.kind, "rows.kind"),
+        entries(file.texts, columns.raw, "rows.raw"),
+        entries(attrs, columns.attrs, "rows.attrs"),
+        [entries(specs, numbers, "rows.ins") for numbers in columns.ins],
+        [entries(specs, numbers, "rows.outs") for numbers in columns.outs],
+        columns.device_ns,
+        columns.host_ns,
+        columns.workspace,
+    )
     return Calibration(device=file.device, meta=file.meta, position=file.position, rows=tuple(rows))
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from opcost.core.reading import length_of, opened
+from opcost.core.files import length_of, opened
 from opcost.errors import SourceError
 
 SMALL = 4 << 20

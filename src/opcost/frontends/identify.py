@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from opcost.core.archives import BadArchive, archive_in
-from opcost.core.parsing import parse
-from opcost.core.reading import head_of, opened, whole
+from opcost.core.files import head_of, opened, read_whole
+from opcost.core.parsing import BadArchive, archive_in, parse
 from opcost.errors import SourceError
 
 
@@ -119,7 +118,7 @@ def _identify_zip(path: Path) -> Identity:
 
 def _identify_json(path: Path) -> Identity:
     try:
-        content = parse(whole(path, LARGEST_JSON, "model").decode("utf-8-sig"))
+        content = parse(read_whole(path, LARGEST_JSON, "model").decode("utf-8-sig"))
     except SourceError:
         return Identity("a very large JSON file", "")
     except ValueError:

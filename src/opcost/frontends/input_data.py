@@ -15,8 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from opcost.core.archives import BadArchive, archive_in
-from opcost.core.reading import length_of, opened, pipes_kept
+from opcost.core.files import keep_pipes, length_of, opened
+from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import InputError, SourceError
 
 LARGEST_TUPLE = 1 << 14
@@ -157,7 +157,7 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
     """The one array of a file, or its arrays by name; what the file is, its content decides."""
     path = Path(path)
     try:
-        with pipes_kept(), opened(path) as file:
+        with keep_pipes(), opened(path) as file:
             size = length_of(file)
             head = file.read(8)
             file.seek(0)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from opcost.core.dtype import BITS, INTEGER
+from opcost.core.graph import BITS, INTEGER
 from opcost.core.option import Precision, Sizes
-from opcost.errors import InputError, UnknownName
+from opcost.errors import InputError, UnknownName, shortened, some
 from opcost.frontends.options import Option
-from opcost.wording import shortened, some
 
 Shape: TypeAlias = "tuple[int, ...]"
 Extent = TypeVar("Extent", int, "int | str | None")

@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.archives import BadArchive, archive_in
 from opcost.core.checked import Bad, short
+from opcost.core.files import opened
 from opcost.core.graph import Call as ModuleCall
 from opcost.core.graph import Module, Role
-from opcost.core.reading import opened
+from opcost.core.parsing import BadArchive, archive_in
 from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
 from opcost.frontends.aten.call import Call, flat
 from opcost.frontends.aten.composite import taken_apart

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName
-from opcost.wording import shortened, some
+from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName, shortened, some
 
 
 def import_module(name: str) -> ModuleType:

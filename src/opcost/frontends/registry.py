@@ -15,8 +15,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opcost.core.plugin import FRONTENDS, answering_for, tell_fault, usable
-from opcost.core.reading import head_of, is_nameless
+from opcost.core.files import head_of, is_nameless
+from opcost.core.plugin import FRONTENDS, faults_attributed, usable, warn_of_fault
 from opcost.errors import AmbiguousSource, InputError, UnknownSource
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _claims(candidates: Iterable[FrontEnd], question: Callable[[FrontEnd], bool]
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-            tell_fault(FRONTENDS, frontend, doing, exc)
+            warn_of_fault(FRONTENDS, frontend, doing, exc)
     return claims
 
 
@@ -151,7 +151,7 @@ def load(frontend: FrontEnd, source: Any, options: CountOptions) -> Graph:
         options = replace(options, dtype=None)
     check_understood(frontend, "front end", options)
     check_runs(frontend, options)
-    with answering_for(frontend, "reading the model"):
+    with faults_attributed(frontend, "reading the model"):
         graph = frontend.load(source, options)
     return graph if dtype is None else _retyped(graph, dtype)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
-from opcost.core.reading import head_of, is_nameless
-from opcost.errors import OpcostError, SourceError, UnknownSource, nearest
+from opcost.errors import OpcostError, SourceError, UnknownSource, nearest, shortened, some
 from opcost.frontends.identify import identify
 from opcost.frontends.python import (
     attribute,
@@ -28,7 +28,6 @@ from opcost.frontends.python import (
 )
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, file_named, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS, repaired
-from opcost.wording import shortened, some
 
 FORMS = (
     "path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, hf:path/to/config.json, a folder with a "

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core.graph import TensorSpec
 from opcost.core.limits import check_sizes, parse_sizes
 from opcost.core.option import Sizes, Text
-from opcost.errors import InputError, UnknownName
+from opcost.errors import InputError, UnknownName, shortened, some
 from opcost.frontends.input_data import InputArray
 from opcost.frontends.inputs import PLACES, is_shape, spelled_out
-from opcost.wording import shortened, some
 
 CountArguments: TypeAlias = "dict[str, Any]"
 """Arguments of `opcost.count` by name, with the positional ones as `inputs`."""

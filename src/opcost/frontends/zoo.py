@@ -23,9 +23,8 @@ from typing import Any, TypeVar
 
 from opcost.core.graph import Note
 from opcost.core.units import format_bytes
-from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName
+from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName, shortened
 from opcost.frontends.python import check_call, offline
-from opcost.wording import shortened
 
 LARGEST_FILE = 1 << 25
 """Bytes. The labels of ImageNet-22k make a configuration of one megabyte."""

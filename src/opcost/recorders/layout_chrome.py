@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from opcost.core.harmless import json_text
+from opcost.core.escaping import json_text
 from opcost.core.profile import Kernel, Profile, ProfileRow
 
 

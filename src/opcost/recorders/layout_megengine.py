@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from opcost.core.escaping import json_text
 from opcost.core.graph import TensorSpec
-from opcost.core.harmless import json_text
 from opcost.core.profile import Kernel, Profile, ProfileRow
 
 NO_OPERATOR = "(unattributed)"

@@ -9,29 +9,9 @@ from opcost.rules.registry import Rules
 
 def add(rules: Rules) -> None:
     """Add the project's own rules: one for every kind but `unknown`."""
-    from opcost.rules import (
-        attention,
-        collective,
-        conv,
-        einsum,
-        elementwise,
-        linalg,
-        loss,
-        matmul,
-        move,
-        norm,
-        pool,
-        recurrent,
-        reduce,
-        resize,
-        signal,
-    )
+    from opcost.rules import algorithms, contractions, elementwise, movement
 
-    families = (
-        conv, matmul, attention, recurrent, einsum, elementwise, norm, pool, reduce, resize, loss, signal, linalg, move,
-        collective,
-    )  # fmt: skip
-    for family in families:
+    for family in (contractions, elementwise, movement, algorithms):
         for kind, rule in family.RULES.items():
             rules.add(kind, rule)
 
@@ -47,7 +27,7 @@ def own_rules() -> Rules:
 @cache
 def default_rules() -> Rules:
     """The rules of every installed plug-in, the project's own first; one that fails to add its rules adds none."""
-    from opcost.core.plugin import RULES, tell_fault, usable
+    from opcost.core.plugin import RULES, usable, warn_of_fault
 
     rules = Rules()
     for add_to in usable(RULES).values():
@@ -59,7 +39,7 @@ def default_rules() -> Rules:
         except BaseException as exc:
             if add_to is add:
                 raise
-            tell_fault(RULES, add_to, "adding its rules", exc)
+            warn_of_fault(RULES, add_to, "adding its rules", exc)
         else:
             rules = attempt
     return rules

@@ -1,15 +1,15 @@
-"""Arithmetic element by element, quantization, and random numbers."""
+"""Arithmetic element by element, normalizations, and what reduces elements: pools, reductions, losses."""
 
 from __future__ import annotations
 
-from opcost.core.cost import Cost
-from opcost.core.dtype import COMPLEX, bits
-from opcost.core.kinds.functions import ELEMENTARY
-from opcost.core.resources import table
-from opcost.rules.attr import choose, flag, integer, rest_bytes, text, texts
-from opcost.rules.registry import OpView
+from typing import NamedTuple
 
-_TABLE: dict[str, dict[str, tuple[int, str]]] = table(__package__, "elementwise.json")
+from opcost.core.graph import COMPLEX, Cost, bits
+from opcost.core.kinds import ELEMENTARY
+from opcost.core.parsing import packaged_table
+from opcost.rules.registry import OpView, Rule, reals
+
+_TABLE: dict[str, dict[str, tuple[int, str]]] = packaged_table(__package__, "elementwise.json")
 """FLOPs of each composite function, and the operations that they are; the same for complex numbers."""
 
 
@@ -46,10 +46,10 @@ def elementwise(op: OpView) -> Cost:
     `elementwise.json` has the parts. Several outputs each cost theirs, unless `elements` says how many are computed. A complex
     addition is two FLOPs, a product six.
     """
-    per_element = choose(op, FLOPS_PER_ELEMENT)
-    fn = text(op, "fn")
+    fn = op.text("fn")
+    per_element = FLOPS_PER_ELEMENT[fn]
     if op.get("elements") is not None:
-        return op.cost(flops=integer(op, "elements") * per_element)
+        return op.cost(flops=op.integer("elements") * per_element)
     from_complex = bool(op.ins) and op.ins[0].dtype in COMPLEX
     flops = 0
     for y in op.outs:
@@ -62,11 +62,6 @@ def elementwise(op: OpView) -> Cost:
     return op.cost(flops=flops)
 
 
-def fused_flops(op: OpView) -> int:
-    """FLOPs of the elementwise functions that an operator applies to its own result (`then`)."""
-    return sum(op.outs[0].numel * FLOPS_PER_ELEMENT[fn] for fn in texts(op, "then"))
-
-
 def quantize(op: OpView) -> Cost:
     """5 × y.numel, and on the way back 2 × y.numel FLOPs.
 
@@ -74,8 +69,7 @@ def quantize(op: OpView) -> Cost:
     """
     y = op.outs[0]
     narrower = bits(y.dtype) < bits(op.ins[0].dtype)
-    elements = integer(op, "elements", y.numel)
-    return op.cost(flops=elements * (QUANTIZE_FLOPS if narrower else DEQUANTIZE_FLOPS))
+    return op.cost(flops=op.integer("elements", y.numel) * (QUANTIZE_FLOPS if narrower else DEQUANTIZE_FLOPS))
 
 
 def random(op: OpView) -> Cost:
@@ -83,10 +77,206 @@ def random(op: OpView) -> Cost:
 
     A draw counts as one operation. Dropout also compares, multiplies by the mask and scales.
     """
-    dropout = text(op, "fn", "draw") == "dropout"
-    per_element = DRAW_FLOPS + (DROPOUT_FLOPS if dropout else 0)
-    read = rest_bytes(op) if flag(op, "overwrites") else None
+    per_element = DRAW_FLOPS + (DROPOUT_FLOPS if op.text("fn", "draw") == "dropout" else 0)
+    read = op.bytes_after_first if op.flag("overwrites") else None
     return op.cost(flops=op.outs[0].numel * per_element, bytes_read=read)
 
 
-RULES = {"elementwise": elementwise, "quantize": quantize, "random": random}
+# -- normalizations and softmax ----------------------------------------------------------------------------------------
+
+
+class Norm(NamedTuple):
+    """FLOPs for each element of x."""
+
+    statistics: int
+    apply: int
+    backward: int
+    affine_backward: int
+    """Sums for the gradients of weight and bias that the backward pass does not need for itself."""
+
+
+_MOMENTS = 4  # mean: add; variance: subtract, square, add
+_CENTRED = 10  # x̂ (2), Σ g, Σ g x̂ (1 + 2), (g w - mean - x̂ mean) × rstd (5)
+
+NORMS = {
+    "batch": Norm(_MOMENTS, 2, _CENTRED, 0),  # its sums run over the same axes as those of weight and bias
+    "instance": Norm(_MOMENTS, 2, _CENTRED, 3),
+    "layer": Norm(_MOMENTS, 2, _CENTRED, 3),  # x: subtract, multiply; weight: multiply, add; bias: add
+    "group": Norm(_MOMENTS, 2, _CENTRED, 3),
+    "rms": Norm(2, 1, 7, 2),  # square, add; multiply; x̂, Σ g w x̂ (3), (g w - x̂ mean) × rstd (3)
+    "weight": Norm(2, 1, 5, 0),  # square, add; multiply by g / |v|; Σ g v (2), subtract, two products
+    "lp": Norm(2, 1, 5, 0),  # power, add; divide
+}
+
+FIXED_STATISTICS_BACKWARD = 6
+"""Batch norm with stored statistics: x̂ (2), Σ g, Σ g x̂ (1 + 2) for weight and bias, g × (w rstd)."""
+LOCAL_RESPONSE_WINDOW = 5
+
+SOFTMAX_FLOPS = 5
+"""Compare for the maximum, subtract, exp, add to the sum, divide; log_softmax subtracts the logarithm of the sum."""
+SOFTMAX_GRADIENT_FLOPS = 4
+"""y × (g - Σ g y): multiply, add, subtract, multiply; log_softmax, g - exp(y) Σ g: add, exp, multiply, subtract."""
+
+
+def norm(op: OpView) -> Cost:
+    """x.numel × (statistics + apply + affine) FLOPs.
+
+    Statistics: mean 1, variance 3, where they are computed (batch norm: in training only); rms: 2. Apply: subtract
+    and multiply, rms: multiply. Affine: one each for weight and bias. So batch norm costs 4 in use and 8 in training,
+    layer norm 8, rms norm 4. Weight norm: 3. Local response norm: window + 5. What is done once per channel or row
+    (rsqrt, running statistics) is left out. Gradients have the constants written in the rule's table.
+    """
+    x = op.ins[0]
+    fn = op.text("fn")
+    grad = op.flag("grad")
+    if fn == "local_response":
+        # square, window sum, multiply, add, power, divide; backward repeats it and has as much of its own
+        per_element = (op.integer("window", LOCAL_RESPONSE_WINDOW) + 5) * (2 if grad else 1)
+        return op.cost(flops=x.numel * per_element)
+    constants = NORMS[fn]
+    fitted = op.flag("training", default=fn != "batch")
+    # How many of weight and bias are applied: given by the front end, or the one or two inputs after x.
+    affine = op.integer("affine", min(len(op.ins) - (2 if grad else 1), 2)) if fn not in ("weight", "lp") else 0
+    if not grad:
+        per_element = (constants.statistics if fitted else 0) + constants.apply + affine
+    elif fn == "batch" and not fitted:
+        per_element = FIXED_STATISTICS_BACKWARD
+    else:
+        per_element = constants.backward + (constants.affine_backward if affine else 0)
+    return op.cost(flops=x.numel * per_element)
+
+
+def softmax(op: OpView) -> Cost:
+    """5 × x.numel FLOPs.
+
+    Compare for the maximum, subtract, exp, add, divide; the same number for log_softmax. Gradient: 4 × x.numel.
+    """
+    per_element = SOFTMAX_GRADIENT_FLOPS if op.flag("grad") else SOFTMAX_FLOPS
+    return op.cost(flops=op.outs[0].numel * per_element)
+
+
+# -- pools and reductions ----------------------------------------------------------------------------------------------
+
+
+class Window(NamedTuple):
+    """FLOPs for each element of a window and once for each output; the same of the gradient for each element of grad_y."""
+
+    per_element: int
+    once: int
+    backward_per_element: int
+    backward_once: int
+
+
+_MAX = Window(1, 0, 0, 1)  # a comparison each, the first with minus infinity; added at the stored place
+_AVERAGE = Window(1, 0, 1, 1)  # window - 1 additions and a division; divided once, added at every place of the window
+
+POOLS = {
+    "max": _MAX, "adaptive_max": _MAX, "avg": _AVERAGE, "adaptive_avg": _AVERAGE,
+    "lp": Window(2, 1, 3, 1),  # power, add; root; power, multiply, add; multiply
+    "unpool": Window(0, 0, 0, 0),  # puts values at stored places, or picks them there
+}  # fmt: skip
+
+
+def pool(op: OpView) -> Cost:
+    """y.numel × window FLOPs.
+
+    max compares window elements, avg adds window - 1 and divides once; lp: 2 × window + 1; unpooling computes nothing.
+    Gradient: max adds each element of grad_y once; avg divides it once and adds it to window places; lp: 3 × window + 1.
+    """
+    grad = op.flag("grad")
+    constants = op.choice(POOLS)
+    per_element, once = constants[2:] if grad else constants[:2]
+    elements = op.ins[0].numel if grad else op.outs[0].numel
+    window = op.integer("window") if per_element else 0
+    return op.cost(flops=elements * (per_element * window + once))
+
+
+REDUCTIONS: dict[str, tuple[int, int]] = {
+    # FLOPS_PER_INPUT element, and FLOPS_PER_OUTPUT element where something is left to do after the reduction
+    "sum": (1, 0), "mean": (1, 1), "prod": (1, 0), "trace": (1, 0),  # mean: divide
+    "max": (1, 0), "min": (1, 0), "argmax": (1, 0), "argmin": (1, 0), "any": (1, 0), "all": (1, 0),
+    "cumsum": (1, 0), "cumprod": (1, 0), "cummax": (1, 0), "cummin": (1, 0),
+    "minmax": (2, 0),  # two comparisons
+    "nansum": (2, 0), "nanmean": (2, 1),  # check, add; divide
+    "count_nonzero": (2, 0),  # compare, add
+    "equal": (2, 0),  # compare, combine
+    "norm": (2, 1),  # power or absolute value, add or compare; root
+    "dot": (2, 0),  # multiply, add
+    "dist": (3, 1),  # subtract, power, add; root
+    "hash": (1, 0),
+    "var": (4, 2), "std": (4, 3), "var_mean": (4, 2), "std_mean": (4, 3),
+    # mean: add; then subtract, square, add; divide for the mean, divide for the variance, and the root
+    "logsumexp": (4, 2), "logcumsumexp": (4, 2),  # compare, subtract, exp, add; log, add the maximum
+    "histogram": (3, 0),  # subtract, divide, add to the bin
+}  # fmt: skip
+
+
+def reduce(op: OpView) -> Cost:
+    """x.numel × FLOPS_PER_INPUT[fn] + y.numel × FLOPS_PER_OUTPUT[fn] FLOPs.
+
+    Sum, product, maximum, any and their running forms: 1 for each input. Mean also divides once for each output.
+    Variance: 4 (mean: add; subtract, square, add) and two divisions; norm: 2 and a root; logsumexp: 4 and 2. A list
+    operator (`each`) reduces every input to an output of its own. An answer that is no tensor costs its inputs only.
+    """
+    per_input, per_output = op.choice(REDUCTIONS)
+    reductions = len(op.ins) if op.flag("each") else 1
+    flops = sum(x.numel * per_input * reals(x) for x in op.ins[:reductions])
+    flops += sum(y.numel * per_output * reals(y) for y in op.outs[:reductions])
+    return op.cost(flops=flops)
+
+
+# -- losses that a framework computes in one operator ------------------------------------------------------------------
+
+LOSSES: dict[str, tuple[int, int]] = {
+    # FLOPs for each element before they are added up, and for each element of the gradient
+    "mse": (2, 3),  # subtract, square; subtract, two products
+    "l1": (2, 3),  # subtract, absolute; subtract, sign, multiply
+    "smooth_l1": (6, 5),  # subtract, absolute, compare, square, scale, select; 5 of them for its slope
+    "huber": (6, 5),  # the same
+    "bce": (8, 5),  # two logarithms, two differences, two products, add, negate; the five of its slope
+    "bce_with_logits": (8, 6),  # logsigmoid (6), multiply, subtract; sigmoid (4), subtract, multiply
+    "kl_div": (3, 2),  # log, subtract, multiply; negate, multiply
+    "soft_margin": (4, 6),  # multiply, negate, exp, log1p; multiply, exp, add, divide, two products
+    "multi_margin": (3, 3),  # subtract, add, max; compare, select, multiply
+    "multilabel_margin": (3, 3),  # the same for each pair of classes
+    "hinge": (3, 3),  # subtract or multiply, add, max; compare, select, multiply
+    "poisson_nll": (3, 3),  # exp, multiply, subtract; exp, subtract, multiply
+    "nll": (2, 1),  # for each target: negate, multiply by its class weight; multiply
+    "cross_entropy": (5, 7),  # log_softmax; softmax (5), subtract the target, multiply
+    "ctc": (12, 24),  # for each time step and state: max (2), subtract (3), exp (3), add (2), log, add the input;
+    # the same from the end, and to join the two
+}
+
+
+def loss(op: OpView) -> Cost:
+    """Elements × LOSSES[fn], and one more where they are added up, FLOPs.
+
+    Elements are those of the input; for nll those of the target, whose class alone is looked up; for ctc time steps ×
+    (2 × target length + 1) states; for multilabel_margin all pairs of classes, whichever are targets. mse and l1: 2,
+    smooth_l1 and huber: 6, bce: 8, cross_entropy: 5.
+    """
+    fn = op.text("fn")
+    forward, backward = LOSSES[fn]
+    if op.flag("grad"):
+        return op.cost(flops=_loss_elements(op, fn, first=1) * backward)
+    elements = _loss_elements(op, fn, first=0)
+    reduced = 1 if op.outs[0].numel < elements else 0
+    return op.cost(flops=elements * (forward + reduced))
+
+
+def _loss_elements(op: OpView, fn: str, *, first: int) -> int:
+    x, target = op.ins[first], op.ins[first + 1]
+    if fn == "nll":
+        return target.numel
+    if fn == "ctc":
+        steps, *batch, _ = x.dims
+        return steps * (2 * target.numel + (batch[0] if batch else 1))
+    if fn == "multilabel_margin":
+        return x.numel * (x.dims[-1] if x.dims else 1)
+    return x.numel
+
+
+RULES: dict[str, Rule] = {
+    "elementwise": elementwise, "quantize": quantize, "random": random, "norm": norm, "softmax": softmax, "pool": pool,
+    "reduce": reduce, "loss": loss,
+}  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, cast
 
-from opcost.core.cost import FLOPS_PER_COMPLEX_MAC, FLOPS_PER_MAC, Cost
-from opcost.core.dtype import COMPLEX
-from opcost.core.graph import NO_ATTRS, Attr, Attrs, TensorSpec
+from opcost.core.graph import COMPLEX, FLOPS_PER_COMPLEX_MAC, FLOPS_PER_MAC, NO_ATTRS, Attr, Attrs, Cost, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.rendering import brief_record
 from opcost.errors import RuleError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,10 @@ DEFAULT = Convention()
 
 @dataclass(frozen=True, slots=True)
 class OpView:
-    """One operator as a rule sees it: kind, tensors, attributes."""
+    """One operator as a rule sees it: kind, tensors, attributes.
+
+    Tensors and attributes are as `core.kinds` says: a graph in which they are not is refused before any rule runs.
+    """
 
     kind: str
     raw: str = ""
@@ -44,6 +47,25 @@ class OpView:
     def get(self, name: str, default: Attr = None) -> Attr:
         return self.attrs.get(name, default)
 
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        return bool(self.attrs.get(name, default))
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number; required where there is no default."""
+        return cast("int", self.attrs[name] if default is None else self.attrs.get(name, default))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A word; required where there is no default."""
+        return cast("str", self.attrs[name] if default is None else self.attrs.get(name, default))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A tuple of words, empty where there is no such attribute."""
+        return cast("tuple[str, ...]", self.attrs.get(name, ()))
+
+    def choice(self, table: Mapping[str, T], name: str = "fn", default: str | None = None) -> T:
+        """The entry of a table that an attribute names."""
+        return table[self.text(name, default)]
+
     @property
     def bytes_in(self) -> int:
         return sum(spec.nbytes for spec in self.ins) if self.reads is None else self.reads
@@ -52,10 +74,15 @@ class OpView:
     def bytes_out(self) -> int:
         return sum(spec.nbytes for spec in self.outs)
 
+    @property
+    def bytes_after_first(self) -> int:
+        """Bytes of the distinct inputs without the first."""
+        return max(self.bytes_in - self.ins[0].nbytes, 0)
+
     def cost(
         self, *, macs: int = 0, flops: int = 0, bytes_read: int | None = None, bytes_written: int | None = None
     ) -> Cost:
-        """A cost whose FLOPs are the MACs' own plus `flops`, and that moves all inputs and outputs unless told."""
+        """A cost whose FLOPs are the MACs' own plus `flops`; all inputs are read and all outputs written by default."""
         is_complex = bool(self.outs) and self.outs[0].dtype in COMPLEX
         per_mac = FLOPS_PER_COMPLEX_MAC if is_complex else FLOPS_PER_MAC
         return Cost(
@@ -66,8 +93,13 @@ class OpView:
         )
 
 
+def reals(spec: TensorSpec) -> int:
+    """Real numbers in one element: a complex addition is two real ones."""
+    return 2 if spec.dtype in COMPLEX else 1
+
+
 Rule: TypeAlias = Callable[[OpView], Cost]
-"""The price of one operator; the first line of its docstring is its formula."""
+"""The cost of one operator; the first line of its docstring is its formula."""
 
 
 class Rules(Mapping[str, Rule]):
@@ -89,27 +121,17 @@ class Rules(Mapping[str, Rule]):
             )
         self._rules[name] = rule
 
-    def rule(self, name: str) -> Callable[[Rule], Rule]:
-        """`add` as a decorator."""
-
-        def register(rule: Rule) -> Rule:
-            self.add(name, rule)
-            return rule
-
-        return register
-
     def with_rules(self, extra: Mapping[str, Rule] | None) -> Rules:
         """These rules with a caller's own on top."""
         if not extra:
             return self
-        combined = Rules(self._rules)
+        combined = Rules({name: rule for name, rule in self._rules.items() if name not in extra})
         for name, rule in extra.items():
-            combined._rules.pop(name, None)
             combined.add(name, rule)
         return combined
 
     def for_op(self, kind: str, raw: str) -> tuple[str, Rule] | None:
-        """The rule for an operator and the name it is registered under, or None if nobody knows the operator."""
+        """The rule for an operator and the name it is registered under; None where there is none."""
         for name in (raw, kind):
             if (rule := self._rules.get(name)) is not None:
                 return name, rule

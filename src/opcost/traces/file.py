@@ -14,9 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from opcost.core.parsing import mended, parse
+from opcost.core.files import head_of, length_of, opened
+from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.core.progress import sharing
-from opcost.core.reading import head_of, length_of, opened
 from opcost.errors import SourceError
 
 HEAD_BYTES = 1 << 16
@@ -206,7 +206,7 @@ class TraceFile:
 
     def json(self, **hooks: Any) -> Any:
         """Everything parsed as one JSON document; a number that is none, which some writers put in, counts as missing."""
-        text = mended(self.text())
+        text = replace_lone_surrogates(self.text())
         try:
             return parse(text, parse_constant=lambda _: None, **hooks)
         except JSONDecodeError as exc:

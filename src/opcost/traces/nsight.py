@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from opcost.core.collector import without_collector
 from opcost.core.graph import Note
+from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.event import OperatorArgs
@@ -47,7 +47,7 @@ class NsightReader:
         return head.startswith(MAGIC) and _STRINGS in head and (_KIND in head or _RANGES in head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        with without_collector(), tables_of(file) as tables:
+        with garbage_collector_paused(), tables_of(file) as tables:
             found = _Export(tables)
             teller = Teller()
             meta = {"source": file.name, "format": "nsight", **_meta(tables)}

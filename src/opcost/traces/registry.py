@@ -5,8 +5,8 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from opcost.core.plugin import TRACES, answering_for, tell_fault, usable
-from opcost.core.reading import pipes_kept
+from opcost.core.files import keep_pipes
+from opcost.core.plugin import TRACES, faults_attributed, usable, warn_of_fault
 from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
 from opcost.traces.file import TraceFile
 from opcost.traces.seen import seen_in
@@ -79,7 +79,7 @@ def _claims(reader: Reader, head: bytes) -> bool:
     except (OpcostError, OSError, KeyboardInterrupt):
         raise
     except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-        tell_fault(TRACES, reader, "asked whether it reads a trace", exc)
+        warn_of_fault(TRACES, reader, "asked whether it reads a trace", exc)
         return False
 
 
@@ -121,7 +121,7 @@ def read(
     capture: str | PathLike[str] | None = None,
 ) -> Profile:
     """The profile in this file, of whatever tool it comes from; what is read of it as `opcost.read_profile` says."""
-    with pipes_kept():
+    with keep_pipes():
         file = TraceFile(path)
         if capture is not None:
             return _read_replayed(file, reader, TraceFile(capture), partial=partial)
@@ -135,7 +135,7 @@ def _read_replayed(file: TraceFile, reader: str | None, capture: TraceFile, *, p
             f"{file.path}: traces of {found.name} have no captures",
             hint="leave capture= (`opcost analyze --capture`) out",
         )
-    with answering_for(found, "reading a trace"):
+    with faults_attributed(found, "reading a trace"):
         return found.read_replayed(file, capture, partial=partial)
 
 
@@ -143,7 +143,7 @@ def _read(
     file: TraceFile, reader: str | None, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
 ) -> Profile:
     found = reader_of(file, reader)
-    with answering_for(found, "reading a trace"):
+    with faults_attributed(found, "reading a trace"):
         profile = (
             found.read_more(file, partial=partial, memory=memory, timeline=timeline, executions=executions)
             if isinstance(found, TellsMore)

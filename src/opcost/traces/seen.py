@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from opcost.wording import shortened, some
+from opcost.errors import shortened, some
 
 _LONGEST = 40
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')

@@ -7,12 +7,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
+from opcost.core.escaping import printable
 from opcost.core.graph import TensorSpec
-from opcost.core.harmless import printable
-from opcost.core.kernel_names import short
+from opcost.core.names import short_kernel_name
 from opcost.core.sheet import Amount, Cell, Field, Table, Unit
 from opcost.core.units import format_bytes, format_count, format_time
-from opcost.wording import some
+from opcost.errors import some
 
 MANY_SHAPES = 24
 """Shapes of one cell; a module that gets a pyramid of features has about ten."""
@@ -104,7 +104,7 @@ def cut(text: str, room: int, unit: Unit) -> str:
         return cut_shapes(text, room)
     if unit not in ("name", "text"):
         return text
-    text = short(text)
+    text = short_kernel_name(text)
     if width_of(text) <= room:
         return text
     keeps_end = unit == "name" and "." in text

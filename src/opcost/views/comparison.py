@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.quantity import QUANTITIES, Quantity
 from opcost.core.results import Comparison, Entry, EntryPart
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
+from opcost.errors import shortened, some
 from opcost.views.cell import cut, format_amount, width_of
 from opcost.views.view import Column, ViewOptions, keep_together, read_lines
-from opcost.wording import shortened, some
 
 LONGEST_TITLE = 18
 """Letters of a source's name above its column; the whole name is in the heading."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
-from opcost.core.harmless import csv_cell, json_text
+from opcost.core.escaping import csv_cell, json_text
 from opcost.core.sheet import Cell, Table, plain_cell
 from opcost.views.results import RESULTS, JsonOptions
 from opcost.views.view import Build, View

@@ -7,7 +7,7 @@ from html import escape
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.errors import MissingFramework
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800")

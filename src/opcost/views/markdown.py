@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from opcost.core.harmless import markdown_text
+from opcost.core.escaping import markdown_text
 from opcost.core.sheet import Sheet, Table
 from opcost.views.cell import column_texts
 from opcost.views.results import sheet_view

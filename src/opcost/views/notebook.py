@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.sheet import Field, Line, Sheet, Table
+from opcost.errors import some
 from opcost.views.cell import column_texts, cut, width_of
 from opcost.views.report import NOTEBOOK_LINES as LINES
 from opcost.views.results import sheet_view
 from opcost.views.view import NumberOptions
-from opcost.wording import some
 
 COLUMNS = 8
 """Columns beside each other, unless the caller named them."""

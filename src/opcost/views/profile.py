@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.graph import note_texts
+from opcost.core.profile import RankWait
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table
-from opcost.core.told import Waited
 from opcost.core.units import format_time
+from opcost.errors import counted, shortened, some
 from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, keep_together
-from opcost.wording import counted, shortened, some
 
 _NAMES = ("name", "module", "kernel")
 NUMBERS = (
@@ -346,7 +346,7 @@ def _late(answer: Answer, steps: list[tuple[float, int]]) -> list[str]:
     return []
 
 
-def _worst(answer: Answer) -> Waited | None:
+def _worst(answer: Answer) -> RankWait | None:
     """The rank that others wait for most, if they wait for each other at all."""
     waiting = sum(each.held_up_ns for each in answer.waited)
     if not waiting or waiting < LATE_SHARE * sum(use.rated_ns for use in answer.devices):

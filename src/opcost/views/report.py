@@ -141,7 +141,7 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
         Column(
             "attrs",
             title="attributes",
-            of=lambda row: " ".join(f"{name}={value}" for name, value in row.op.told.items()),
+            of=lambda row: " ".join(f"{name}={value}" for name, value in row.op.all_attrs.items()),
         ),
     )
 

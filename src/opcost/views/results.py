@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core.report import Report
 from opcost.core.results import Comparison, Fit, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Sheet, Table, plain_cell
+from opcost.errors import shortened, some
 from opcost.views import comparison, profile, report, scan, sizing
 from opcost.views.comparison import TablesOptions
 from opcost.views.view import Build, NumberOptions, View, ViewOptions
-from opcost.wording import shortened, some
 
 
 class Result(NamedTuple):

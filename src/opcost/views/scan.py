@@ -8,9 +8,8 @@ from typing import Any
 
 from opcost.core.scan import By, Group, Scan
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table, Total
-from opcost.errors import UnknownName
+from opcost.errors import UnknownName, shortened, some
 from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, read_lines
-from opcost.wording import shortened, some
 
 TITLES: dict[By, str] = {"layer": "layers", "module": "module", "type": "element type", "tensor": "tensor"}
 MANY_NOTES = 12

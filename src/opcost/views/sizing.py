@@ -8,15 +8,15 @@ from itertools import groupby
 from math import log
 from typing import Any
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
 from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Section, Sheet, Table
 from opcost.core.units import format_bytes, format_count, format_time
+from opcost.errors import shortened, some
 from opcost.views.comparison import TablesOptions, percent
 from opcost.views.summary import BARS
 from opcost.views.view import Column, read_lines
-from opcost.wording import shortened, some
 
 MANY = 64
 """Sentences about what is wrong."""

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from opcost.core.cost import FLOPS_PER_MAC
-from opcost.core.graph import TensorSpec, note_texts
-from opcost.core.memory import PARTS, How, Memory, Part
+from opcost.core.graph import FLOPS_PER_MAC, TensorSpec, note_texts
+from opcost.core.memory import PARTS, How, Memory, MemoryPart
 from opcost.core.report import NO_RULE, Parameter, Report
 from opcost.core.sheet import LONG_LINE, Field, Line, Section, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
+from opcost.errors import shortened, some
 from opcost.views.cell import in_runs
 from opcost.views.view import NumberOptions, keep_together
-from opcost.wording import shortened, some
 
 LONGEST_NUMBER = 20
 """Digits of a number in the meta data."""
@@ -205,7 +204,7 @@ HOW: dict[How, str] = {
     "lifetimes": "a tensor lives until Python and autograd let go of it",
     "last reader": "a tensor is gone after the last operator that reads it",
 }
-STANDING: tuple[Part, ...] = ("weights", "inputs", "optimizer")
+STANDING: tuple[MemoryPart, ...] = ("weights", "inputs", "optimizer")
 """What is in memory from the first operator to the last."""
 
 
@@ -301,7 +300,7 @@ def _curve(memory: Memory) -> tuple[str, ...]:
 class Layers(NamedTuple):
     """Constant amounts, and curves; together they are the whole curve."""
 
-    standing: Mapping[Part, int]
+    standing: Mapping[MemoryPart, int]
     passing: Mapping[str, Sequence[int]]
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from opcost.core.collector import without_collector
+from opcost.core.escaping import printable
+from opcost.core.files import write_bytes
 from opcost.core.graph import Op, TensorSpec
-from opcost.core.harmless import printable
+from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.report import STATS, Parameter, Report, Row
 from opcost.core.units import format_bytes
-from opcost.core.writing import write_bytes
 from opcost.errors import MissingFramework, WriteError
 from opcost.views.view import Build, View, ViewOptions
 
@@ -151,7 +151,7 @@ class _Builder:
 
 def _called(op: Op) -> str:
     """The framework's word for an operator, and what it does where the word leaves that open: `Elemwise.RELU`."""
-    word, mode = op.raw.rpartition("::")[2], op.told.get("mode")
+    word, mode = op.raw.rpartition("::")[2], op.all_attrs.get("mode")
     return f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
 
 
@@ -184,7 +184,7 @@ class TensorBoardView(View):
         content = BytesIO()
         writer = protos.RecordWriter(content)
         now = time.time()
-        with without_collector():
+        with garbage_collector_paused():
             for event in [protos.Event(wall_time=now, **each).SerializeToString() for each in _events(log, protos)]:
                 writer.write(event)
         folder = Path(log_dir)
@@ -255,7 +255,7 @@ def _facts(node: DataflowNode) -> Iterator[tuple[str, int | str]]:
         return
     op, cost = node.row.op, node.row.cost
     yield "kind", op.kind
-    if attrs := op.told:
+    if attrs := op.all_attrs:
         yield "params", ", ".join(f"{name}={value}" for name, value in attrs.items())
     if op.repeat != 1:
         yield "repeat", op.repeat

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.core.cost import Cost
+from opcost.core.escaping import ASCII
+from opcost.core.graph import Cost
 from opcost.core.sheet import Field, Line, Section, Sheet, Table, Total
-from opcost.core.spelling import ASCII
 from opcost.core.units import format_bytes, format_count
+from opcost.errors import some
 from opcost.views.cell import NOTHING, column_texts, cut, cut_shapes, pad, width_of, wrap
 from opcost.views.results import sheet_view
 from opcost.views.summary import MemoryOptions, memory_sheet
 from opcost.views.view import Build, NumberOptions, View, keep_together
-from opcost.wording import some
 
 Style: TypeAlias = Literal["plain", "title", "head", "guide", "name", "text", "number", "zero", "sum", "warn", "faint"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.report import STATS, ModuleCost, Report, Stats
 from opcost.core.units import format_count
+from opcost.errors import shortened, some
 from opcost.views.view import Build, NumberOptions, View
-from opcost.wording import shortened, some
 
 Depth: TypeAlias = 'int | Literal["auto", "notebook"] | None'
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from opcost.core.collector import without_collector
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
+from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.sheet import Cell, Field, Line
 from opcost.errors import OpcostError, UnknownName
 
@@ -94,7 +94,7 @@ class View:
     def render(self, result: Any, /, **options: Any) -> str:
         """It as text under these options; a misspelt option is an error."""
         chosen = self.choose(result.kind, **options)
-        with without_collector():
+        with garbage_collector_paused():
             return self.write(self.builds[result.kind].make(result, chosen), chosen)
 
     def data(self, result: Any, /, **options: Any) -> Any:

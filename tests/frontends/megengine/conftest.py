@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from opcost.analysis.costing import cost_graph
-from opcost.core.dtype import nbytes
-from opcost.core.graph import Attr
+from opcost.core.graph import Attr, nbytes
 from opcost.frontends.flatbuffer import Buffer, Pages, Table
 from opcost.frontends.megengine.load import build_graph
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable

@@ -13,7 +13,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.utils.checkpoint import checkpoint
 
 import opcost
-from opcost.core.cost import Cost
+from opcost.core.graph import Cost
 from opcost.errors import DataDependent, InputError
 from opcost.rules.registry import OpView
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import ZERO, Cost, Op, TensorSpec
 from opcost.core.report import Row
 
 MERGED = frozenset({"elementwise", "copy", "norm", "softmax", "reduce", "create", "random"})

@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from opcost.analysis.growth import Weights, weights
-from opcost.core.cost import Cost
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
 

@@ -13,9 +13,8 @@ from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.lengths import Piece
 from opcost.analysis.prediction.speeds import OperatorTime, Speeds
 from opcost.analysis.prediction.work import work_of
-from opcost.core.cost import ZERO, Cost
 from opcost.core.devices import HOST
-from opcost.core.graph import Note
+from opcost.core.graph import ZERO, Cost, Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
 from opcost.options import Execution

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from math import log2, prod
 from typing import NamedTuple
 
-from opcost.core.cost import FLOPS_PER_MAC, Cost
-from opcost.core.graph import Attrs, TensorSpec
+from opcost.core.graph import FLOPS_PER_MAC, Attrs, Cost, TensorSpec
 
 LAYOUTS = ("turned", "strided", "channels-last")
 """Words of families that tell how memory lies, which older calibrations do not tell apart."""

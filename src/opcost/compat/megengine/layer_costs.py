@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.report import Row
 from opcost.errors import InputError
-from opcost.rules.recurrent import BIASES, CELLS
+from opcost.rules.contractions import BIASES, CELLS
 
 NORM = 7
 """For each element of a normalized input, with weights or without."""

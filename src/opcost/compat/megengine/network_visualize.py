@@ -24,9 +24,8 @@ from opcost.compat.megengine.tables import (
     stats_details,
     total_stats,
 )
-from opcost.core.dtype import INTEGER
-from opcost.core.graph import TensorSpec
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
+from opcost.core.graph import INTEGER, TensorSpec
 from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.flatbuffer import Pages, pages_of

@@ -28,7 +28,7 @@ from opcost.compat.megengine.profile_records import (
     records_of,
     sort,
 )
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
 from opcost.views.cell import pad, width_of

@@ -16,9 +16,8 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.analysis.receptive import receptive_fields
-from opcost.core.dtype import bits
-from opcost.core.graph import TensorSpec
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
+from opcost.core.graph import TensorSpec, bits
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.report import Parameter, Report, Row
 
@@ -190,7 +189,7 @@ def megengine_records_of(report: Report, values: Values | None = None) -> Record
 
 def name_of(row: Row) -> str:
     """What an operator is called: its own name where the framework gives it one, else its module and what it does."""
-    given = row.op.told.get("name")
+    given = row.op.all_attrs.get("name")
     if isinstance(given, str) and given:
         return given
     word = row.op.raw.rpartition("::")[2]

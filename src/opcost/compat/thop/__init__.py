@@ -18,7 +18,7 @@ from opcost.compat._layers import Layers, Parameters, count_layers
 from opcost.compat._modules import joined, lineage, with_below
 from opcost.compat._recording import real_run
 from opcost.compat.thop.vision.basic_hooks import RULES
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.frontends.torch.tree import map_tensors
 
 __all__ = ["clever_format", "profile", "profile_origin"]

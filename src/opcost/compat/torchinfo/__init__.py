@@ -16,7 +16,7 @@ from opcost.compat import add_submodules
 from opcost.compat._layers import count_layers, without_data
 from opcost.compat._tables import size_lines
 from opcost.compat.torchinfo.layer_info import ColumnSettings, LayerInfo, called_layers, defined_layers
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
 from opcost.core.report import Report
 
 __all__ = [

@@ -23,8 +23,7 @@ from opcost.compat._layers import (
     total_and_trainable,
 )
 from opcost.compat._modules import joined
-from opcost.core.dtype import bits
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import TensorSpec, bits
 
 _RECURSIVE = "(recursive)"
 _NOTHING = "--"

@@ -8,8 +8,8 @@ that leave data alone: `set_` and `resize_` change which memory a tensor looks a
 
 from __future__ import annotations
 
-from opcost.core.resources import table
+from opcost.core.parsing import packaged_table
 from opcost.frontends.aten.call import Constant, on
 
-for _entry in table(__package__, "operators.json"):
+for _entry in packaged_table(__package__, "operators.json"):
     on(*_entry.pop("ops"))(Constant(_entry.pop("kind"), tuple(_entry.pop("reads", ())), _entry))

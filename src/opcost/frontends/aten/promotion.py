@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.core.dtype import BITS, COMPLEX
+from opcost.core.graph import BITS, COMPLEX
 from opcost.frontends.aten.tensor import Tensor, type_name
 
 _BOOL, _INTEGER, _REAL, _COMPLEX = range(4)

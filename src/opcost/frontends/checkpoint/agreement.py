@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from opcost.core.graph import Note
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
-from opcost.wording import shortened, some
+from opcost.errors import shortened, some
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 

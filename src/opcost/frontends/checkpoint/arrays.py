@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from pathlib import Path
 
-from opcost.core.dtype import nbytes
+from opcost.core.graph import nbytes
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
 from opcost.frontends.mxnet.params import LIST_MAGIC, NPY_MAGIC, read_params
 

@@ -13,9 +13,9 @@ from io import BytesIO
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.checked import short
+from opcost.errors import shortened
 from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
 from opcost.frontends.input_data import OBJECT_STEPS, BadPickle, Limits, check_steps
-from opcost.wording import shortened
 
 LARGEST_PICKLE = 32 << 20
 """Bytes; a tensor takes about two hundred of them, and its data lies elsewhere."""

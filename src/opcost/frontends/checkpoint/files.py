@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from opcost.core.files import read_whole
 from opcost.core.graph import Note
-from opcost.core.reading import whole
-from opcost.errors import SourceError, UnknownSource
+from opcost.errors import SourceError, UnknownSource, shortened, some
 from opcost.frontends.checkpoint.reader import readers
-from opcost.wording import shortened, some
 
 INDEX = ".index.json"
 _LARGEST_INDEX = 64 << 20
@@ -67,7 +66,7 @@ def files_of(path: Path) -> Found:
 def _indexed(path: Path) -> Found:
     """The shards that an index names, each a file beside it."""
     try:
-        named = _INDEX.decode(whole(path, _LARGEST_INDEX, "index")).weight_map
+        named = _INDEX.decode(read_whole(path, _LARGEST_INDEX, "index")).weight_map
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise SourceError(f"{path} is not the index of a checkpoint: {shortened(str(exc))}") from exc
     files = sorted(set(named.values()))

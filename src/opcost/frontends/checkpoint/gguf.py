@@ -11,8 +11,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from opcost.core.files import length_of, opened
 from opcost.core.graph import Note
-from opcost.core.reading import length_of, opened
+from opcost.errors import shortened
 from opcost.frontends.checkpoint.reader import (
     LARGEST_EXTENT,
     MOST_AXES,
@@ -22,7 +23,6 @@ from opcost.frontends.checkpoint.reader import (
     Raw,
     fault,
 )  # fmt: skip
-from opcost.wording import shortened
 
 _WHAT = "a GGUF file"
 _BLOCK = 1 << 20

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-from opcost.core.archives import BadArchive, archive_in
-from opcost.core.dtype import BITS
-from opcost.core.reading import opened
+from opcost.core.files import opened
+from opcost.core.graph import BITS
+from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import MissingFramework, OpcostError
 from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
 

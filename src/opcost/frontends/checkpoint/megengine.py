@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from pathlib import Path
 
-from opcost.core.dtype import nbytes
+from opcost.core.graph import nbytes
 from opcost.core.scan import Role
 from opcost.errors import InputError, SourceError
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw

@@ -8,8 +8,9 @@ from math import prod
 from pathlib import Path
 
 from opcost.core.checked import Bad
-from opcost.core.dtype import nbytes
-from opcost.core.reading import length_of, opened
+from opcost.core.files import length_of, opened
+from opcost.core.graph import nbytes
+from opcost.errors import shortened
 from opcost.frontends.checkpoint.reader import (
     LARGEST_EXTENT,
     MOST_AXES,
@@ -22,7 +23,6 @@ from opcost.frontends.checkpoint.reader import (
 from opcost.frontends.nodes.model import plain
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, piece, size_of
-from opcost.wording import shortened
 
 _WHAT = "an ONNX model"
 _GRAPH, _INITIALIZER, _SPARSE = 7, 5, 15

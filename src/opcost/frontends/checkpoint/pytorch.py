@@ -8,14 +8,14 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-from opcost.core.archives import BadArchive, archive_in
-from opcost.core.dtype import BITS, nbytes
-from opcost.core.reading import length_of, opened
+from opcost.core.files import length_of, opened
+from opcost.core.graph import BITS, nbytes
+from opcost.core.parsing import BadArchive, archive_in
 from opcost.core.scan import Role
+from opcost.errors import shortened
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, Storage, Tensor, described, tensors_in
 from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
 from opcost.frontends.input_data import BadPickle
-from opcost.wording import shortened
 
 _WHAT = "a PyTorch checkpoint"
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
 from opcost.core.plugin import CHECKPOINTS, usable
-from opcost.core.reading import head_of, is_nameless
 from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource
 

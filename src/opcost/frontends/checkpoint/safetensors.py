@@ -9,8 +9,9 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from opcost.core.dtype import bits
-from opcost.core.reading import length_of, opened
+from opcost.core.files import length_of, opened
+from opcost.core.graph import bits
+from opcost.errors import shortened
 from opcost.frontends.checkpoint.reader import (
     LARGEST_EXTENT,
     MOST_AXES,
@@ -20,7 +21,6 @@ from opcost.frontends.checkpoint.reader import (
     Raw,
     fault,
 )  # fmt: skip
-from opcost.wording import shortened
 
 LARGEST_HEADER = 32 << 20
 """Bytes of a header. 100,000 tensors take some twelve million."""

@@ -10,12 +10,11 @@ from typing import Any
 from opcost.core.graph import Note
 from opcost.core.progress import sharing
 from opcost.core.scan import Scan, StoredTensor, totals_of
-from opcost.errors import SourceError
+from opcost.errors import SourceError, shortened, some
 from opcost.frontends.checkpoint.facts import experts_of, facts_beside, tied
 from opcost.frontends.checkpoint.files import files_of
 from opcost.frontends.checkpoint.quantization import Recognised, recognise
 from opcost.frontends.checkpoint.reader import Contents, Raw, reader_of
-from opcost.wording import shortened, some
 
 _STATISTICS = (".running_mean", ".running_var", ".num_batches_tracked", ".moving_mean", ".moving_variance")
 _PACKED = frozenset(("uint8", "int8", "uint16", "int16", "int32", "uint32"))

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from opcost.core.checked import Bad
+from opcost.core.files import length_of, opened, read_whole
 from opcost.core.graph import Graph, Role
 from opcost.core.parsing import parse
-from opcost.core.reading import length_of, opened, whole
 from opcost.errors import SourceError, UnknownName
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.coreml import MANIFEST
@@ -67,7 +67,7 @@ LARGEST_MANIFEST = 1 << 20
 def model_of(manifest: Path) -> Path:
     """The model's file that the manifest of a package names, which must be in the package."""
     try:
-        content = parse(whole(manifest, LARGEST_MANIFEST, "manifest").decode("utf-8-sig"))
+        content = parse(read_whole(manifest, LARGEST_MANIFEST, "manifest").decode("utf-8-sig"))
         entry = str(content["itemInfoEntries"][content["rootModelIdentifier"]]["path"])
     except (ValueError, KeyError, TypeError) as exc:
         raise SourceError(f"{manifest} is not the manifest of a Core ML package") from exc

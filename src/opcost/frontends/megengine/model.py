@@ -18,7 +18,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.dtype import nbytes
+from opcost.core.graph import nbytes
 from opcost.errors import SourceError
 from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, Pages, Table, pages_of
 from opcost.frontends.megengine.schema import DType, Param, by_hash, output_count, plain, read_dtype, read_param

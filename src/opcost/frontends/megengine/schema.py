@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Attr
-from opcost.core.resources import table as packaged
+from opcost.core.parsing import packaged_table as packaged
 from opcost.frontends.flatbuffer import F32, F64, I8, I32, LONGEST_LIST, U8, U32, U64, Table
 
 # -- element types -----------------------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.dtype import BITS
-from opcost.core.graph import Graph, Note
-from opcost.core.reading import is_nameless
+from opcost.core.files import is_nameless
+from opcost.core.graph import BITS, Graph, Note
 from opcost.core.shapes import Mismatch, Shape, merge, text
 from opcost.core.shapes import complete as is_complete
 from opcost.core.shapes import known as extents_of

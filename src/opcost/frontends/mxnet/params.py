@@ -15,9 +15,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from opcost.core.archives import BadArchive, archive_in
-from opcost.core.dtype import bits
-from opcost.core.reading import length_of, opened
+from opcost.core.files import length_of, opened
+from opcost.core.graph import bits
+from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.symbol import DTYPES
 

@@ -14,8 +14,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from opcost.core.parsing import mended, parse
-from opcost.core.reading import whole
+from opcost.core.files import read_whole
+from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.errors import SourceError
 
 Entry: TypeAlias = tuple[int, int]
@@ -75,7 +75,7 @@ class Symbol:
 
 def read_symbol(path: Path) -> Symbol:
     """The graph in a file."""
-    content = whole(path, LARGEST_FILE, "MXNet symbol")
+    content = read_whole(path, LARGEST_FILE, "MXNet symbol")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -94,7 +94,7 @@ _DAMAGED = "the file is damaged or cut short: fetch it again"
 def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     """The graph in a text, as `Symbol.tojson()` gives it; `where` names it in errors."""
     try:
-        content = parse(mended(text))
+        content = parse(replace_lone_surrogates(text))
     except ValueError as exc:
         raise SourceError(f"{where} is not valid JSON: {exc}", hint=_DAMAGED) from exc
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opcost.core.option import Sizes
 from opcost.core.shapes import Shape
-from opcost.errors import InputError
+from opcost.errors import InputError, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import (
     RequestedInputs,
@@ -26,7 +26,6 @@ from opcost.frontends.inputs import (
 from opcost.frontends.nodes.meaning import Operand
 from opcost.frontends.nodes.model import MOST_CONTENT, Content, DeclaredValue, plain
 from opcost.frontends.options import CountOptions
-from opcost.wording import some
 
 _CACHED = re.compile("past|cache", re.IGNORECASE)
 """In the name of an input that a language model keeps of the tokens before."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from opcost.core.graph import Module, Role
-from opcost.core.scopes import path_of_scopes
+from opcost.core.names import path_of_scopes
 from opcost.frontends.building import GraphBuilder, tree_order, with_above
 from opcost.frontends.nodes.meaning import Operand
 from opcost.frontends.nodes.model import GraphNode

@@ -10,7 +10,7 @@ from opcost.core.graph import NO_ATTRS, Attrs, Graph
 from opcost.core.progress import sharing
 from opcost.core.report import DATA
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder, check_extents
 from opcost.frontends.nodes.meaning import Operand, OperatorMeaning, OperatorTable, Out
 from opcost.frontends.nodes.model import (
@@ -24,7 +24,6 @@ from opcost.frontends.nodes.model import (
     plain,
 )  # fmt: skip
 from opcost.frontends.nodes.scopes import Scopes
-from opcost.wording import some
 
 MOST_STEPS = 1 << 16
 """Nodes that are walked beside 64 times those that there are: graphs that run each other may never end."""

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
-from opcost.core.dtype import INTEGER
-from opcost.core.graph import Role
+from opcost.core.graph import INTEGER, Role
 from opcost.core.shapes import known
 from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.nodes.meaning import Operand

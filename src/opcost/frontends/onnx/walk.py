@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from opcost.core.checked import Bad
+from opcost.core.files import length_of, opened
 from opcost.core.graph import NO_ATTRS, Graph
-from opcost.core.reading import length_of, opened
 from opcost.core.shapes import Shape
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
@@ -24,7 +24,6 @@ from opcost.frontends.onnx.runtime import with_channels
 from opcost.frontends.onnx.scopes import OnnxScopes
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.protobuf import Span
-from opcost.wording import some
 
 MOST_TRIPS = 1 << 40
 """A loop with this many turns ends by its condition."""

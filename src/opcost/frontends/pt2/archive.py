@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from opcost.core.checked import Bad, instance, short
-from opcost.core.reading import opened
+from opcost.core.files import opened
 from opcost.errors import SourceError
 
 LARGEST_TEXT = 64 << 20

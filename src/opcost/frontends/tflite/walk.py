@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from opcost.core.checked import Bad
-from opcost.core.dtype import INTEGER
-from opcost.core.graph import NO_ATTRS, Graph, Role
-from opcost.errors import SourceError, UnknownName
+from opcost.core.graph import INTEGER, NO_ATTRS, Graph, Role
+from opcost.errors import SourceError, UnknownName, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.flatbuffer import pages_of
 from opcost.frontends.nodes.inputs import given_inputs
@@ -23,7 +22,6 @@ from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table
 from opcost.frontends.tflite.model import Model, Signature, Tensor, read_model
 from opcost.frontends.tflite.operators import TABLE
-from opcost.wording import some
 
 
 def load(path: Path, options: CountOptions) -> Graph:

@@ -25,12 +25,12 @@ class TorchFrontEnd(FrontEnd):
 
     def build(self, factory: Callable[..., object], kwargs: Mapping[str, object]) -> object:
         """Large tensors are made without memory; small ones stay real."""
-        from opcost.core.interrupts import held_back, let_through
+        from opcost.core.interrupts import allow_signals, defer_signals
         from opcost.errors import SourceError
         from opcost.frontends.torch.models.weightless import weightless
 
         try:
-            with held_back(), weightless(), let_through():
+            with defer_signals(), weightless(), allow_signals():
                 return factory(**kwargs)
         except (RuntimeError, TypeError, NotImplementedError) as exc:
             if "meta" not in str(exc):

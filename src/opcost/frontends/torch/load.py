@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from opcost.core.graph import Graph, Note
-from opcost.core.interrupts import held_back
+from opcost.core.interrupts import defer_signals
 from opcost.core.option import Precision
 from opcost.core.progress import sharing, working
 from opcost.core.shapes import text
-from opcost.errors import DataDependent, ForwardError, InputError, OpcostError
+from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, shortened
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.guessing.guess import features_in, signature, takes_any
 from opcost.frontends.torch.ledger.tensor import Recorded
@@ -39,12 +39,11 @@ from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.training import RunOptions
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.frontends.torch.unchanged.turns import one_at_a_time
-from opcost.wording import shortened
 
 
 def load(source: Any, options: CountOptions) -> Graph:
     """Record one run of a model: without data, or on its own weights where it asks for values that only they could tell."""
-    with held_back(), no_surrounding_modes():
+    with defer_signals(), no_surrounding_modes():
         if options.real:
             return _record(source, options, real=True)
         try:

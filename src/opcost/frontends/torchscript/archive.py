@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
 
-from opcost.core.archives import BadArchive, archive_in
 from opcost.core.checked import Bad
-from opcost.core.reading import opened
+from opcost.core.files import opened
+from opcost.core.parsing import BadArchive, archive_in
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Tensor, described
 from opcost.frontends.input_data import BadPickle
 

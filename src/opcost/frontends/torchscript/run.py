@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, shortened
 from opcost.frontends.aten.call import Call
 from opcost.frontends.aten.strides import row_major
 from opcost.frontends.aten.tensor import Described
@@ -26,7 +26,6 @@ from opcost.frontends.torchscript.archive import Object, Script
 from opcost.frontends.torchscript.plain import ANSWERS, HOLDS, LONGEST, PLAIN, QUESTIONS, Number, fused
 from opcost.frontends.torchscript.results import SCALAR_TYPES, matched, results_of
 from opcost.frontends.torchscript.weights import Weights
-from opcost.wording import shortened
 
 MOST_STEPS = 200_000
 """Expressions that are followed; those of the largest nets are some tens of thousands."""

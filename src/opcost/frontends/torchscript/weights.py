@@ -6,6 +6,7 @@ from typing import Any
 
 from opcost.core.checked import Bad
 from opcost.core.graph import Role
+from opcost.errors import counted
 from opcost.frontends.aten.call import Call
 from opcost.frontends.aten.resolve import is_view
 from opcost.frontends.aten.strides import row_major
@@ -14,7 +15,6 @@ from opcost.frontends.checkpoint.described import Tensor as Stored
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.archive import Constant, Object, Script
 from opcost.frontends.torchscript.plain import Number
-from opcost.wording import counted
 
 MOST = 60_000
 """Attributes of modules, counting those of a shared module each time."""

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from opcost.core.graph import Note
-from opcost.core.interrupts import held_back, let_through
+from opcost.core.interrupts import allow_signals, defer_signals
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import InputError
@@ -40,7 +40,7 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
             "PyTorch's profiler is running already, and a second one would end it",
             hint="leave the block of the first one before calling opcost.profile",
         )
-    with held_back(), no_surrounding_modes():
+    with defer_signals(), no_surrounding_modes():
         # What the model sets in context variables stays in a context of its own.
         return copy_context().run(_measured, Runner(source, options), options, report)
 
@@ -49,7 +49,7 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
     with_device = runner.device.type == "cuda" and not options.host_only
     with runner.prepared():
         flush = _flush(runner.device) if options.cold_l2 else _nothing
-        with let_through():
+        with allow_signals():
             warmed_up(lambda: wait_for(runner.run()), options.warmup)
             timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
             state = _state_at_work(runner)
@@ -124,7 +124,7 @@ def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_devic
     scope = _scope()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
     durations = []
-    with profile(activities=activities, record_shapes=annotated) as profiler, let_through():
+    with profile(activities=activities, record_shapes=annotated) as profiler, allow_signals():
         for step in range(-1, steps):
             # The first step under a profiler pays for its start; it runs aside and is not kept.
             with ExitStack() as around:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from opcost.core.cost import ZERO, Cost
-from opcost.core.graph import NO_ATTRS, TensorSpec
+from opcost.core.graph import NO_ATTRS, ZERO, Cost, TensorSpec
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.report import Row
 from opcost.recorders.torch.events import DeviceEvent

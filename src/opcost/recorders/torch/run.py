@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.interrupts import held_back, let_through
+from opcost.core.interrupts import allow_signals, defer_signals
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
@@ -91,7 +91,7 @@ class Runner:
             undo.enter_context(torch.set_grad_enabled(self._options.backward))
             if self._options.backward:
                 undo.enter_context(checkpoints_for_grad())
-            with first_run(), let_through():
+            with first_run(), allow_signals():
                 self._first()
             yield
 
@@ -112,7 +112,7 @@ class Runner:
         if scope is None or not modules:
             return self._told(self._forward_and_backward, scope or _no_scope, self.model)
         self._running = ""
-        with held_back(), intercept_calls(partial(self._enter, scope), engine=True), let_through():
+        with defer_signals(), intercept_calls(partial(self._enter, scope), engine=True), allow_signals():
             return self._told(self._forward_and_backward, scope, self.model)
 
     def _told(self, run: Callable[[Scope, Any], Any], scope: Scope, model: Any) -> Any:

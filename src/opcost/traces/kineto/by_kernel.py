@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from opcost.core.kernel_names import is_copy
+from opcost.core.names import is_copy
 from opcost.traces.kineto.arguments import DTYPES
 
 _CAT = re.compile(r"CatArrayBatchedCopy\w*<(?:[\w: ()]*OpaqueType<(\d+)u?>|([\w:]+(?: \w+)?)),")

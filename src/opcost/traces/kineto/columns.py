@@ -15,7 +15,7 @@ from math import floor
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opcost.core.kernel_names import is_collective
+from opcost.core.names import is_collective
 from opcost.frontends.aten.known import known
 from opcost.traces.kineto.categories import (
     ANNOTATION,

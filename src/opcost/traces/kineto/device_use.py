@@ -9,9 +9,9 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from opcost.core.answer import Busy
-from opcost.core.kernel_names import is_copy, is_transfer
-from opcost.core.spans import covered
-from opcost.core.told import Copied, Exchanged
+from opcost.core.names import is_copy, is_transfer
+from opcost.core.profile import CollectiveSummary, CopySummary
+from opcost.core.timeline import covered
 from opcost.traces.kineto.columns import DeviceColumns
 from opcost.traces.kineto.idle import Causes
 from opcost.traces.kineto.launches import GRAPH
@@ -65,7 +65,7 @@ def _use_of_steps(translated: Translated, causes: Causes, device: str, places: a
 
 
 def extra_of(
-    uses: Uses, copies: Iterable[Copied], collectives: Iterable[Exchanged], memory: MemoryUse
+    uses: Uses, copies: Iterable[CopySummary], collectives: Iterable[CollectiveSummary], memory: MemoryUse
 ) -> dict[str, list[dict[str, Any]]]:
     """What a profile says of its devices beside its rows; nothing is said of what there is none of."""
     parts: dict[str, Iterable[Any]] = {
@@ -81,7 +81,7 @@ def extra_of(
     return {name: entries for name, entries in told.items() if entries or name == "devices"}
 
 
-def copies_of(translated: Translated) -> tuple[Copied, ...]:
+def copies_of(translated: Translated) -> tuple[CopySummary, ...]:
     """What copies of each sort moved on each device, in the order of the file."""
     columns = translated.linked.columns
     work, names = columns.device, translated.kernel_names
@@ -99,7 +99,7 @@ def copies_of(translated: Translated) -> tuple[Copied, ...]:
         key = translated.queues[queue][0], name
         moved[key] = moved.get(key, 0) + count
     return tuple(
-        Copied(device, translated.rank, names[name], number, time, moved.get((device, name)))
+        CopySummary(device, translated.rank, names[name], number, time, moved.get((device, name)))
         for (device, name), (number, time) in times.items()
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from opcost.core.answer import IDLE_CAUSES
-from opcost.core.spans import long_gaps
+from opcost.core.timeline import long_gaps
 from opcost.traces.kineto.link import Linked
 from opcost.traces.kineto.steps import LOADS
 

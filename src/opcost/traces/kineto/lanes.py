@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from opcost.core.timeline import DEEPEST, Ordered, drawn, lane_title, lanes_told, sort_of
+from opcost.core.timeline import DEEPEST, LaneColumns, kernel_sort, lane_title, lanes_as_columns, thinned_lanes
 from opcost.traces.kineto.lane import NONE, Lane
 from opcost.traces.kineto.rows import Translated
 
@@ -21,15 +21,15 @@ def timeline_of(translated: Translated) -> dict[str, Any]:
     work = linked.columns.device
     for name, owner in dict(zip(work.name, linked.owner, strict=True)).items():
         kernel = translated.kernel_names[name]
-        sorts[kernel] = sort_of(kernel, kinds[linked.rows.signature[owner]] if owner >= 0 else "")
+        sorts[kernel] = kernel_sort(kernel, kinds[linked.rows.signature[owner]] if owner >= 0 else "")
     lanes = {title: _ordered(lane, operators) for title, lane in _host(translated)}
     for title, lane in _streams(translated):
         lanes[title] = _ordered(lane, translated.kernel_names)
-    return lanes_told(drawn(lanes), sorts)
+    return lanes_as_columns(thinned_lanes(lanes), sorts)
 
 
-def _ordered(lane: Lane, names: list[str]) -> Ordered:
-    return Ordered(lane.start, lane.duration, lane.signature, names)
+def _ordered(lane: Lane, names: list[str]) -> LaneColumns:
+    return LaneColumns(lane.start, lane.duration, lane.signature, names)
 
 
 def _host(translated: Translated) -> Iterator[tuple[str, Lane]]:

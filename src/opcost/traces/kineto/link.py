@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from opcost.core.spans import PIECES
+from opcost.core.timeline import PIECES
 from opcost.traces.kineto.categories import OPERATOR, OVERHEAD
 from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, Columns, Signature
 from opcost.traces.kineto.lane import BYTES, INTS, LONGS, NONE, Lane

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opcost.core.graph import Note
-from opcost.errors import SourceError
+from opcost.errors import SourceError, some
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.categories import CATEGORIES
 from opcost.traces.kineto.columns import Columns
@@ -15,7 +15,6 @@ from opcost.traces.kineto.link import Linked, link
 from opcost.traces.kineto.rows import Translated
 from opcost.traces.kineto.steps import steps_of
 from opcost.traces.kineto.stream import KinetoStream
-from opcost.wording import some
 
 BEGINNING = 1 << 10
 """Bytes in which the first field of a file is named."""

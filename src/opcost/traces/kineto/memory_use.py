@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
-from opcost.core.told import Held, HeldOver, Holder
+from opcost.core.profile import AllocationHolder, AllocatorMemory, AllocatorMemoryOverTime
 from opcost.traces.kineto.categories import ANNOTATION, OPERATOR
 from opcost.traces.kineto.lane import NONE
 from opcost.traces.kineto.rows import Translated
@@ -25,9 +25,9 @@ _DEVICE_TYPES = {0: "cpu", 1: "gpu"}
 class MemoryUse(NamedTuple):
     """What is told of all devices."""
 
-    held: tuple[Held, ...] = ()
-    holders: tuple[Holder, ...] = ()
-    over_time: tuple[HeldOver, ...] = ()
+    held: tuple[AllocatorMemory, ...] = ()
+    holders: tuple[AllocationHolder, ...] = ()
+    over_time: tuple[AllocatorMemoryOverTime, ...] = ()
 
 
 def memory_of(translated: Translated) -> MemoryUse:
@@ -114,8 +114,8 @@ class _Device:
             return list(accumulate([memory.changed[place] for place in self.places], initial=self.first))[1:]
         return told
 
-    def held(self) -> Held:
-        return Held(
+    def held(self) -> AllocatorMemory:
+        return AllocatorMemory(
             device=self.name,
             rank=self.translated.rank,
             changes=len(self.places),
@@ -137,7 +137,7 @@ class _Device:
         place = bisect_right(self.times, time) - 1
         return self.levels[place] if place >= 0 else self.first
 
-    def holders(self) -> Iterator[Holder]:
+    def holders(self) -> Iterator[AllocationHolder]:
         """What was allocated and not yet given back at the peak, by the operator and the module that asked for it."""
         linked, memory = self.translated.linked, self.translated.linked.columns.memory
         live: dict[int, int] = {}
@@ -160,18 +160,18 @@ class _Device:
         ordered = sorted(found.items(), key=lambda item: -item[1][1])
         others = ordered[MOST_HOLDERS:]
         for (kind, where), (number, moved) in ordered[:MOST_HOLDERS]:
-            yield Holder(self.name, self.translated.rank, kind, where, number, moved)
+            yield AllocationHolder(self.name, self.translated.rank, kind, where, number, moved)
         if others:
             number, moved = (sum(entry[place] for _, entry in others) for place in range(2))
-            yield Holder(self.name, self.translated.rank, OTHERS, "", number, moved)
+            yield AllocationHolder(self.name, self.translated.rank, OTHERS, "", number, moved)
 
-    def over_time(self) -> Iterator[HeldOver]:
+    def over_time(self) -> Iterator[AllocatorMemoryOverTime]:
         """The peak in each step and what is left at its end."""
         for part, start, end in self._parts():
             low, high = (bisect_right(self.times, time) for time in (start, end))
             levels = [self._level_at(start), *self.levels[low:high]]
             reserved = _most([*self.reserved[max(low - 1, 0) : low], *self.reserved[low:high]])
-            yield HeldOver(self.name, self.translated.rank, part, max(levels), levels[-1], reserved)
+            yield AllocatorMemoryOverTime(self.name, self.translated.rank, part, max(levels), levels[-1], reserved)
 
     def _parts(self) -> Iterator[tuple[str, int, int]]:
         if self.translated.steps:

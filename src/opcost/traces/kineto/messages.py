@@ -8,9 +8,8 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, NamedTuple
 
-from opcost.core.collective_names import algorithm_of, element_bytes
-from opcost.core.kernel_names import short
-from opcost.core.told import Exchanged
+from opcost.core.names import algorithm_of, element_bytes, short_kernel_name
+from opcost.core.profile import CollectiveSummary
 from opcost.traces.kineto.columns import APART, SPEAKS
 from opcost.traces.kineto.rows import Translated
 
@@ -59,7 +58,7 @@ def collectives_of(translated: Translated) -> tuple[Collective, ...]:
 @lru_cache(maxsize=1 << 12)
 def _message(spelt: tuple[bytes, ...], kernel: str) -> Message:
     """The fields as the trace spells them: name, group, elements in and out, members, element type."""
-    bare = short(kernel)
+    bare = short_kernel_name(kernel)
     if not any(spelt):
         return Message(name=bare, algorithm=algorithm_of(kernel))
     name, group, ins, outs, size, dtype = map(_value, spelt)
@@ -82,13 +81,13 @@ def _value(text: bytes) -> Any:
         return None
 
 
-def exchanges(found: Sequence[Collective], rank: int) -> list[Exchanged]:
+def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]:
     """Those of one sort and size on a device together, in the order of the first of each."""
     times: dict[tuple[str, Message], list[int]] = {}
     for each in found:
         times.setdefault((each.device, each.message), []).append(each.duration)
     return [
-        Exchanged(
+        CollectiveSummary(
             device=device,
             rank=rank,
             **message._asdict(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opcost.core.collector import without_collector
+from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
@@ -41,7 +41,7 @@ class KinetoReader:
         Rows of single executions tell when they ran: of a small file, and if they are asked for of one that is not large. Else
         the timeline does, if it is asked for.
         """
-        with without_collector():
+        with garbage_collector_paused():
             stream, translated = translate(file, partial=partial, memory=memory)
             return profile_of(
                 translated,
@@ -55,7 +55,7 @@ class KinetoReader:
 
     def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool = False) -> Profile:
         """The same, with the operators of the graphs that were captured in another trace."""
-        with without_collector():
+        with garbage_collector_paused():
             captures = captures_of(translate(capture, memory=False)[1], capture.name)
             if not captures:
                 raise SourceError(

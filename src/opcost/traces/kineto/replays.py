@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from opcost.core.graph import Note
-from opcost.core.kernel_names import is_copy
+from opcost.core.names import is_copy
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.traces.kineto.launches import GRAPH
 from opcost.traces.kineto.rows import Translated

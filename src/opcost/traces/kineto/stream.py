@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from opcost.core.parsing import mended, parse
+from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
 from opcost.traces.kineto.cuts import separator_of
@@ -265,7 +265,7 @@ class KinetoStream:
 
     def _keep(self, text: bytes, position: int) -> None:
         try:
-            found = parse(mended(text.decode("utf-8")), parse_constant=lambda _: None)
+            found = parse(replace_lone_surrogates(text.decode("utf-8")), parse_constant=lambda _: None)
         except json.JSONDecodeError as exc:
             if exc.msg == "Extra data":
                 raise _Damage(

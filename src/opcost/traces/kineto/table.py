@@ -14,10 +14,9 @@ from math import ceil
 from os import PathLike
 from typing import Any, NamedTuple
 
-from opcost.core.collector import without_collector
 from opcost.core.graph import Note, Phase
-from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
-from opcost.core.told import Copied
+from opcost.core.interrupts import garbage_collector_paused
+from opcost.core.profile import CopySummary, Kernel, Profile, ProfileRow, Spread
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import Uses, copies_of, device_uses, extra_of
@@ -103,7 +102,7 @@ class Table:
     """Device work that no operator launched, and why: "graph", "outside" the window, or in "none"."""
     collectives: tuple[Collective, ...]
     """Every collective on a device, by start."""
-    copies: tuple[Copied, ...]
+    copies: tuple[CopySummary, ...]
     memory: MemoryUse
     devices: Uses
     wall_ns: int | None
@@ -173,7 +172,7 @@ def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool
 
 def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
     """The same of a file that is known to be one."""
-    with without_collector():
+    with garbage_collector_paused():
         stream, translated = translate(file, partial=partial, memory=memory)
         notes = fault_notes(stream, translated.linked.columns)
         return table_of(translated, meta_of(file, stream.fields), rank_of(stream.fields), notes)

@@ -15,8 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.core.reading import opened
-from opcost.core.writing import write_bytes
+from opcost.core.files import opened, write_bytes
 from opcost.errors import SourceError, WriteError
 from opcost.traces.ranks.columns import CACHE_VERSION, NUMBERS, TEXTS
 from opcost.version import __version__

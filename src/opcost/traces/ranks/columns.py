@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opcost.core.answer import Busy
 from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.told import Copied, Exchanged, Held, HeldOver, Holder
+from opcost.core.profile import (
+    AllocationHolder,
+    AllocatorMemory,
+    AllocatorMemoryOverTime,
+    CollectiveSummary,
+    CopySummary,
+    Kernel,
+    Profile,
+    ProfileRow,
+)
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import Uses, extra_of
 from opcost.traces.kineto.memory_use import MemoryUse
@@ -29,7 +37,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MEMORY: dict[str, Any] = {"memory": Held, "holder": Holder, "memory over time": HeldOver}
+_MEMORY: dict[str, Any] = {
+    "memory": AllocatorMemory,
+    "holder": AllocationHolder,
+    "memory over time": AllocatorMemoryOverTime,
+}
 """What rows about memory are, in the order of `MemoryUse`."""
 
 CACHE_VERSION = "12"
@@ -204,7 +216,7 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         notes=(*notes, *faults),
         extra=extra_of(
             Uses(tuple(_whole(of["device"], Busy)), tuple(_whole(of["steps"], Busy))),
-            _whole(of["copy"], Copied),
+            _whole(of["copy"], CopySummary),
             _exchanged(of["collective"]),
             MemoryUse(*(tuple(_whole(of[what], shape)) for what, shape in _MEMORY.items())),
         ),
@@ -216,7 +228,7 @@ def _whole(rows: Iterable[Mapping[str, Any]], shape: Callable[..., T]) -> list[T
     return [shape(**json.loads(row["attrs"]) | {"rank": row["rank"]}) for row in rows]
 
 
-def _exchanged(rows: Iterable[Mapping[str, Any]]) -> list[Exchanged]:
+def _exchanged(rows: Iterable[Mapping[str, Any]]) -> list[CollectiveSummary]:
     ranks: defaultdict[int, list[Collective]] = defaultdict(list)
     for row in rows:
         message = Message(**json.loads(row["attrs"]))

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opcost.core.graph import Note
-from opcost.core.profile import Profile
-from opcost.core.told import Waited
+from opcost.core.profile import Profile, RankWait
 from opcost.errors import MissingFramework, SourceError
 from opcost.traces.ranks.cache import Kept, folder_of, tidy
 from opcost.traces.ranks.columns import is_partial, profile_of, reduce_file
@@ -52,7 +51,7 @@ class Ranks:
         waited = [entry._asdict() for entry in self.waits()]
         return replace(found, extra={**found.extra, "ranks": waited}) if waited else found
 
-    def waits(self) -> list[Waited]:
+    def waits(self) -> list[RankWait]:
         """Of each rank its time in collectives, how long it waited, and how long others for it; nothing of a single rank."""
         import polars as pl
 
@@ -62,7 +61,7 @@ class Ranks:
         if len(told) < 2 or not any(rank["collective_ns"] for rank in told):
             return []
         names = ("rank", "collective_ns", "wait_ns", "held_up_ns")
-        return [Waited(**{name: rank[name] for name in names}, last=last.get(rank["rank"], 0)) for rank in told]
+        return [RankWait(**{name: rank[name] for name in names}, last=last.get(rank["rank"], 0)) for rank in told]
 
     def parquet(self) -> bytes:
         """Everything as one Parquet file."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcost.core.checked import Bad
-from opcost.core.collector import without_collector
 from opcost.core.graph import Note
+from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.events import events_of
@@ -38,7 +38,7 @@ class XlaReader:
         return is_xspace(head) or is_chart(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        with without_collector():
+        with garbage_collector_paused():
             told, damage = _told(file, partial=partial)
             notes = [Note("partial", damage)] if damage else []
             if told.faulty:

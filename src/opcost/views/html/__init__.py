@@ -15,7 +15,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from opcost.core.harmless import json_text, printable
+from opcost.core.escaping import json_text, printable
 from opcost.views.html.profiles import PageOptions, profile_page
 from opcost.views.html.reports import report_page
 from opcost.views.html.tables import scan_page, tables_page

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from opcost.core.answer import Answer, AnswerLine, Busy
-from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import named_by_driver
-from opcost.core.graph import note_texts
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
+from opcost.core.graph import FLOPS_PER_MAC, note_texts
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.sheet import Section, Sheet
-from opcost.core.timeline import Span, drawn, lane_title, lanes_checked, lanes_told, nested, sort_of
+from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
+from opcost.errors import some
 from opcost.version import __version__
 from opcost.views.html.reports import devices_of
 from opcost.views.html.tables import PageData, PathTree, column_of, plain, sections_of, shapes_of, table_of
 from opcost.views.profile import launches_text, list_answer, time_text, verdict_lines, verdicts
 from opcost.views.view import Columns, ViewOptions
-from opcost.wording import some
 
 _FACTS = (
     "format", "framework", "version", "torch", "device", "gpu", "precision", "threads", "execution", "calibration",
@@ -300,7 +299,7 @@ def _leaf(tree: PathTree, row: ProfileRow, *, named: bool) -> int:
 def timeline_of(profile: Profile) -> PageData | None:
     """Host and streams on lanes; None where the profile has no start times."""
     if "timeline" in profile.extra:
-        return lanes_checked(profile.extra["timeline"])
+        return checked_lanes(profile.extra["timeline"])
     if any(row.count > 1 for row in profile.rows):
         return None
     several = len({row.rank for row in profile.rows}) > 1
@@ -311,7 +310,7 @@ def timeline_of(profile: Profile) -> PageData | None:
     def add(kernels: Iterable[Kernel], rank: int | None, sort: str) -> None:
         whose = f"rank {rank} " if several and rank is not None else ""
         for kernel in kernels:
-            sorts.setdefault(kernel.name, sort_of(kernel.name, sort))
+            sorts.setdefault(kernel.name, kernel_sort(kernel.name, sort))
             span = Span(kernel.start_ns, kernel.duration_ns, kernel.name)
             streams.setdefault((whose, kernel.device, kernel.stream), []).append(span)
 
@@ -333,4 +332,4 @@ def timeline_of(profile: Profile) -> PageData | None:
     starts = [span.start_ns for spans in lanes.values() for span in spans]
     if len(starts) < 2 or not any(starts):
         return None
-    return lanes_told(drawn(lanes), sorts)
+    return lanes_as_columns(thinned_lanes(lanes), sorts)

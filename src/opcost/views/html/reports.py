@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from opcost.core.cost import FLOPS_PER_MAC
 from opcost.core.devices import DEVICES
-from opcost.core.graph import Phase
-from opcost.core.harmless import printable
+from opcost.core.escaping import printable
+from opcost.core.graph import FLOPS_PER_MAC, Phase
 from opcost.core.memory import Memory
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report, Row, Stats
@@ -191,7 +190,7 @@ def devices_of() -> list[PageData]:
             "name": device.name,
             "flops": dict(device.flops),
             "bandwidth": device.bandwidth,
-            "source": printable(device.told),
+            "source": printable(device.description),
         }
         for device in DEVICES.values()
         if device.flops and device.bandwidth

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from opcost.core.escaping import printable
 from opcost.core.graph import TensorSpec
-from opcost.core.harmless import printable
 from opcost.core.quantity import LATENCY, QUANTITIES
 from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan

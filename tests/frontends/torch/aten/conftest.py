@@ -10,8 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from opcost.core.cost import Cost
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.kinds import check_operator
 from opcost.frontends.aten import Translation
 from opcost.frontends.torch.operators.translate import translate

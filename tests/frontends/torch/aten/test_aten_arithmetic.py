@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from opcost.rules.norm import NORMS
+from opcost.rules.elementwise import NORMS
 
 aten = torch.ops.aten
 

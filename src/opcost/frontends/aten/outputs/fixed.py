@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.core.resources import table
+from opcost.core.parsing import packaged_table
 from opcost.frontends.aten.outputs.table import Outputs, first, like, on
 
 _FIRST = "(first)"
@@ -15,5 +15,5 @@ def _like(words: str) -> Outputs:
     return lambda call: [like(first(call) if name == _FIRST else call[name], dtype) for name, _, dtype in wanted]
 
 
-for _words, _names in table(__package__, "results.json").items():
+for _words, _names in packaged_table(__package__, "results.json").items():
     on(*_names)(_like(_words))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from opcost.core.dtype import bits
-from opcost.core.graph import Attr
+from opcost.core.graph import Attr, bits
 from opcost.core.shapes import (
     Dims,
     Extent,

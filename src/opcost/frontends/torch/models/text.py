@@ -14,8 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from opcost.core.dtype import nbytes
-from opcost.core.graph import Graph, Note
+from opcost.core.graph import Graph, Note, nbytes
 from opcost.core.option import Text
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions

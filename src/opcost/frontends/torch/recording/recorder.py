@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from opcost.core.interrupts import strike, struck
+from opcost.core.interrupts import pending, raise_pending
 from opcost.frontends.torch.ledger.entry import Entry, ForeignTensor, State
 from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.ledger.tensor import Recorded
@@ -48,8 +48,8 @@ class Recorder(Ledger):
         """So many operators make a run long (see `replay`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if struck:
-            strike()
+        if pending:
+            raise_pending()
         with self.lock:
             return self._dispatched(func, args, kwargs or {})
 

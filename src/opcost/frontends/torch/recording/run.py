@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import _StopRecomputationError
 
 from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec, Value
-from opcost.core.interrupts import held_back, is_delivered, let_through, strike, struck
+from opcost.core.interrupts import allow_signals, defer_signals, is_delivered, pending, raise_pending
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.building import with_above
@@ -125,8 +125,8 @@ class Run:
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call."""
-        if struck:
-            strike()
+        if pending:
+            raise_pending()
         outer = self.path
         path = self.paths.path(module, outer)
         given = self._specs(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
@@ -221,7 +221,7 @@ class Run:
     # -- the run ------------------------------------------------------------------------------------------------
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
-        with held_back():
+        with defer_signals():
             try:
                 graph = self._recorded(args, kwargs, names)
             except BaseException as exc:
@@ -273,7 +273,7 @@ class Run:
             undo.callback(setattr, recorder, "thread", None)
             undo.enter_context(recorder)
             try:
-                with let_through():
+                with allow_signals():
                     # What forward sets in context variables stays in a context of its own.
                     result = copy_context().run(self._forward_and_backward, args, kwargs)
             except ForwardError as exc:

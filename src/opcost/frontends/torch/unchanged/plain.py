@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from opcost.core.progress import alone
+from opcost.core.progress import is_only_thread
 
 PutBack = Callable[[], Any]
 
@@ -120,7 +120,7 @@ def _numpy_random_state(generator: Any) -> PutBack:
 
 
 def _queue(queue: SimpleQueue[Any]) -> PutBack | None:
-    if not alone():
+    if not is_only_thread():
         return None  # others may be waiting for what is in it
     content = _drained(queue)
     _fill(queue, content)

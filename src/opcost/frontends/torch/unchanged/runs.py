@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from opcost.core.interrupts import held_back
+from opcost.core.interrupts import defer_signals
 from opcost.frontends.torch.unchanged import unchanged
 from opcost.frontends.torch.unchanged.generators import random_state
 from opcost.frontends.torch.unchanged.replaced import as_written, no_inference_mode, no_sharing
@@ -26,7 +26,7 @@ def real_runs(model: nn.Module, *others: Any) -> Iterator[Callable[[], AbstractC
     There it is found out which memory the model writes to, and its content is kept. This slows a run down, so that those
     whose time counts are made without it. Interrupts are held back until the caller lets them through.
     """
-    with held_back(), ExitStack() as undo:
+    with defer_signals(), ExitStack() as undo:
         undo.enter_context(one_at_a_time)
         undo.enter_context(
             switches()

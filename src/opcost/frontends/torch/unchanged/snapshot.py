@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.progress import alone
+from opcost.core.progress import is_only_thread
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.tensor import Recorded
 from opcost.frontends.torch.tree import ABSENT, dictionary_of, slot_value, slots_of
@@ -60,7 +60,7 @@ class Snapshot:
         self._kinds: dict[int, _Take | None] = dict.fromkeys(_FIXED)
         """How objects are kept, by the identity of their class."""
         self._copied = copied_types()
-        self._alone = alone()
+        self._alone = is_only_thread()
         self._classes: list[tuple[Any, type]] = []
         self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
         self._empty: list[Any] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import RLock
 
-from opcost.core.interrupts import let_through
+from opcost.core.interrupts import allow_signals
 
 
 class _Turns:
@@ -15,7 +15,7 @@ class _Turns:
 
     def __enter__(self) -> None:
         while not self._lock.acquire(timeout=0.05):
-            with let_through():
+            with allow_signals():
                 pass
 
     def __exit__(self, *_: object) -> None:

@@ -1,11 +1,12 @@
-"""Names and texts that nobody has vetted, made harmless for the place where they are shown.
+"""Untrusted names and texts, escaped for the place where they are displayed.
 
-They come from files and from others' code. A terminal must not obey them, a table must keep its columns, a spreadsheet must not
+They come from files and third-party code. A terminal must not obey them, a table must keep its columns, a spreadsheet must not
 run them, and a page must not take them for markup. JSON alone keeps them as they are, behind its own escapes.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Any
 
@@ -13,7 +14,7 @@ _REPLACED = "\ufffd"
 _FORMULA = frozenset("=+-@＝＋－＠")
 """What makes a formula of a cell, in ASCII and at the width of an ideograph, which Excel takes too."""
 _SKIPPED = " '\"`"
-"""What may stand before it."""
+"""What may precede it."""
 _MARKUP = re.compile(r"[\\`*_\[\]<>&|~#]")
 _HALVES = re.compile("[\ud800-\udfff]")
 _UNSEEN = re.compile(
@@ -38,7 +39,7 @@ def csv_cell(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """The text without meaning for Markdown: no markup, no link, no picture, no page element, no cell of a table."""
+    """The text escaped for Markdown: no markup, link, picture, page element or cell of a table."""
     return _MARKUP.sub(lambda found: "&lt;" if found[0] == "<" else f"\\{found[0]}", printable(text))
 
 
@@ -55,3 +56,31 @@ def json_text(data: Any, *, halves: bool = True, **layout: Any) -> str:
     if not halves:
         text = _HALVES.sub(_REPLACED, text)
     return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+# -- our own characters on terminals that do not have them -------------------------------------------------------------
+
+ASCII: dict[int, str] = str.maketrans(
+    {
+        "│": "|", "├": "|", "└": "`", "─": "-", "…": "~", "·": "-", "×": "x", "≥": ">", "≤": "<", "–": "-", "µ": "u", "→": ">",
+        "\u00a0": " ", "▁": "_", "▂": "_", "▃": ".", "▄": "-", "▅": "-", "▆": "=", "▇": "+", "█": "#",
+        "²": "^2", "³": "^3", "⁵": "^5", "Σ": "sum ", "\u0302": "^",
+    }
+)  # fmt: skip
+"""One for one, so that columns stay where they are; more than one only in formulas, which are in no table."""
+
+
+def shows_unicode(stream: Any) -> bool:
+    """Whether any character can be written there; a stream without an encoding is text in memory."""
+    encoding = getattr(stream, "encoding", None)
+    if not encoding:
+        return True
+    try:
+        return codecs.lookup(encoding).name.startswith("utf")
+    except LookupError:
+        return False
+
+
+def encodable_text(stream: Any, text: str) -> str:
+    """The text with our own characters in ASCII, where the stream cannot encode all of them."""
+    return text if text.isascii() or shows_unicode(stream) else text.translate(ASCII)

@@ -1,0 +1,290 @@
+"""What names say: of kernels and copies, of collectives, of exporters' scopes, and of many layers as one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_COPIES = ("Memcpy", "Memset", "Copy")
+_COLLECTIVES = ("nccl", "rccl")
+_OWN_COLLECTIVES = re.compile(
+    r"(?:multimem|one_shot|two_shot)_\w*(?:reduce|gather)|cross_device_reduce|allreduce_fusion"
+)
+"""Of symmetric memory; of vLLM and SGLang; of flashinfer and TensorRT-LLM."""
+_CROSSING = re.compile(r"(?:Memcpy|Copy)\s*(?:HtoD|DtoH|PtoP|HostToDevice|DeviceToHost|PeerToPeer)", re.IGNORECASE)
+
+
+def is_collective(name: str) -> bool:
+    """Whether it is of a library of collectives, or one of PyTorch's or a serving library's own."""
+    return name[:4].lower() in _COLLECTIVES or _OWN_COLLECTIVES.search(name) is not None
+
+
+def is_copy(name: str) -> bool:
+    """Whether it moves or clears memory, and computes nothing."""
+    return name.startswith(_COPIES)
+
+
+def is_transfer(name: str) -> bool:
+    """Whether it moves memory between a device and the host or another device."""
+    return _CROSSING.match(name) is not None
+
+
+_WHY = re.compile(r"\((?:graph|outside|unattributed)\) ")
+_TENSILE = re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+)_.*?_(MT\d+x\d+x\d+)")
+_FUNCTION = re.compile(r"\w[<(]")
+_LENGTH = re.compile(r"\d+")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TELLING = re.compile(
+    r"\w+Functor\w*|\w+_kernel(?:_\w+)?|\w+Kernel\w*|\w+Ops|cutlass_\w+|\w*Function\w*|\w+(?:Fwd|Bwd)\w*"
+)
+_WRAPPERS = re.compile(r"(?:BinaryFunctor|[AB]?UnaryFunctor|gpu_kernel_impl\w*|_cuda_scatter_gather\w+)$")
+_LAUNCHERS = ("Kernel", "Kernel2", "kernel", "device_kernel", "kentry", "CppNode", "globalKernel")
+"""Generic names: what they run is in their template."""
+
+
+def short_kernel_name(name: str) -> str:
+    """The distinctive part of a kernel's long name: from its template what it computes, then its name without namespaces.
+
+    A name that is no C++ function and none of Tensile's stays as it is.
+    """
+    why = match.group() if (match := _WHY.match(name)) else ""
+    rest = name[len(why) :]
+    if tensile := _TENSILE.match(rest):
+        return f"{why}{tensile[1]} {tensile[2]}"
+    if rest.startswith("_Z"):
+        words = _mangled(rest)
+    elif _FUNCTION.search(rest):
+        words = _demangled(rest)
+    else:
+        return name
+    if not words:
+        return name
+    own, *inside = words
+    telling = next((word for word in inside if _TELLING.fullmatch(word) and not _WRAPPERS.match(word)), "")
+    if telling and own in _LAUNCHERS:
+        return f"{why}{telling}"
+    return f"{why}{telling}{' ' * bool(telling)}{own}"
+
+
+def _demangled(name: str) -> list[str]:
+    """The function's own name, and the words of its template."""
+    name = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    within, begin = "", 0
+    for place, letter in enumerate(name):
+        if letter == " " and not within:
+            begin = place + 1  # the return type is before it
+        elif letter == "(" or (letter == "<" and within[-1:] != "("):
+            own = _WORD.findall(name[begin:place])
+            if not within and own and not name.startswith("std::", begin):
+                return [own[-1], *_WORD.findall(name[place:] if letter == "<" else "")]
+            within += letter
+        elif letter == ")" or (letter == ">" and within[-1:] == "<"):
+            within = within[:-1]
+    return _WORD.findall(name)[-1:]
+
+
+def _mangled(name: str) -> list[str]:
+    """The words of a name as compilers write it, `_ZN2at6native3addE`, each after its length; without the namespaces."""
+    words: list[str] = []
+    own = place = 0
+    while found := _LENGTH.search(name, place):
+        length = int(found.group())
+        word = name[found.end() : found.end() + length]
+        # A number may be a value (`Li128E`), or precede another: only what reads as a word is one.
+        if not _WORD.fullmatch(word) or not 2 < length <= len(word):
+            place = found.end()
+            continue
+        words.append(word)
+        place = found.end() + length
+        if not own and name[place : place + 1] in ("I", "E"):
+            own = len(words)
+    return words[max(own - 1, 0) :]
+
+
+# -- collectives, by the names that frameworks and libraries give them ------------------------------------------------
+
+_KINDS = (
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("reducescatter", "reduce_scatter"),
+    ("alltoall", "all_to_all"),
+    ("broadcast", "broadcast"),
+    ("sendrecv", "send_recv"),
+    ("send", "send"),
+    ("recv", "recv"),
+    ("barrier", "barrier"),
+    ("gather", "gather"),
+    ("scatter", "scatter"),
+    ("reduce", "reduce"),
+)
+"""Part of a name without underscores, and the collective; the first that fits."""
+_ALGORITHM = re.compile(r"(?:^|_)((?:RING|TREE|COLLNET|NVLS)(?:_[A-Z]+)*?(?:_(?:LL128|LL|SIMPLE))?)(?=_|$|\()")
+
+_ELEMENT_BYTES = {
+    "double": 8, "long": 8, "int64": 8, "float64": 8, "complexfloat": 8, "complexdouble": 16,
+    "float": 4, "int": 4, "int32": 4, "float32": 4,
+    "half": 2, "bfloat16": 2, "short": 2, "float16": 2, "int16": 2,
+    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+}  # fmt: skip
+"""By the names of PyTorch's element types, which traces write."""
+
+
+def collective_kind(name: str) -> str:
+    """The type of a collective, such as `all_reduce`; empty where the name does not say."""
+    bare = name.lower().replace("_", "")
+    return next((kind for part, kind in _KINDS if part in bare), "")
+
+
+def algorithm_of(kernel: str) -> str:
+    """The algorithm and the protocol in a kernel's name, such as `RING_LL`; newer kernels decide when they run."""
+    found = _ALGORITHM.search(kernel)
+    return found[1] if found else ""
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Bytes of an element of this type."""
+    return _ELEMENT_BYTES.get(dtype.lower())
+
+
+def bus_factor(kind: str, ranks: int | None) -> float | None:
+    """What the rate of the algorithm must be multiplied by for that of the busiest link, as nccl-tests define it."""
+    if kind in ("broadcast", "reduce", "send", "recv", "send_recv"):
+        return 1.0
+    if not ranks or kind not in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        return None
+    return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+def path_of_scopes(scopes: Sequence[str]) -> str:
+    """The module in these scopes, each inside the one before: `layer1`, `layer1.0`, `conv1` is layer1.0.conv1.
+
+    Exporters repeat the name of a list, or the whole path so far, in the names of its members.
+    """
+    path = ""
+    for scope in scopes:
+        if path and (scope == path or scope.startswith(f"{path}.")):
+            path = scope
+            continue
+        parts = path.split(".")
+        # A scope with dots repeats the end of the path: in stage2.0.branches.0, branches.0.0 is stage2.0.branches.0.0.
+        ends = (".".join(parts[at:]) for at in range(len(parts)))
+        end = next((end for end in ends if scope.startswith(f"{end}.")), "") if path else ""
+        path = f"{path.removesuffix(end)}{scope}" if end else f"{path}.{scope}" if path else scope
+    return path
+
+
+# -- names of many layers as one line: `model.layers.{0..79}.mlp.*` ------------------------------------------------------
+
+MANY_RUNS = 4
+"""Runs of numbers that are written out; of more, the first and the last number and how many there are."""
+_PLACE = "\0"
+"""The placeholder of a number; no displayed name has this letter."""
+_BEGINS = re.compile(r"[0-9]{1,9}(?![0-9])")
+_NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")
+
+
+@dataclass(slots=True)
+class NamePattern:
+    """The names of one line: their words, and the numbers in each place."""
+
+    words: tuple[str, ...]
+    cut: bool
+    """Something may follow after these words."""
+    numbers: list[set[str]]
+    rests: set[str] = field(default_factory=set)
+    """What followed; a single rest is written out."""
+
+    def __str__(self) -> str:
+        found = iter(self.numbers)
+        words = [_numbers(map(int, next(found))) if word == _PLACE else word for word in self.words]
+        if self.cut:
+            words += [
+                rest if len(self.rests) == 1 else "*" for rest in [*self.rests][:1] if rest or len(self.rests) > 1
+            ]
+        return ".".join(words)
+
+
+class _Cut(NamedTuple):
+    """Where names of one skeleton are cut."""
+
+    pattern: NamePattern
+    numbers: int
+    """How many of their numbers are before that."""
+    rest: str
+
+
+def patterns_of(names: Sequence[str], depth: int | None) -> list[NamePattern]:
+    """The pattern of each name; names of one line have the same object.
+
+    A line reaches to the module of a tensor where no layer is numbered, else `depth` words beyond the number of the layer;
+    further numbers are no words. With no depth it is the whole name.
+    """
+    known: dict[str, _Cut] = {}
+    lines: dict[tuple[str, ...], NamePattern] = {}
+    found = []
+    for name in names:
+        name = name.replace(_PLACE, "\ufffd") if _PLACE in name else name  # noqa: PLW2901 - the name as it is displayed
+        numbers = _NUMBER.findall(name)
+        skeleton = _NUMBER.sub(_PLACE, name) if numbers else name
+        at = known.get(skeleton)
+        if at is None:
+            at = known[skeleton] = _cut(skeleton, depth, lines)
+        pattern = at.pattern
+        for seen, number in zip(pattern.numbers, numbers, strict=False):
+            seen.add(number)
+        if len(pattern.rests) < 2:
+            rest = at.rest
+            for number in numbers[at.numbers :]:
+                rest = rest.replace(_PLACE, number, 1)
+            pattern.rests.add(rest)
+        found.append(pattern)
+    return found
+
+
+def _cut(skeleton: str, depth: int | None, lines: dict[tuple[str, ...], NamePattern]) -> _Cut:
+    words = skeleton.split(".")
+    if depth is None:
+        end = len(words)
+    elif _PLACE not in words:
+        end = max(len(words) - 1, 1)
+    else:
+        end, left = words.index(_PLACE) + 1, depth
+        while end < len(words) and (left or words[end] == _PLACE):
+            left -= words[end] != _PLACE
+            end += 1
+    kept = tuple(words[:end])
+    count = kept.count(_PLACE)
+    pattern = lines.get(kept)
+    if pattern is None:
+        pattern = lines[kept] = NamePattern(kept, depth is not None, [set() for _ in range(count)])
+    return _Cut(pattern, count, ".".join(words[end:]))
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """The key that sorts `layers.2` before `layers.10`, and before `layers.{10..19}`."""
+    return [
+        (int(begin[0]), "") if (begin := _BEGINS.match(word)) is not None else (-1, word)
+        for word in name.replace("{", "").split(".")
+    ]
+
+
+def _numbers(found: Iterable[int]) -> str:
+    """`7`, `{0..79}`, `{0..3,8..11}`, and of many runs `{0..76: 20}`."""
+    ordered = sorted(found)
+    if len(ordered) == 1:
+        return str(ordered[0])
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    if len(runs) > MANY_RUNS:
+        return f"{{{ordered[0]}..{ordered[-1]}: {len(ordered):,}}}"
+    return f"{{{','.join(f'{a}..{b}' if b > a else str(a) for a, b in runs)}}}"
